@@ -186,9 +186,10 @@ class KnownPart(Record):
 
 
 class Manifest(Record):
-    """See the module. ``host``: what the surrounding engine must remember with the tick (Spark's query id,
-    batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per source a digest
-    of where it reads from. ``finished``: the input was ended; the job takes no more rows. ``owner``: the id
+    """See the module. ``described``: what the joins of queries ask, see `plan.identity.described`; empty
+    where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
+    query id, batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per
+    source a digest of where it reads from. ``finished``: the input was ended; the job takes no more rows. ``owner``: the id
     of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were made
     (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts. ``writer``: random, of
     this manifest alone: no two that are stored have the same. ``follows``: that of the manifest before, by
@@ -199,6 +200,7 @@ class Manifest(Record):
     tick: int
     clock_us: int
     fingerprints: dict[str, str]
+    described: dict[str, dict[str, Any]] = Field(default_factory=dict)
     sources: list[str]
     places: dict[str, str] = Field(default_factory=dict)
     queries: dict[str, QueryState]

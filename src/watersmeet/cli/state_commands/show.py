@@ -244,7 +244,8 @@ def _side_name(name: str) -> str:
 def _differences(change: Change) -> Iterator[str]:
     for names, what in (
         (change.added, "new"),
-        (change.changed, "changed: it would begin anew"),
+        ([name for name in change.changed if name in change.begins], "changed: it would begin anew"),
+        (change.goes_on, "changed: it would go on with its rows"),
         (change.removed, "gone: its state would go"),
     ):
         for name in names:

@@ -24,7 +24,7 @@ from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
-from watersmeet.engine.driver.opening.changed_queries import with_changed
+from watersmeet.engine.driver.opening.changed_queries import known_by, with_changed
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
@@ -124,7 +124,7 @@ class TickDriver:
         self.said: list[str] = []
         self._contents, self._begin = list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
-        self.settings = ""
+        self.settings, self._known = "", known_by(plan)
 
     @classmethod
     @again_if_moved_on
@@ -447,7 +447,7 @@ class TickDriver:
         tick.manifest = Manifest(
             tick=tick.start.tick,
             clock_us=tick.start.clock_us,
-            fingerprints={query.name: query.fingerprint for query in self.plan.queries},
+            **self._known,
             sources=[source.name for source in self.plan.sources],
             places={source.name: place_of(source) for source in self.plan.sources},
             queries=states,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import singledispatch
+from typing import Any
 
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
@@ -44,15 +45,20 @@ _VERSION_OF_CHANGES = 4
 
 def fingerprint_of(nodes: Sequence[NodePlan], options: Options) -> str:
     """32 hexadecimal digits; the same for the same text whatever the platform or run."""
+    return digest_of(content_of(nodes, options))
+
+
+def content_of(nodes: Sequence[NodePlan], options: Options) -> dict[str, Any]:
+    """That of which the fingerprint is a digest. ``nodes``: one description for each, in their order."""
     origins = origins_of(nodes)
-    content = {
+    content: dict[str, Any] = {
         "version": _VERSION_OF_CHANGES if any(node.changes for node in nodes) else _VERSION,
         "output_mode": options.mode.value,
         "nodes": [_node(node, origins) for node in nodes],
     }
     if options.time_zone != UTC:
         content["time_zone"] = options.time_zone
-    return digest_of(content)
+    return content
 
 
 def table_fingerprint(table: SidePlan, keys: Sequence[KeyPlan]) -> str:

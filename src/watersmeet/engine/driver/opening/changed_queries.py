@@ -4,7 +4,8 @@ A query that goes takes its state along. One that comes begins with the next tic
 other, and those that another query retains which keeps the same rows (`plan.shared`); of a table these are
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
 no window. Of sources that come with it (`opening.changed_sources`) it has all rows, and of tables that are
-read as a whole. A query that has changed goes, and comes anew.
+read as a whole. A query that has changed goes, and comes anew, unless it needs no more than it kept (see
+`plan.identity.described`): then it goes on with that.
 
 A query of changes needs all rows of its tables: it is given those that others keep (`opening.contents`).
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.names import called, input_of
+from watersmeet.plan.identity.described import described, differences, hindrance
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import KeptBy, SidePlan
@@ -52,6 +55,12 @@ class Change:
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    goes_on: list[str] = field(default_factory=list)
+    """Of the changed ones, those that keep their state."""
+    how: dict[str, list[str]] = field(default_factory=dict)
+    """Of the changed ones, in what they differ; nothing where that is not known."""
+    why_not: dict[str, str] = field(default_factory=dict)
+    """Of those, why they do not go on with their state; empty for those that do."""
 
     @classmethod
     def of(cls, manifest: Manifest, plan: JobPlan) -> Change:
@@ -61,19 +70,46 @@ class Change:
                 own.added.append(name)
             elif manifest.fingerprints[name] != fingerprint:
                 own.changed.append(name)
+        if own.changed:
+            own._compare(manifest, plan)
         return own
+
+    def _compare(self, manifest: Manifest, plan: JobPlan) -> None:
+        """A query whose rows another takes, or that takes some of another, does not go on: what it keeps is
+        not its own matter."""
+        bound = {name for name in self.changed if _is_bound(manifest, name)}
+        for query in plan.apart or plan.queries:
+            if query.name in self.changed and query.name in manifest.described:
+                old, new = manifest.described[query.name], described(query)
+                self.how[query.name] = differences(old, new)
+                shared = "another query takes its rows, or it takes another's" if query.name in bound else ""
+                self.why_not[query.name] = hindrance(old, new) or shared
+                if not self.why_not[query.name]:
+                    self.goes_on.append(query.name)
 
     @property
     def begins(self) -> list[str]:
         """The queries that begin with the next tick."""
-        return [*self.added, *self.changed]
+        return [*self.added, *(name for name in self.changed if name not in self.goes_on)]
 
     def __bool__(self) -> bool:
-        return bool(self.begins or self.removed)
+        return bool(self.added or self.changed or self.removed)
 
     def __str__(self) -> str:
         parts = [(self.changed, "changed"), (self.added, "came"), (self.removed, "went")]
-        return "; ".join(f"{', '.join(names)} {what}" for names, what in parts if names)
+        texts = [f"{', '.join(names)} {what}" for names, what in parts if names]
+        return "; ".join([*texts, *(f'of "{name}" {"; ".join(how)}' for name, how in self.how.items())])
+
+    @property
+    def way_on(self) -> list[str]:
+        """What --change-queries would make of each changed query."""
+        return [
+            f'with that "{name}" keeps its rows, which are all that it needs'
+            if name in self.goes_on
+            else f'with that "{name}" begins anew at the offsets of the state, without its rows from before'
+            f" ({self.why_not.get(name, 'the state does not say what was asked')})"
+            for name in self.changed
+        ]
 
 
 @dataclass(frozen=True)
@@ -101,8 +137,16 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         return Changed(manifest, of_sources, [])
     queries = {query.name: manifest.queries[query.name] for query in stay}
     said = of_sources + [
-        f"{called(name)} is gone from the job, and its state goes" for name in change.removed
+        f"{called(name)} goes on with its rows: {'; '.join(change.how[name])}; what went out stays,"
+        " and a row that had a match by the old condition counts as matched"
+        for name in change.goes_on
     ]
+    said += [
+        f"{called(name)} begins anew: {'; '.join(change.how[name])}; {change.why_not[name]}"
+        for name in change.begins
+        if change.how.get(name)
+    ]
+    said += [f"{called(name)} is gone from the job, and its state goes" for name in change.removed]
     said += [
         f"{called(name)} keeps the rows of {side} itself from now on, which another one kept"
         for name, _, side, _ in brought
@@ -131,7 +175,7 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     changed = manifest.model_copy(
         update={
             "queries": {query.name: queries[query.name] for query in plan.queries},
-            "fingerprints": _fingerprints(plan),
+            **known_by(plan),
         }
     )
     return Changed(changed, said, coming.contents, frozenset(change.begins))
@@ -334,6 +378,25 @@ def _times_of(side: SidePlan) -> object:
         [(branch.source.name, branch.lags) for _, branch in side.sources],
         [(column, origins[column].digest) for column in side.event_times],
         bool(side.stages) or side.copy_of,
+    )
+
+
+def known_by(plan: JobPlan) -> dict[str, Any]:
+    """What a manifest knows the queries by."""
+    own = {query.name: described(query) for query in plan.apart or plan.queries}
+    return {"fingerprints": _fingerprints(plan), "described": own}
+
+
+def _is_bound(manifest: Manifest, name: str) -> bool:
+    """Whether a query takes rows of another one, or another one takes its."""
+    return any(
+        own != there and name in (own, there)
+        for own, query in manifest.queries.items()
+        for node in query.nodes
+        for there in [
+            *([node.elsewhere.query] if node.elsewhere else []),
+            *(kept.query for kept in node.kept_by.values()),
+        ]
     )
 
 

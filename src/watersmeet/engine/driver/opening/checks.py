@@ -28,7 +28,7 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
         raise StateError(
             f"the stored state is of another query: {change}",
             code="changed-query",
-            hint=f"{_AS_IT_WAS}; queries may come and go with --change-queries",
+            hint="; ".join([_AS_IT_WAS, "queries may come and go with --change-queries", *change.way_on]),
         )
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources and not may_change:

@@ -1,0 +1,131 @@
+"""Rule: what the joins of a query ask, so that it can be told how a changed query differs from the one whose
+state is there, and whether it can go on with that.
+
+It can where every pair that it accepts was accepted before, too, and all else is the same: an interval is
+narrower, or a condition over both sides was added. Then all rows that it needs were kept. ``rest`` is a
+digest of all that may not differ, ``joins`` is compared, and ``says`` is for people alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from watersmeet.conditions import ExactBand
+from watersmeet.plan.conditions.conjuncts import split, text_of
+from watersmeet.plan.identity.fingerprint import content_of
+from watersmeet.plan.identity.origins import digest_of, origins_of
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
+
+Described = Mapping[str, Any]
+"""What JSON can say."""
+
+Ends = Sequence[int | None]
+
+
+def described(query: QueryPlan) -> dict[str, Any]:
+    """``query``: as it is before it takes rows of others."""
+    content, origins = content_of(query.nodes, query.options), origins_of(query.nodes)
+    nodes, joins, kept = list(content["nodes"]), [], {}
+    for node in query.nodes:
+        if isinstance(node, JoinPlan) and node.asof is None and not node.changes:
+            joins.append(_join(node))
+            nodes[node.number] = _without_what_may_differ(node, nodes[node.number])
+        for side in node.sides:
+            own = origins[node.number, side.name]
+            kept[f"{node.number}/{side.name}"] = sorted({own[name].digest for name in side.kept})
+    return {
+        "rest": digest_of({**content, "nodes": nodes}),
+        "joins": joins,
+        "kept": kept,
+        "says": [_said(node) for node in query.nodes if isinstance(node, MatchPlan)],
+    }
+
+
+def hindrance(old: Described, new: Described) -> str:
+    """Why the state of ``old`` has not all that ``new`` needs, for people; empty where it has: every pair
+    that the new query accepts, the old one accepted."""
+    if old["rest"] != new["rest"] or len(old["joins"]) != len(new["joins"]):
+        return "more is different than how far apart times may be, and conditions over both sides"
+    if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
+        return "it needs columns that were not kept"
+    accepts_less = all(
+        set(before["asked"]) <= set(now["asked"])
+        and all(_within(now["ends"][band], ends) for band, ends in before["ends"].items())
+        and all(now["bounds"][bound] <= c for bound, c in before["bounds"].items())
+        for before, now in zip(old["joins"], new["joins"], strict=True)
+    )
+    return "" if accepts_less else "it accepts pairs of which rows may be gone, or padded"
+
+
+def differences(old: Described, new: Described) -> list[str]:
+    """In which conditions and kinds two descriptions differ, for people."""
+    told = []
+    for place in range(max(len(old["says"]), len(new["says"]))):
+        before, now = (said["says"][place : place + 1] for said in (old, new))
+        if not before or not now:
+            (one,) = before or now
+            told.append(f"the join of {one['of']} {'is new' if now else 'is gone'}")
+            continue
+        if before == now:
+            continue
+        (was,), (is_now,) = before, now
+        of = f"the join of {was['of']}"
+        if was["of"] != is_now["of"]:
+            told.append(f"{of} is now that of {is_now['of']}")
+        if was["kind"] != is_now["kind"]:
+            told.append(f"{of} was {was['kind']}, now it is {is_now['kind']}")
+        gone = [text for text in was["on"] if text not in is_now["on"]]
+        come = [text for text in is_now["on"] if text not in was["on"]]
+        if gone and come:
+            told.append(f"{of} was ON {' AND '.join(gone)}, now it is ON {' AND '.join(come)}")
+        elif gone:
+            told.append(f"{of} is no longer ON {' AND '.join(gone)}")
+        elif come:
+            told.append(f"{of} is now also ON {' AND '.join(come)}")
+    return told or ["its inputs, filters, event times, lags' columns, windows or groups are others"]
+
+
+def _join(node: JoinPlan) -> dict[str, Any]:
+    bands = (*node.bands, *node.values.exact)
+    return {
+        "asked": sorted({text_of(each.expr) for each in split(node.residual)}),
+        "ends": {_name(band): [band.lower, band.upper] for band in bands},
+        "bounds": {f"{b.evicted} by {b.by}": b.c for b in node.bounds},
+    }
+
+
+def _without_what_may_differ(node: JoinPlan, content: Mapping[str, Any]) -> dict[str, Any]:
+    """By what rows are found and released stays: only how far from each other they may be does not."""
+    return {
+        **content,
+        "bounds": [[b.evicted, b.by] for b in node.bounds],
+        "bands": [_name(band) for band in node.bands],
+        "values": [_name(b) if isinstance(b, ExactBand) else repr(b) for b in node.values.every],
+        "residual": None,
+    }
+
+
+def _name(band: ExactBand) -> str:
+    return f"{band.left.name} to {band.right.name}, ends {band.lower is None:d}{band.upper is None:d}"
+
+
+def _within(new: Ends, old: Ends) -> bool:
+    """Of bands whose open ends are the same ones."""
+    low = old[0] is None or new[0] is None or new[0] >= old[0]
+    return low and (old[1] is None or new[1] is None or new[1] <= old[1])
+
+
+def _said(node: MatchPlan) -> dict[str, Any]:
+    bands = (*node.bands, *node.values.exact)
+    texts = [key.text or f"{text_of(key.left)} = {text_of(key.right)}" for key in node.keys]
+    texts += [text for band in bands for text in band.texts]
+    texts += [band.text for band in node.values.real]
+    texts += [text for _, text in node.one_sided]
+    texts += [each.text for each in split(node.residual)]
+    return {
+        "of": f"{node.left.title} and {node.right.title}",
+        "kind": node.kind.value,
+        "on": list(dict.fromkeys(text.replace("`", "") for text in texts if text)),
+    }

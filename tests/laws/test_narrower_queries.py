@@ -1,0 +1,216 @@
+"""A query that is changed so that it accepts less goes on with its state: pairs that are complete before the
+change are put out by the old condition, those that are complete after it by the new one, and a row of a side
+that is padded is padded once, if it had neither.
+
+The oracle knows in which tick each row came, and nothing of state: a pair is complete in the tick of its later
+row.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.errors import StateError
+
+pytestmark = pytest.mark.usefixtures("merge_often")
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
+SOURCES = "".join(
+    f"CREATE MAPPING {name} (k INT, t BIGINT, n INT, w INT, WATERMARK FOR t AS t - 6) "
+    f"TYPE File OPTIONS ('path' = 'in/{name}', 'format' = 'json');\n"
+    for name in "suv"
+)
+END = 10**9
+Row = dict[str, Any]
+Found = tuple[Row | None, ...]
+
+
+class Condition:
+    """Of one join: how far the right time may be from the left one, and by how much their weights differ."""
+
+    def __init__(self, low: int, high: int, more: int | None) -> None:
+        self.low, self.high, self.more = low, high, more
+
+    def text(self, left: str, right: str) -> str:
+        more = "" if self.more is None else f" AND abs({left}.w - {right}.w) <= {self.more}"
+        between = f"{right}.t BETWEEN {left}.t + {self.low} AND {left}.t + {self.high}"
+        return f"{left}.k = {right}.k AND {between}{more}"
+
+    def holds(self, left: Row, right: Row) -> bool:
+        near = self.low <= right["t"] - left["t"] <= self.high
+        return left["k"] == right["k"] and near and self._weighs(left, right)
+
+    def _weighs(self, left: Row, right: Row) -> bool:
+        return self.more is None or abs(left["w"] - right["w"]) <= self.more
+
+    def narrower(self, rng: random.Random) -> Condition:
+        low, high = self.low + rng.randrange(8), self.high - rng.randrange(8)
+        if low > high:
+            low, high = self.low, self.high
+        more = rng.choice([self.more, self.more if self.more is not None else rng.randrange(3)])
+        return Condition(low, high, more)
+
+
+def text_of(kinds: list[str], conditions: list[Condition]) -> str:
+    names = "abc"[: len(kinds) + 1]
+    text = "CREATE MAPPING o TYPE File OPTIONS ('path' = 'out/o', 'format' = 'json');\nINSERT INTO o SELECT "
+    text += ", ".join(f"{name}.n AS n{name}, {name}.w AS w{name}" for name in names) + " FROM s a"
+    for kind, condition, source, place in zip(kinds, conditions, "uv", (1, 2), strict=False):
+        text += f" {kind} {source} {names[place]} ON {condition.text(names[place - 1], names[place])}"
+    return text + ";\n"
+
+
+def opened(text: str, store: MemoryStore, *, change: bool = False) -> LocalJob:
+    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(SOURCES + text)), store, change_queries=change)
+
+
+def joined(
+    lefts: list[Found], rights: list[Row], kind: str, asked: tuple[Condition, Condition, int]
+) -> list[Found]:
+    """By brute force. ``asked``: the old condition, the new one, and the tick with which that came. The left
+    row of a pair is the last of ``lefts``."""
+    old, new, came = asked
+    width = len(lefts[0]) if lefts else 1
+    pairs: list[Found] = []
+    matched_left, matched_right = set[int](), set[int]()
+    for number, left in enumerate(lefts):
+        for right in rights:
+            last = left[-1]
+            if last is None:
+                continue
+            tick = max(row["tick"] for row in (*left, right) if row is not None)
+            if (old if tick < came else new).holds(last, right):
+                pairs.append((*left, right))
+                matched_left.add(number)
+                matched_right.add(right["n"])
+    if kind in ("LEFT JOIN", "FULL JOIN"):
+        pairs += [(*left, None) for number, left in enumerate(lefts) if number not in matched_left]
+    if kind in ("RIGHT JOIN", "FULL JOIN"):
+        pairs += [(*[None] * width, right) for right in rights if right["n"] not in matched_right]
+    return pairs
+
+
+def numbers(found: list[Found]) -> Counter[tuple[int | None, ...]]:
+    return Counter(tuple(None if row is None else row["n"] for row in rows) for rows in found)
+
+
+class KilledError(Exception):
+    """The process ended."""
+
+
+class Killing(MemoryStore):
+    """A store whose process ends instead of committing, once when asked."""
+
+    kill = False
+
+    def create(self, name: str, data: Any) -> bool:
+        if self.kill and name.startswith("manifests/"):
+            self.kill = False
+            raise KilledError
+        return super().create(name, data)
+
+
+def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
+    seen = Counter[str]()
+    for number in range(seed, seed + CASES):
+        rng = random.Random(number)
+        kinds = [rng.choice(KINDS) for _ in range(rng.choice([1, 1, 2]))]
+        if len(kinds) == 2 and rng.random() < 0.5:
+            kinds[0] = "JOIN"
+        low = [rng.choice([-12, -5, 0]) for _ in kinds]
+        old = [Condition(at, at + rng.choice([6, 20]), rng.choice([None, None, 2])) for at in low]
+        # the tick in which a padded row reaches the second join is the engine's matter: only where there is
+        # none may that condition change
+        may_change = [True, kinds[0] == "JOIN"]
+        new = [each.narrower(rng) if may_change[place] else each for place, each in enumerate(old)]
+        count, came, now, at = 14, rng.randrange(2, 11), 0, 0
+        rows: dict[str, list[Row]] = {name: [] for name in "suv"}
+        ticks = []
+        for tick in range(count):
+            now += rng.randrange(9)
+            for name in "suv":
+                for _ in range(rng.randrange(4)):
+                    at += 1
+                    row = {"k": rng.randrange(2), "t": now - rng.randrange(6), "n": at, "w": rng.randrange(4)}
+                    rows[name].append({**row, "tick": tick})
+            ticks.append({name: [(_bare(r), 1) for r in rows[name] if r["tick"] == tick] for name in "suv"})
+        texts = [text_of(kinds, old), text_of(kinds, new)]
+        store, said = Killing(), f"random-{number}: {texts[0]} then {texts[1]}at tick {came}"
+        job, found = opened(texts[0], store), Counter[tuple[int | None, ...]]()
+        for place, given in enumerate(ticks):
+            is_last = place == count - 1
+            of_tick = {source.name: given[source.name] for source in job.plan.sources}
+            if place == came and texts[0] != texts[1]:
+                with pytest.raises(StateError, match=r"o changed.*the join of .* ON") as refused:
+                    opened(texts[1], store)
+                assert "keeps its rows" in str(refused.value.hint), said
+                job = opened(texts[1], store, change=True)
+                assert any("goes on with its rows" in told for told in job.driver.said), said
+                if rng.random() < 0.5:
+                    store.kill = True
+                    with pytest.raises(KilledError):
+                        job.tick(of_tick)
+                    job = opened(texts[1], store, change=True)
+                    seen["killed"] += 1
+            elif rng.random() < 0.2:
+                job = opened(texts[place >= came], store)
+            job.partitions = rng.choice([1, 2, 3])
+            for row in job.tick(of_tick, end=is_last).rows.get("o", []):
+                found[tuple(row[f"n{name}"] for name in "abc"[: len(kinds) + 1])] += 1
+        lefts: list[Found] = [(row,) for row in rows["s"]]
+        for place, kind in enumerate(kinds):
+            lefts = joined(lefts, rows["uv"[place]], kind, (old[place], new[place], came))
+        assert found == numbers(lefts), f"{said}: {found - numbers(lefts)}, {numbers(lefts) - found}"
+        seen.update(kinds)
+    assert min(seen[kind] for kind in (*KINDS, "killed")) > 0, seen
+
+
+def _bare(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "tick"}
+
+
+BASE = "SELECT a.n, b.n AS m, a.w FROM s a LEFT JOIN u b ON a.k = b.k AND b.t BETWEEN a.t - 5 AND a.t + 9"
+
+
+@pytest.mark.parametrize(
+    ("select", "told", "why"),
+    [
+        (BASE.replace("+ 9", "+ 10"), "was ON b.t BETWEEN a.t - 5 AND a.t + 9, now it is ON", "may be gone"),
+        (BASE.replace("- 5", "- 6"), "now it is ON b.t BETWEEN a.t - 6 AND a.t + 9", "may be gone"),
+        (BASE.replace("LEFT", "FULL"), "was LEFT, now it is FULL", "more is different"),
+        (BASE.replace("a.k = b.k AND ", ""), "no longer ON a.k = b.k", "more is different"),
+        (BASE + " AND a.w + b.w <> 1", "now also ON a.w + b.w <> 1", "columns that were not kept"),
+        (BASE + " AND b.k > 1", "now also ON b.k > 1", "more is different"),
+        (BASE.replace("u b", "v b"), "its inputs", "more is different"),
+    ],
+)
+def test_what_needs_more_than_was_kept_is_refused_and_begins_anew(select: str, told: str, why: str) -> None:
+    """The message says what is different, and what --change-queries would do."""
+    target = "CREATE MAPPING o TYPE File OPTIONS ('path' = 'out/o', 'format' = 'json');\nINSERT INTO o "
+    other = target.replace(" o ", " p ").replace("out/o", "out/p") + "SELECT k, t FROM v;\n"
+    store = MemoryStore()
+    opened(f"{target}{BASE};\n{other}", store).tick({"s": [], "u": [], "v": []})
+    with pytest.raises(StateError) as refused:
+        opened(f"{target}{select};\n{other}", store)
+    assert told in refused.value.message
+    assert "begins anew at the offsets of the state" in str(refused.value.hint)
+    assert why in str(refused.value.hint)
+
+
+def test_a_condition_that_is_left_out_is_not_taken_over() -> None:
+    target = "CREATE MAPPING o TYPE File OPTIONS ('path' = 'out/o', 'format' = 'json');\nINSERT INTO o "
+    store = MemoryStore()
+    opened(f"{target}{BASE} AND a.w + b.w <> 1;", store).tick({"s": [], "u": []})
+    with pytest.raises(StateError, match=r"no longer ON a\.w \+ b\.w <> 1") as refused:
+        opened(f"{target}{BASE};", store)
+    assert "may be gone" in str(refused.value.hint)
+    said = opened(f"{target}{BASE};", store, change=True).driver.said
+    assert any("begins anew: " in text for text in said)
