@@ -189,12 +189,12 @@ class Manifest(Record):
     """See the module. ``described``: what the joins of queries ask, see `plan.identity.described`; empty
     where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
     query id, batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per
-    source a digest of where it reads from. ``finished``: the input was ended; the job takes no more rows. ``owner``: the id
-    of the state, by which sinks know whose their parts are; ``identity``: from what the tick's rows were made
-    (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts. ``writer``: random, of
-    this manifest alone: no two that are stored have the same. ``follows``: that of the manifest before, by
-    which histories are told apart that count the same ticks (after a restore, or a reset); empty: nobody
-    knows."""
+    source a digest of where it reads from. ``finished``: the input was ended; the job takes no more rows.
+    ``owner``: the id of the state, by which sinks know whose their parts are; ``identity``: from what the
+    tick's rows were made (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts.
+    ``writer``: random, of this manifest alone: no two that are stored have the same. ``follows``: that of
+    the manifest before, by which histories are told apart that count the same ticks (after a restore, or a
+    reset); empty: nobody knows."""
 
     state_version: int = STATE_VERSION
     tick: int

@@ -39,6 +39,11 @@ def described(query: QueryPlan) -> dict[str, Any]:
         "rest": digest_of({**content, "nodes": nodes}),
         "joins": joins,
         "kept": kept,
+        "inputs": [
+            f"{side.title} of {', '.join(branch.source.name for _, branch in side.sources)}"
+            for side in query.sides
+            if side.sources
+        ],
         "says": [_said(node) for node in query.nodes if isinstance(node, MatchPlan)],
     }
 
@@ -62,6 +67,8 @@ def hindrance(old: Described, new: Described) -> str:
 def differences(old: Described, new: Described) -> list[str]:
     """In which conditions and kinds two descriptions differ, for people."""
     told = []
+    if old["inputs"] != new["inputs"]:
+        told.append(f"its inputs were {', '.join(old['inputs'])}, now they are {', '.join(new['inputs'])}")
     for place in range(max(len(old["says"]), len(new["says"]))):
         before, now = (said["says"][place : place + 1] for said in (old, new))
         if not before or not now:
@@ -84,7 +91,7 @@ def differences(old: Described, new: Described) -> list[str]:
             told.append(f"{of} is no longer ON {' AND '.join(gone)}")
         elif come:
             told.append(f"{of} is now also ON {' AND '.join(come)}")
-    return told or ["its inputs, filters, event times, lags' columns, windows or groups are others"]
+    return told or ["what it reads, its filters, event times, windows, groups or settings are others"]
 
 
 def _join(node: JoinPlan) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def _said(node: MatchPlan) -> dict[str, Any]:
     texts = [key.text or f"{text_of(key.left)} = {text_of(key.right)}" for key in node.keys]
     texts += [text for band in bands for text in band.texts]
     texts += [band.text for band in node.values.real]
-    texts += [text for _, text in node.one_sided]
+    texts += [text for _, text in (*node.one_sided, *node.filters)]
     texts += [each.text for each in split(node.residual)]
     return {
         "of": f"{node.left.title} and {node.right.title}",
