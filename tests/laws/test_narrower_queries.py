@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("merge_often")
 
 CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
+OF_LEFT = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
 SOURCES = "".join(
     f"CREATE MAPPING {name} (k INT, t BIGINT, n INT, w INT, WATERMARK FOR t AS t - 6) "
     f"TYPE File OPTIONS ('path' = 'in/{name}', 'format' = 'json');\n"
@@ -61,11 +62,21 @@ class Condition:
 
 def text_of(kinds: list[str], conditions: list[Condition]) -> str:
     names = "abc"[: len(kinds) + 1]
+    shown = names[:1] if kinds[0] in OF_LEFT else names
     text = "CREATE MAPPING o TYPE File OPTIONS ('path' = 'out/o', 'format' = 'json');\nINSERT INTO o SELECT "
-    text += ", ".join(f"{name}.n AS n{name}, {name}.w AS w{name}" for name in names) + " FROM s a"
+    text += ", ".join(f"{name}.n AS n{name}, {name}.w AS w{name}" for name in shown) + " FROM s a"
     for kind, condition, source, place in zip(kinds, conditions, "uv", (1, 2), strict=False):
         text += f" {kind} {source} {names[place]} ON {condition.text(names[place - 1], names[place])}"
     return text + ";\n"
+
+
+def beside_of(kind: str, condition: Condition) -> str:
+    """Another query, that does not change, and keeps rows as the first one did."""
+    return (
+        "CREATE MAPPING p TYPE File OPTIONS ('path' = 'out/p', 'format' = 'json');\nINSERT INTO p"
+        f" SELECT a.n, a.w, b.n AS m, b.w AS v FROM s a {kind} u b ON {condition.text('a', 'b')}"
+        " AND a.w + b.w < 99;\n"
+    )
 
 
 def opened(text: str, store: MemoryStore, *, change: bool = False) -> LocalJob:
@@ -91,6 +102,9 @@ def joined(
                 pairs.append((*left, right))
                 matched_left.add(number)
                 matched_right.add(right["n"])
+    if kind in OF_LEFT:
+        wanted = "SEMI" in kind
+        return [left for number, left in enumerate(lefts) if (number in matched_left) == wanted]
     if kind in ("LEFT JOIN", "FULL JOIN"):
         pairs += [(*left, None) for number, left in enumerate(lefts) if number not in matched_left]
     if kind in ("RIGHT JOIN", "FULL JOIN"):
@@ -123,10 +137,15 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
     for number in range(seed, seed + CASES):
         rng = random.Random(number)
         kinds = [rng.choice(KINDS) for _ in range(rng.choice([1, 1, 2]))]
+        if len(kinds) == 1 and rng.random() < 0.4:
+            kinds = [rng.choice(OF_LEFT)]
         if len(kinds) == 2 and rng.random() < 0.5:
             kinds[0] = "JOIN"
         low = [rng.choice([-12, -5, 0]) for _ in kinds]
-        old = [Condition(at, at + rng.choice([6, 20]), rng.choice([None, None, 2])) for at in low]
+        old = [
+            Condition(at, at + rng.choice([6, 20]), 2 if kinds[0] in OF_LEFT else rng.choice([None, None, 2]))
+            for at in low
+        ]
         # the tick in which a padded row reaches the second join is the engine's matter: only where there is
         # none may that condition change
         may_change = [True, kinds[0] == "JOIN"]
@@ -143,8 +162,14 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
                     rows[name].append({**row, "tick": tick})
             ticks.append({name: [(_bare(r), 1) for r in rows[name] if r["tick"] == tick] for name in "suv"})
         texts = [text_of(kinds, old), text_of(kinds, new)]
+        beside = beside_of(rng.choice(KINDS), old[0])
+        if has_other := rng.random() < 0.5:
+            texts = [text + beside for text in texts]
         store, said = Killing(), f"random-{number}: {texts[0]} then {texts[1]}at tick {came}"
         job, found = opened(texts[0], store), Counter[tuple[int | None, ...]]()
+        seen["shared"] += any(side.sharers for query in job.plan.queries for side in query.sides)
+        others, alone = Counter[str](), Counter[str]()
+        other = opened(beside, MemoryStore())
         for place, given in enumerate(ticks):
             is_last = place == count - 1
             of_tick = {source.name: given[source.name] for source in job.plan.sources}
@@ -163,14 +188,19 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
             elif rng.random() < 0.2:
                 job = opened(texts[place >= came], store)
             job.partitions = rng.choice([1, 2, 3])
-            for row in job.tick(of_tick, end=is_last).rows.get("o", []):
-                found[tuple(row[f"n{name}"] for name in "abc"[: len(kinds) + 1])] += 1
+            out = job.tick(of_tick, end=is_last).rows
+            for row in out.get("o", []):
+                found[tuple(value for name, value in row.items() if name in ("na", "nb", "nc"))] += 1
+            if has_other:
+                others.update(map(repr, out.get("p", [])))
+                alone.update(map(repr, other.tick({n: given[n] for n in "su"}, end=is_last).rows["p"]))
+                assert others == alone, said
         lefts: list[Found] = [(row,) for row in rows["s"]]
         for place, kind in enumerate(kinds):
             lefts = joined(lefts, rows["uv"[place]], kind, (old[place], new[place], came))
         assert found == numbers(lefts), f"{said}: {found - numbers(lefts)}, {numbers(lefts) - found}"
         seen.update(kinds)
-    assert min(seen[kind] for kind in (*KINDS, "killed")) > 0, seen
+    assert min(seen[kind] for kind in (*KINDS, *OF_LEFT, "killed", "shared")) > 0, seen
 
 
 def _bare(row: Row) -> Row:
