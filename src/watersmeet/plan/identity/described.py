@@ -28,10 +28,11 @@ def described(query: QueryPlan) -> dict[str, Any]:
     """``query``: as it is before it takes rows of others."""
     content, origins = content_of(query.nodes, query.options), origins_of(query.nodes)
     nodes, joins, kept = list(content["nodes"]), [], {}
+    for join in query.every(JoinPlan):
+        if join.asof is None and not join.changes:
+            joins.append(_join(join))
+            nodes[join.number] = _without_what_may_differ(join, nodes[join.number])
     for node in query.nodes:
-        if isinstance(node, JoinPlan) and node.asof is None and not node.changes:
-            joins.append(_join(node))
-            nodes[node.number] = _without_what_may_differ(node, nodes[node.number])
         for side in node.sides:
             own = origins[node.number, side.name]
             kept[f"{node.number}/{side.name}"] = sorted({own[name].digest for name in side.kept})
@@ -44,7 +45,7 @@ def described(query: QueryPlan) -> dict[str, Any]:
             for side in query.sides
             if side.sources
         ],
-        "says": [_said(node) for node in query.nodes if isinstance(node, MatchPlan)],
+        "says": [_said(node) for node in query.every(MatchPlan)],
     }
 
 
@@ -97,7 +98,7 @@ def differences(old: Described, new: Described) -> list[str]:
 def _join(node: JoinPlan) -> dict[str, Any]:
     bands = (*node.bands, *node.values.exact)
     return {
-        "asked": sorted({text_of(each.expr) for each in split(node.residual)}),
+        "asked": sorted({text_of(conjunct.expr) for conjunct in split(node.residual)}),
         "ends": {_name(band): [band.lower, band.upper] for band in bands},
         "bounds": {f"{b.evicted} by {b.by}": b.c for b in node.bounds},
     }
@@ -130,7 +131,7 @@ def _said(node: MatchPlan) -> dict[str, Any]:
     texts += [text for band in bands for text in band.texts]
     texts += [band.text for band in node.values.real]
     texts += [text for _, text in (*node.one_sided, *node.filters)]
-    texts += [each.text for each in split(node.residual)]
+    texts += [conjunct.text for conjunct in split(node.residual)]
     return {
         "of": f"{node.left.title} and {node.right.title}",
         "kind": node.kind.value,
