@@ -154,3 +154,18 @@ def test_what_nobody_names_is_found_and_what_is_named_stays(store):
     assert "marks/900-00ff" in left
     assert "marks/3-00ff" not in left
     assert all(tick_of(name) >= job.driver.tick for name in left if name not in load_newest(store).files())
+
+
+def test_files_are_named_by_the_tick_that_makes_them(store):
+    """Of merged rows, too, which are older: else a driver that slept, and then looks for what nobody named,
+    would take what another one merged meanwhile for garbage of its own ticks."""
+    wider = QUERY.replace("5", "500")
+    job, known, merged = LocalJob(plan_of(wider), store), set[str](), 0
+    for number, rows in enumerate(ticks_of(5, 40), 1):
+        job.tick(rows)
+        manifest = load_newest(store)
+        new = {name for name in manifest.files() if name.startswith(("runs/", "marks/"))} - known
+        assert {tick_of(name) for name in new} <= {number}
+        known |= new
+        merged += sum(live.run.level > 0 and live.run.name in new for live in manifest.runs())
+    assert merged > 2

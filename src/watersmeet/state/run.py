@@ -5,16 +5,14 @@ looked at, `order_of_times` of it uint32, the row numbers in ascending order of 
 which rows are found `FoundBy.prefixes` and `FoundBy.places` (`kernel.match.prefixes`); when only one column
 releases and there are other event times, ``#least:<other>`` int64: in that order, the least ``other`` from
 here to the end; where the order in which rows came is wanted, `ARRIVAL` uint32, their places in it within the
-run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is
-made of (`state.columns`) in its field's metadata; and, of rows that ASOF joins look
-for, ``#came`` int64: by which of equal times the one that came first is known, in a run that was not merged
-yet less ``Run.offset``.
+run. Then the kept columns, event times as int64 without NULLs, each with the digest of what it is made of
+(`state.columns`) in its field's metadata; and, of rows that ASOF joins look for, ``#came`` int64: by which of
+equal times the one that came first is known, in a run that was not merged yet less ``Run.offset``.
 
 By what the rows are sorted within a hash is said by each run (``index``), and release does not depend on it.
 
 Releasing is not writing: a row is released when one of its times is below the arrangement's limit for that
-column, so "which rows go" is a range of ``#order`` and costs what goes. Rows stay on disk until the whole run
-can be dropped or is merged.
+column: a range of ``#order``, which costs what goes. It stays on disk until the run is dropped or merged.
 """
 
 from __future__ import annotations
@@ -192,9 +190,10 @@ def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int
     return order
 
 
-def _file_part(arrangement: str) -> str:
-    """By what people know the arrangement of a run's file: names of users may be long, and hold anything."""
-    return re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
+def _named(arrangement: str, tick: int) -> str:
+    """A new name, by which people know the arrangement: names of users may be long, and hold anything."""
+    letters = re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
+    return f"runs/{letters}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
 
 
 def write_run(
@@ -204,6 +203,7 @@ def write_run(
     layout: RunLayout,
     *,
     tick: int,
+    made_in: int | None = None,
     level: int = 0,
     group: str | None = None,
     origin: tuple[int, str, int] | None = None,
@@ -214,6 +214,7 @@ def write_run(
     """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column and further key.
 
     Args:
+        tick: of the newest of its rows; ``made_in``: of its name, if a later one writes it (`state.behind`).
         arrival: per row its place in the order in which they came; asked for in the tick in which they do.
         lasting: it becomes part of the state; else it brings rows within this tick.
     """
@@ -245,7 +246,7 @@ def write_run(
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    name = f"runs/{_file_part(arrangement)}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
+    name = _named(arrangement, tick if made_in is None else made_in)
     store.write(name, data, lasting=lasting)
     return Run(
         name=name,

@@ -53,7 +53,7 @@ def merge_runs(own: SideSlice, tick: int, marks: MarkWriter, combine: Combine | 
         pieces = [piece for name in names for piece in by_name.get(name, ())]
         group = _group(tick, names)
         if pieces and combine is not None:
-            merged += list(_combined(own, pieces, group, combine))
+            merged += list(_combined(own, pieces, tick, group, combine))
         elif pieces:
             merged += list(_merge(own, pieces, tick, group, marks))
     for names in own.work.shared_merges:
@@ -119,7 +119,7 @@ def _merge(
         part = reordered(pieces_of(batches), places[rows])
         sorted_rows, order = sort_rows(part, together[rows], layout, own.work.index)
         stands_for = None if pieces[0].run.run.stands_for is None else 0
-        live_run = LiveRun(run=_written(own, pieces, sorted_rows, group, stands_for, layout))
+        live_run = LiveRun(run=_written(own, pieces, sorted_rows, tick, group, stands_for, layout))
         for kind, marks_kept in marks_by_kind.items():
             marks.add(live_run.run.name, kind, 0, marks_kept[rows][order])
         merged += live_run.run.rows
@@ -144,7 +144,9 @@ def _parts(batches: Sequence[pa.RecordBatch], places: Rows, slots: Slots, most: 
         yield order[low:high]
 
 
-def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combine) -> Iterator[LiveRun]:
+def _combined(
+    own: SideSlice, pieces: list[RunSlice], tick: int, group: str, combine: Combine
+) -> Iterator[LiveRun]:
     for ranges in zip(*(_cuts(pieces, piece, run_bytes(own.task.memory)) for piece in pieces), strict=True):
         batches, slots = [], []
         for piece, (first, end) in zip(pieces, ranges, strict=True):
@@ -161,7 +163,7 @@ def _combined(own: SideSlice, pieces: list[RunSlice], group: str, combine: Combi
                 continue
             rows_stood_for = int(batch.column(ROWS).to_numpy(zero_copy_only=True).sum())
             sorted_rows, _ = sort_rows(batch, buckets, own.task.layout, own.work.index)
-            yield LiveRun(run=_written(own, pieces, sorted_rows, group, rows_stood_for))
+            yield LiveRun(run=_written(own, pieces, sorted_rows, tick, group, rows_stood_for))
 
 
 def _cuts(pieces: list[RunSlice], piece: RunSlice, most: int) -> list[tuple[int, int]]:
@@ -181,6 +183,7 @@ def _written(
     own: SideSlice,
     pieces: list[RunSlice],
     rows: SortedRows,
+    tick: int,
     group: str,
     stands_for: int | None = None,
     layout: RunLayout | None = None,
@@ -191,6 +194,7 @@ def _written(
         rows,
         layout or own.task.layout,
         tick=max(piece.run.run.tick for piece in pieces),
+        made_in=tick,
         level=1 + max(piece.run.run.level for piece in pieces),
         group=group,
         stands_for=stands_for,

@@ -359,14 +359,15 @@ class Coming:
         same_rows(f'what is retained of run "{live.run.name}"', live.retained, len(rows))
         held = opened.sorted_rows
         chosen, slots = take_rows(whole(held.batch), rows), held.slots[rows]
-        return written_anew(live.run, chosen, slots, shape, self._store, live.run.index)
+        made_in = self._manifest.tick + 1
+        return written_anew(live.run, chosen, slots, shape, self._store, made_in, live.run.index)
 
     def write_marks(self) -> None:
         """Have all rows of padded sides count as matched."""
         marks = MarkWriter()
         for name, rows in {live.run.name: live.run.rows for live in self._settled}.items():
             marks.add(name, "matched", 0, np.ones(rows, dtype=np.bool_))
-        written = marks.write(self._store, self._manifest.tick)
+        written = marks.write(self._store, self._manifest.tick + 1)
         for live in self._settled:
             live.marks = written[live.run.name]
 

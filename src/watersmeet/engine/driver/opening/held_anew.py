@@ -37,7 +37,7 @@ def with_held_anew(
             continue
         node = queries[name].nodes[number]
         kept = node.arrangements.get(side, Arrangement())
-        runs = [_written(live, shape, store) for live in kept.runs if live.stored]
+        runs = [_written(live, shape, store, manifest.tick + 1) for live in kept.runs if live.stored]
         arrangements = {**node.arrangements, side: kept.model_copy(update={"runs": runs})}
         nodes = list(queries[name].nodes)
         nodes[number] = node.model_copy(update={"arrangements": arrangements})
@@ -45,23 +45,30 @@ def with_held_anew(
     return manifest.model_copy(update={"queries": queries})
 
 
-def _written(live: LiveRun, shape: SideShape, store: Store) -> LiveRun:
+def _written(live: LiveRun, shape: SideShape, store: Store, made_in: int) -> LiveRun:
     """All rows of a run that are there, by the key of the side."""
     bare = replace(shape.layout, indexes=(), by_value=False, found_by=())
     rows = whole(OpenRun.open(store, live.run, bare).sorted_rows.batch)
     gone = read_marks(store, "gone", live.marks.get("gone", ()), 0, live.run.rows)
     chosen = take_rows(rows, np.flatnonzero(~gone))
     hashes = hash_columns([chosen.column(name) for name in shape.keys], chosen.num_rows)
-    return LiveRun(run=written_anew(live.run, chosen, hashes, shape, store))
+    return LiveRun(run=written_anew(live.run, chosen, hashes, shape, store, made_in))
 
 
 def written_anew(
-    run: Run, rows: pa.RecordBatch, hashes: Slots, shape: SideShape, store: Store, index: str | None = None
+    run: Run,
+    rows: pa.RecordBatch,
+    hashes: Slots,
+    shape: SideShape,
+    store: Store,
+    made_in: int,
+    index: str | None = None,
 ) -> Run:
     """A run of some rows of ``run``, as ``shape`` holds them, that is merged with others as that would be.
 
     Args:
-        hashes: int64[n], of the rows; ``index``: by which they are sorted within one; None: the first.
+        hashes: int64[n], of the rows; ``made_in``: the tick that comes next;
+            ``index``: by which they are sorted within one; None: the first.
     """
     return write_run(
         store,
@@ -69,6 +76,7 @@ def written_anew(
         sort_rows(rows, hashes, shape.layout, index)[0],
         shape.layout,
         tick=run.tick,
+        made_in=made_in,
         level=run.level,
         group=run.group,
     )
