@@ -40,7 +40,7 @@ chaos: setup jars postgres ## real kills: of 945 jobs without a JVM, two each, a
 soak: setup jars postgres ## half an hour of a job of which all is killed (MINUTES=10, SEED=number, ROWS=a second)
 	@MINUTES=$(MINUTES) SEED=$(SEED) ROWS=$(ROWS) scripts/soak
 
-cluster: setup ## a cluster whose machines come and go, with only an S3 server in common
+cluster: setup ## cases on a cluster, and one whose machines come and go, with only an S3 server in common
 	@scripts/cluster
 
 demo: setup ## two live streams joined on Spark, on real data (QUERY=name for another query)

@@ -130,26 +130,30 @@ ROWS: list[dict[str, Any]] = [
 ON_TIME = "r.t BETWEEN l.t - 90 AND l.t + 110"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        f"SELECT l.t AS lt, r.t AS rt FROM l FULL JOIN r ON {ON_TIME}",
-        f"SELECT l.t AS lt FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND {ON_TIME})",
-        f"SELECT l.t AS lt FROM l LEFT ANTI JOIN r ON {ON_TIME}",
-        f"SELECT l.t AS lt, x.t AS xt FROM l LEFT SEMI JOIN r ON {ON_TIME} "
-        "LEFT JOIN x ON x.t = l.t AND x.k = l.k",
-        "SELECT v.t AS t, x.t AS xt "
-        "FROM (SELECT l.t, upper(r.k) AS k FROM l JOIN r ON r.t BETWEEN l.t AND l.t + 9) v "
-        "LEFT JOIN x ON upper(x.k) = v.k AND x.t = v.t",
-        f"SELECT l.t AS t, upper(r.k) AS k, l.k || r.k AS both FROM l FULL JOIN r ON {ON_TIME} "
-        "UNION ALL SELECT x.t, x.k, NULL FROM x",
-    ],
-    ids=["without-key", "exists", "anti-without-key", "semi-beneath-left", "view", "union-at-the-top"],
-)
+QUERIES = {
+    "without-key": f"SELECT l.t AS lt, r.t AS rt FROM l FULL JOIN r ON {ON_TIME}",
+    "exists": f"SELECT l.t AS lt FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND {ON_TIME})",
+    "anti-without-key": f"SELECT l.t AS lt FROM l LEFT ANTI JOIN r ON {ON_TIME}",
+    "semi-beneath-left": f"SELECT l.t AS lt, x.t AS xt FROM l LEFT SEMI JOIN r ON {ON_TIME} "
+    "LEFT JOIN x ON x.t = l.t AND x.k = l.k",
+    "view": "SELECT v.t AS t, x.t AS xt "
+    "FROM (SELECT l.t, upper(r.k) AS k FROM l JOIN r ON r.t BETWEEN l.t AND l.t + 9) v "
+    "LEFT JOIN x ON upper(x.k) = v.k AND x.t = v.t",
+    "union-at-the-top": "SELECT l.t AS t, upper(r.k) AS k, l.k || r.k AS both "
+    f"FROM l FULL JOIN r ON {ON_TIME} UNION ALL SELECT x.t, x.k, NULL FROM x",
+}
+
+
+def compared(query: str) -> dict[str, Any]:
+    """A case to be compared with another engine."""
+    columns = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 20}}}
+    return {"case": "c", "streams": dict.fromkeys("lrx", columns), "query": query, "steps": ROWS}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_agrees_with_the_engine_in_process(spark: Any, query: str) -> None:
     """Spread over two tasks, then three; rows of all steps, and what is retained, are the same."""
-    columns = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 20}}}
-    case = {"case": "c", "streams": dict.fromkeys("lrx", columns), "query": query, "steps": ROWS}
+    case = compared(query)
     expected = [
         {key: line[key] for key in ("rows", "watermarks", "late", "state")}
         for line in replay_locally(case, partitions=1)

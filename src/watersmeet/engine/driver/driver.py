@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.engine.driver.advances import advances_back
+from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
 from watersmeet.engine.driver.counts import rows_read
 from watersmeet.engine.driver.declared import _going_idle, _holding, _seen, _waiting
 from watersmeet.engine.driver.identity import Identity, identity_of
@@ -36,7 +37,6 @@ from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.open_tick import OpenTick
 from watersmeet.engine.driver.shape import job_shapes, tracker_rules
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
-from watersmeet.engine.driver.small import MOST_MATCHES, SMALL_ROWS
 from watersmeet.engine.driver.snapshots import SnapshotReader, Snapshots
 from watersmeet.engine.driver.starting import ingest_fields
 from watersmeet.engine.driver.tables import TableReader, Tables
@@ -393,9 +393,13 @@ class TickDriver:
         self.store.write(name, sealed(name, work.model_dump_json()), lasting=lasting)
         return NodeTask(shape, self.store, name, work.tick, self.placing)
 
+    def amount(self, query: str, number: int) -> Amount:
+        """How much a node has to do, whose task was asked for."""
+        return self._current().queries[query].amount(number)
+
     def run_small(self, query: str, number: int, task: NodeTask) -> Alone | None:
         """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage."""
-        if not self._current().queries[query].is_small(number, self.small_rows):
+        if not self.amount(query, number).is_small(self.small_rows):
             return None
         try:
             with self.store.together():

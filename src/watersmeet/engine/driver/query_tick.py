@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from watersmeet.engine.driver.amount import Amount, amount_of
 from watersmeet.engine.driver.asof_limits import in_order
 from watersmeet.engine.driver.counts import added, ingest_counts, late_total, least_out
 from watersmeet.engine.driver.heavy import shares_by_side, split_by_side
@@ -26,7 +27,6 @@ from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
 from watersmeet.engine.driver.settling.shedding import shed_rows
 from watersmeet.engine.driver.sharing import Sharing
-from watersmeet.engine.driver.small import is_small
 from watersmeet.engine.driver.snapshots import Reading
 from watersmeet.engine.messages.reports import (
     FeedReport,
@@ -134,9 +134,9 @@ class QueryTick:
         self._work[number], self._decided[number] = work, decided
         return work
 
-    def is_small(self, number: int, most_rows: int) -> bool:
-        """Whether node ``number``, whose work was asked for, has little to do."""
-        return is_small(self.query.nodes[number], self.shapes[number], self._work[number], most_rows)
+    def amount(self, number: int) -> Amount:
+        """How much node ``number``, whose work was asked for, has to do."""
+        return amount_of(self.query.nodes[number], self.shapes[number], self._work[number])
 
     def _replace(self, node: NodePlan, work: NodeWork) -> None:
         """Tell the tasks of a table that is compared what it holds, where it was read anew."""

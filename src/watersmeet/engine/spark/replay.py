@@ -31,15 +31,19 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import Schema, WithoutParts
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Source
-from watersmeet.state.store import LocalStore
+from watersmeet.state.store import LocalStore, Store
 
 """A column that numbers a step's rows of a stream, so that those which come back as late are known."""
 
 
-def replay_case(case: Mapping[str, Any], partitions: int = 2) -> list[dict[str, Any]]:
-    """What each step of a case puts out; see `engine.replay.replay`."""
+def replay_case(
+    case: Mapping[str, Any], partitions: int = 2, store: Store | None = None
+) -> list[dict[str, Any]]:
+    """What each step of a case puts out; see `engine.replay.replay`. ``store``: an empty one for the state,
+    which the session's executors reach; None: a directory."""
     with tempfile.TemporaryDirectory(prefix="watersmeet-replay-") as folder:
-        outputs = replay(_numbered(case), lambda plan: _SparkCase(plan, Path(folder)), partitions)
+        state = store or LocalStore(Path(folder))
+        outputs = replay(_numbered(case), lambda plan: _SparkCase(plan, state), partitions)
     for output in outputs:
         for entry in (*output.get("rows", ()), *(late["row"] for late in output.get("late", ()))):
             entry.pop(ROW, None)
@@ -92,9 +96,9 @@ def _plain(value: Any) -> Any:
 
 
 class _SparkCase:
-    def __init__(self, plan: JobPlan, folder: Path) -> None:
+    def __init__(self, plan: JobPlan, store: Store) -> None:
         self._plan = plan
-        self._store = LocalStore(folder)
+        self._store = store
         self._spark: SparkSession = session.start(
             session.settings(master="local[2]", time_zone=plan.queries[0].options.time_zone)
         )

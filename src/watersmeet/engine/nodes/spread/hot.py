@@ -10,7 +10,7 @@ Keys are told apart by 32 bits of their hashes, as everywhere in a run (a *bucke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import SplitKey
@@ -86,21 +86,33 @@ def hot_keys(shape: JoinShape, work: NodeWork, partitions: int) -> tuple[HotKey,
     if partitions == 1 or not may_split(shape) or any(side.taken_over for side in work.sides):
         return ()
     of = {side: _Rows.of(work.side(side)) for side in Side}
-    left, right = of[Side.LEFT], of[Side.RIGHT]
     costs: dict[int, float] = {}
     pairs = 0.0
-    for bucket in {bucket for rows in of.values() for bucket in (*rows.new, *rows.merged)}:
-        new = {side: rows.new.get(bucket, 0) for side, rows in of.items()}
+    for bucket, met in _met(of).items():
+        new = sum(rows.new.get(bucket, 0) for rows in of.values())
         merged = sum(rows.merged.get(bucket, 0) for rows in of.values())
-        met = new[Side.LEFT] * (right.old.get(bucket, 0) + new[Side.RIGHT])
-        met += new[Side.RIGHT] * left.old.get(bucket, 0)
         pairs += met
-        costs[bucket] = OF_A_ROW * (sum(new.values()) + merged) + met
+        costs[bucket] = OF_A_ROW * (new + merged) + met
     total = pairs + OF_A_ROW * sum(rows.all_new + rows.all_merged for rows in of.values())
     least = max(total * OF_A_TASK / partitions, LEAST_WORK * partitions)
     return tuple(
         _hot(shape, of, bucket, costs[bucket] / total) for bucket in sorted(costs) if costs[bucket] > least
     )
+
+
+def told_pairs(work: NodeWork) -> float:
+    """The pairs that rows come to of which the runs tell the keys: at most these, and others besides."""
+    return float(sum(_met({side: _Rows.of(work.side(side)) for side in Side}).values()))
+
+
+def _met(of: Mapping[Side, _Rows]) -> dict[int, int]:
+    """Per bucket with new or merged rows, the pairs that the new ones may come to."""
+    left, right = of[Side.LEFT], of[Side.RIGHT]
+    pairs: dict[int, int] = {}
+    for bucket in {bucket for rows in of.values() for bucket in (*rows.new, *rows.merged)}:
+        met = left.new.get(bucket, 0) * (right.old.get(bucket, 0) + right.new.get(bucket, 0))
+        pairs[bucket] = met + right.new.get(bucket, 0) * left.old.get(bucket, 0)
+    return pairs
 
 
 def may_split(shape: JoinShape) -> bool:

@@ -242,7 +242,7 @@ class JobRun:
         self.driver.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
-        count = settings.partitions or spark.sparkContext.defaultParallelism
+        count = settings.partitions
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
 
     def _stream(self) -> None:

@@ -28,7 +28,8 @@ class RunSettings:
 
     Args:
         checkpoint: the directory of the job's state.
-        partitions: hash ranges per join; None: Spark's default parallelism. Free to change between runs.
+        partitions: tasks per node of a query; None: as many as it needs in each tick. Free to change
+            between runs.
         trigger: time between ticks, such as ``2 seconds``; ``0``: as soon as there are rows.
         until_caught_up: end when the input that is there is used up.
         finish: then end the input too: all rows are released, the job is over.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -25,6 +25,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import condition_of, readable_error
 from watersmeet.engine.spark.properties import NODE, Answered, node_of, node_text
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.tasks.asking import AnswerFile, AnswerWriter, question_schema
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.evaluate import guard_of
@@ -81,38 +82,40 @@ class ConditionFrame:
         sql: the condition as Spark SQL over the joined columns; ``text``: as it was written.
     """
 
-    def __init__(
-        self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int, sql: str, text: str
-    ) -> None:
+    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, sql: str, text: str) -> None:
         self._spark = spark
         self._text = text
-        broadcast = any(shape.is_broadcast(place) for place, _ in enumerate(shape.sides))
-        self._asks_again = broadcast and partitions > 1
-        numbers = spark.range(0, partitions, 1, partitions)
-        schema = from_arrow_schema(question_schema(shape))
-        candidates = numbers.mapInArrow(Carrying(_ToCandidates(shape, store, partitions)), schema)
-        truth = candidates.select(F.col(quoted(ASK)), F.expr(f"({sql}) IS TRUE").alias(HOLDS))
-        self._frame = truth.mapInArrow(Carrying(_ToFile(store)), _FILE)
+        self._broadcast = any(shape.is_broadcast(place) for place, _ in enumerate(shape.sides))
 
-    def answers(self, task: NodeTask) -> NodeTask:
-        """``task`` with what Spark says of its candidates.
+        def made(partitions: int) -> DataFrame:
+            numbers = spark.range(0, partitions, 1, partitions)
+            schema = from_arrow_schema(question_schema(shape))
+            candidates = numbers.mapInArrow(Carrying(_ToCandidates(shape, store, partitions)), schema)
+            truth = candidates.select(F.col(quoted(ASK)), F.expr(f"({sql}) IS TRUE").alias(HOLDS))
+            return truth.mapInArrow(Carrying(_ToFile(store)), _FILE)
+
+        self._frames = Frames(made)
+
+    def answers(self, task: NodeTask, partitions: int) -> NodeTask:
+        """``task`` with what Spark says of its candidates, to be run in so many partitions.
 
         Raises:
             EngineError: the condition fails on a pair.
         """
         files: dict[int, tuple[AnswerFile, ...]] = {}
+        frame = self._frames.of(partitions)
         while True:
             told = node_text(task.work, task.tick, answers=files)
             self._spark.sparkContext.setLocalProperty(NODE, told)
             try:
-                rows = self._frame.collect()
+                rows = frame.collect()
             except Exception as error:
                 raise self._failed(error) from None
             if files and not any(row.asked for row in rows):
                 return replace(task, answers=files)
             for row in rows:
                 files[row.partition] = (*files.get(row.partition, ()), (row["name"], row.checksum))
-            if not self._asks_again:
+            if not self._broadcast or partitions == 1:
                 return replace(task, answers=files)
 
     def _failed(self, error: Exception) -> Exception:

@@ -1,12 +1,12 @@
 """The nodes of one query on Spark: ``range(P)`` → the node's task, of the last node → filter and projection.
 
-A frame is made once per node and evaluated once per tick (or more often, if a sink asks for it): what
-differs per tick comes as a local property. A node whose rows go to another one gives nothing out: its tasks
-write runs. Reports do not travel with the rows but by an accumulator: Spark
-adds up those of tasks that succeeded, and of several for one partition any will do, since their rows are
-the same and their files are new ones. (`observe` does the same with one more expression per row, and a plan
-that is new in every tick.) Rows that leave as they are go straight from the task into the sink, where the
-sink can take them (`Sink.arrow_part`).
+A frame is made once per node and number of tasks and evaluated once per tick (or more often, if a sink asks
+for it): what differs per tick comes as a local property. A node whose rows go to another one gives nothing
+out: its tasks write runs. Reports do not travel with the rows but by an accumulator: Spark adds up those of
+tasks that succeeded, and of several for one partition any will do, since their rows are the same and their
+files are new ones. (`observe` does the same with one more expression per row, and a plan that is new in every
+tick.) Rows that leave as they are go straight from the task into the sink, where the sink can take them
+(`Sink.arrow_part`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from watersmeet.engine.spark.tick.keyed import by_key
 from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
+from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.errors import EngineError
 from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
@@ -132,16 +133,20 @@ class ToNode:
 class FeedFrame:
     """A node of one query whose rows go to another one, to be evaluated within a tick."""
 
-    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, partitions: int) -> None:
+    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store) -> None:
         self._spark = spark
-        numbers = spark.range(0, partitions, 1, partitions)
-        self._frame = numbers.mapInArrow(Carrying(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
 
-    def run(self, task: NodeTask) -> list[str]:
-        """Run ``task`` in all partitions; one report of each."""
+        def made(partitions: int) -> DataFrame:
+            numbers = spark.range(0, partitions, 1, partitions)
+            return numbers.mapInArrow(Carrying(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
+
+        self._frames = Frames(made)
+
+    def run(self, task: NodeTask, partitions: int) -> list[str]:
+        """Run ``task`` in so many partitions; one report of each."""
         told = node_text(task.work, task.tick, answers=task.answers)
         self._spark.sparkContext.setLocalProperty(NODE, told)
-        return [row[0] for row in self._frame.collect()]
+        return [row[0] for row in self._frames.of(partitions).collect()]
 
 
 def _one_by_one(
@@ -168,7 +173,6 @@ class SinkFrame:
         spark: SparkSession,
         shape: NodeShape,
         store: Store,
-        partitions: int,
         where: str | None,
         outputs: list[tuple[str, str]],
         plain: Plain | None,
@@ -179,16 +183,19 @@ class SinkFrame:
     ) -> None:
         self._spark = spark
         self._query = shape.query
-        self._partitions = partitions
         self._sink = sink
         self._takings = takings
         self._reports: Accumulator[list[Report]] = spark.sparkContext.accumulator([], Lists())
         changes = shape.changelog
         row_schema = shape.row_schema.append(pa.field(TICK, pa.int64())) if changes else shape.row_schema
         schema = from_arrow_schema(row_schema)
-        numbers = spark.range(0, partitions, 1, partitions)
-        staging = ToSink(shape, store, partitions, self._reports, plain, sink.secrets)
-        self._staging = numbers.mapInArrow(Carrying(staging), f"{STAGED} STRING")
+
+        def staging(partitions: int) -> DataFrame:
+            numbers = spark.range(0, partitions, 1, partitions)
+            to_sink = ToSink(shape, store, partitions, self._reports, plain, sink.secrets)
+            return numbers.mapInArrow(Carrying(to_sink), f"{STAGED} STRING")
+
+        self._staging = Frames(staging)
         keyed = sink.keyed
         self._plain = plain if keyed is None else None
         grouped = bool(shape.by_spark) or changes or keyed is not None
@@ -199,7 +206,8 @@ class SinkFrame:
 
         counted = [] if rows is None else [(rows, KEY_ROWS)]
 
-        def made() -> DataFrame:
+        def made(partitions: int) -> DataFrame:
+            numbers = spark.range(0, partitions, 1, partitions)
             frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
             if results is not None:
                 frame = results(frame)
@@ -219,13 +227,15 @@ class SinkFrame:
                 frame = by_key(frame, keyed, self._query, changes=changes, rows=KEY_ROWS if counted else None)
             return self._counter.over_groups(frame) if self._counter is not None and grouped else frame
 
-        self.frame = made()
+        anew = results is not None or changes or keyed is not None
+        # A frame that shuffles would take what it shuffled in the tick before.
+        self._frames = Frames(made, anew=anew)
+        self._frames.of(1)  # what is wrong with it shows at once
         if plain is not None and plain.computed and not plain.is_written_as(self.schema):
             self._plain = None
-        self._anew = made if results is not None or changes or keyed is not None else None
 
     def write(
-        self, task: NodeTask, attempt: str, alone: Callable[[], Alone | None]
+        self, task: NodeTask, attempt: str, partitions: int, alone: Callable[[], Alone | None]
     ) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
         (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do;
@@ -250,11 +260,9 @@ class SinkFrame:
 
         def write() -> None:
             if part is None:
-                # A frame that shuffles would take what it shuffled in the tick before.
-                frame = self.frame if self._anew is None else self._anew()
-                self._sink.write(frame, self._query, task.tick, attempt)
+                self._sink.write(self._frames.of(partitions), self._query, task.tick, attempt)
             else:
-                parts = [json.loads(row[0]) for row in self._staging.collect()]
+                parts = [json.loads(row[0]) for row in self._staging.of(partitions).collect()]
                 self._sink.take_parts(self._query, task.tick, attempt, parts)
 
         def given() -> int:
@@ -262,9 +270,9 @@ class SinkFrame:
 
         took = self._takings.of(self._sink, self._query, task.tick, attempt, write, given)
         texts = self._found(task)
-        if len(texts) != self._partitions:
+        if len(texts) != partitions:
             raise EngineError(
-                f'the sink of "{self._query}" took the rows of {len(texts)} of {self._partitions} partitions',
+                f'the sink of "{self._query}" took the rows of {len(texts)} of {partitions} partitions',
                 code="internal",
                 hint="a sink must evaluate the whole frame",
             )

@@ -27,6 +27,7 @@ from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
+from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.together import joint_of
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -106,7 +107,7 @@ class Ticks:
     """Runs the ticks of one job, one after the other.
 
     Args:
-        partitions: into how many hash ranges a join is cut.
+        partitions: in how many tasks a node is run; None: in as many as it needs in each tick.
         takings: asked what sinks took; to be closed when all ticks are done.
     """
 
@@ -116,21 +117,19 @@ class Ticks:
         plan: JobPlan,
         driver: TickDriver,
         outputs: Outputs,
-        partitions: int,
+        partitions: int | None,
         takings: Takings,
     ) -> None:
         self._spark = spark
         self._plan = plan
         self._outputs = outputs
-        self._partitions = partitions
+        self._counts = TaskCounts(spark, partitions)
         self.driver = driver
         self.timings = Timings()
         self._takings = takings
         self._frames = {query.name: self._sink_frame(query) for query in plan.queries if not query.is_index}
         self._feeds = {
-            (query.name, node.number): FeedFrame(
-                spark, driver.shapes[query.name][node.number], driver.store, partitions
-            )
+            (query.name, node.number): FeedFrame(spark, driver.shapes[query.name][node.number], driver.store)
             for query in plan.queries
             for node in (query.nodes if query.is_index else query.nodes[:-1])
             if not node.rests
@@ -232,6 +231,7 @@ class Ticks:
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
         self.timings = Timings()
+        self._counts.begin()
         start = self.driver.begin(clock_us)
         self.timings.mark("begin")
         rows: list[Any] = []
@@ -252,7 +252,7 @@ class Ticks:
         told_last = (
             None if progress is None else _Completion(self._spark, self._plan, progress, self._takings)
         )
-        return end_tick(
+        result = end_tick(
             self.driver,
             published,
             start.attempt,
@@ -262,6 +262,8 @@ class Ticks:
             joint=None if progress is not None else joint_of(self.driver.store, published),
             mark=self.timings.mark,
         )
+        self._counts.learn(result.queries)
+        return result
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
@@ -285,24 +287,26 @@ class Ticks:
         for node in query.nodes:
             if (query.name, node.number) not in self._feeds:
                 continue
-            task = self._task(query.name, node.number)
+            task, count = self._task(query.name, node.number)
             alone = self.driver.run_small(query.name, node.number, task)
-            reports = self._feeds[query.name, node.number].run(task) if alone is None else alone.texts
+            feed = self._feeds[query.name, node.number]
+            reports = feed.run(task, count) if alone is None else alone.texts
             self.driver.settle(query.name, node.number, reports)
         if query.is_index:
             return
         last = query.root.number
-        task = self._task(query.name, last)
+        task, count = self._task(query.name, last)
         reports, rows_out = self._frames[query.name].write(
-            task, attempt, lambda: self.driver.run_small(query.name, last, task)
+            task, attempt, count, lambda: self.driver.run_small(query.name, last, task)
         )
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
 
-    def _task(self, query: str, number: int) -> NodeTask:
-        """A node's task, with what Spark computes of its condition."""
+    def _task(self, query: str, number: int) -> tuple[NodeTask, int]:
+        """A node's task, with what Spark computes of its condition, and in how many partitions it is run."""
         task = self.driver.node_task(query, number)
+        count = self._counts.of(query, self.driver.amount(query, number))
         condition = self._conditions.get((query, number))
-        return task if condition is None else condition.answers(task)
+        return task if condition is None else condition.answers(task, count), count
 
     def _condition_frame(self, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
         shape = self.driver.shapes[query.name][node.number]
@@ -310,7 +314,7 @@ class Ticks:
         if shape.elsewhere is None or asked is None:
             return None
         sql, text = sql_of(asked), text_of(asked).replace("`", "")
-        return ConditionFrame(self._spark, shape, self.driver.store, self._partitions, sql, text)
+        return ConditionFrame(self._spark, shape, self.driver.store, sql, text)
 
     def _of_takers(self, aside: list[Aside]) -> list[Aside]:
         """The same rows, for queries whose inputs others read."""
@@ -380,7 +384,6 @@ class Ticks:
             self._spark,
             shape,
             store,
-            self._partitions,
             where,
             outputs,
             plain,

@@ -1,0 +1,112 @@
+"""How much a node has to do in a tick: whether the driver does it itself, and if not, in how many tasks.
+
+State is cut by each tick anew, so the number of tasks is free. What comes and what goes decides, not what is
+kept: few rows are one task's, for each further one costs as much as thousands of rows; more are shared by the
+cores; and where that would leave a task with more than it is to hold, or to lose when its machine goes, there
+are more tasks than cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.engine.driver.kinds.registry import driver_of
+from watersmeet.engine.messages.shapes import JoinShape, NodeShape
+from watersmeet.engine.messages.work import NodeWork, SideWork
+from watersmeet.engine.nodes.spread.hot import OF_A_ROW, told_pairs
+from watersmeet.event_time import NEVER
+from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.state.manifest import LiveRun
+
+SMALL_ROWS = 20_000
+SMALL_BYTES = 8 << 20
+"""Rows that come, with those of runs that are merged, and the bytes of runs. How many bytes go out as they
+come shows when they do."""
+
+MOST_MATCHES = 200_000
+"""Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
+
+WORTH_A_TASK = 50_000
+"""Rows that take longer than a further task of Spark's."""
+MOST_ROWS = 2_000_000
+"""Of one task: some seconds."""
+OF_MEMORY = 1 / 8
+"""Rows of a tick that a task takes as they come have so much of what it may hold: some kinds of nodes put
+them into another order, and make others of them."""
+MOST_TASKS = 4_096
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Of a node in a tick: rows that come, are merged, or are released (about), and the bytes of their runs.
+
+    ``pairs``: of keys that runs tell of, at most. ``memory``: bytes that a task may hold. ``few``: rows that
+    come or are merged, where the node goes by these alone and their bytes are few.
+    """
+
+    rows: int
+    nbytes: int
+    pairs: float
+    memory: int
+    few: int | None
+
+    def is_small(self, most_rows: int) -> bool:
+        """Whether what the node does goes by its new rows alone, and these are few."""
+        return self.few is not None and self.few <= most_rows
+
+    def tasks(self, cores: int, pairs_of_a_row: float) -> int:
+        """In how many tasks to run it.
+
+        Args:
+            pairs_of_a_row: about how many rows it finds, or puts out, for each.
+        """
+        rows = self.rows * (1 + pairs_of_a_row / OF_A_ROW)
+        wanted = min(max(rows, self.rows + self.pairs / OF_A_ROW) / WORTH_A_TASK, cores)
+        bounded = max(rows / MOST_ROWS, self.nbytes / (self.memory * OF_MEMORY))
+        return _rounded(max(wanted, bounded), cores)
+
+
+def _rounded(wanted: float, cores: int) -> int:
+    """So many tasks, or somewhat more: few different numbers, for Spark makes a plan for each; above the
+    cores such that all of them have as many."""
+    tasks = 1
+    while tasks < wanted and tasks < cores:
+        tasks = min(2 * tasks, cores)
+    while tasks < wanted and tasks < MOST_TASKS:
+        tasks *= 2
+    return tasks
+
+
+def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
+    """What the tasks of a node are told to do, by what is said of the runs."""
+    rows = nbytes = few = of_few = 0
+    for side in work.sides:
+        merged = side.merged_away()
+        runs = [*side.new_runs, *(live.run for live in side.contents)]
+        runs += [live.run for live in side.runs if side.replaced or live.run.name in merged]
+        few += sum(run.rows for run in runs) + sum(file.rows for file in side.pads)
+        of_few += sum(run.nbytes for run in runs)
+        for live in side.runs:
+            if not side.replaced and live.run.name not in merged:
+                share = _released(side, live)
+                rows += int(live.stored * share)
+                nbytes += int(live.run.nbytes * share)
+    goes_by_new = driver_of(node).goes_by_new_rows(shape) and of_few <= SMALL_BYTES
+    return Amount(
+        rows=rows + few,
+        nbytes=nbytes + of_few,
+        pairs=told_pairs(work) if isinstance(shape, JoinShape) else 0.0,
+        memory=shape.memory,
+        few=few if goes_by_new else None,
+    )
+
+
+def _released(side: SideWork, live: LiveRun) -> float:
+    """Which share of a run the tick's limits release, as if its times were spread evenly."""
+    most = 0.0
+    for column, limit in side.new_limits.items():
+        low, high = live.run.spans.get(column, (0, 0))
+        before = max(side.old_limits.get(column, NEVER), low)
+        if limit > before:
+            most = max(most, (min(limit, high + 1) - before) / (high + 1 - low))
+    return min(most, 1.0)

@@ -1,0 +1,69 @@
+"""Cases on executors that are processes of their own, with state in an S3 server: a program, for a JVM has
+one session. Takes cases from standard input, one a line, and tells of each what was wrong with it.
+
+    python -m tests.support.cases_on_cluster ENDPOINT BUCKET FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from watersmeet.engine.local import replay_case as replay_locally
+from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.replay import replay_case
+from watersmeet.objects.cache import Cache
+from watersmeet.objects.requests import Place
+from watersmeet.objects.store import ObjectStore
+from watersmeet.testing.cases import check_case
+
+EXECUTORS = 2
+PATIENCE_S = 120
+COMPARED = ("rows", "watermarks", "late", "state")
+
+
+def begin(folder: str) -> Any:
+    """A session with all executors there."""
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.local.dir": folder,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.locality.wait": "0s",
+    }
+    spark = session.start(session.settings(master=f"local-cluster[{EXECUTORS},1,1024]", conf=conf))
+    until = time.monotonic() + PATIENCE_S
+    jvm: Any = spark.sparkContext._jsc
+    while jvm.sc().getExecutorMemoryStatus().size() <= EXECUTORS:  # the driver is one
+        assert time.monotonic() < until, "the executors did not come"
+        time.sleep(0.05)
+    return spark
+
+
+def problems_of(case: dict[str, Any], store: ObjectStore) -> list[str]:
+    """Where there is nothing that it is to come to, it is to come to what it does in this process."""
+    if "expect" not in case:
+        told = replay_locally(case, partitions=1)
+        case = {**case, "expect": [{key: line[key] for key in COMPARED} for line in told]}
+    return check_case(case, replay_case(case, partitions=EXECUTORS, store=store))
+
+
+def main() -> None:
+    endpoint, bucket, folder = sys.argv[1:]
+    spark = begin(folder)
+    options = (("endpoint", endpoint), ("region", "us-east-1"))
+    for number, line in enumerate(sys.stdin):
+        case = json.loads(line)
+        place = Place(f"s3://{bucket}/{number}", options, allow_http=True)
+        cache = Cache(place.url, root=f"{folder}/cache") if number % 2 else None
+        began = time.perf_counter()
+        problems = problems_of(case, ObjectStore(place, cache))
+        told = {"case": case["case"], "problems": problems, "seconds": time.perf_counter() - began}
+        print("told", json.dumps(told), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
