@@ -76,8 +76,8 @@ def kill_at(point: str, tick: int) -> None:
             die()
         return found
 
-    def patched_feed(self, task):
-        found = feed(self, task)
+    def patched_feed(self, task, *others):
+        found = feed(self, task, *others)
         if point == "beneath" and is_time(task.tick):
             die()
         return found

@@ -26,6 +26,7 @@ class Cluster:
         self._folder = folder
         self._environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": _HOST}
         self._environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it has one port
+        self._environment["SPARK_WORKER_OPTS"] = "-Dspark.decommission.enabled=true"  # by SIGPWR
         self._processes: list[subprocess.Popen[bytes]] = []
         log = self._start("master", "master.Master", "--host", _HOST, "--port", "0", "--webui-port", "0")
         self.url = _said(log, r"(spark://127\.0\.0\.1:\d+)")

@@ -1,5 +1,6 @@
 """A standalone cluster whose machines have only an S3 server in common: executors are killed, a worker comes,
-another goes, tasks are run twice where one is slow, and the driver is killed and started elsewhere."""
+is decommissioned and goes, tasks are run twice where one is slow, and the driver is killed and started
+elsewhere."""
 
 from __future__ import annotations
 
@@ -122,9 +123,20 @@ def test_machines_come_and_go(tmp_path, monkeypatch):
         orders.come(6000, 8000)
         with Driver(cluster, script, text, tmp_path / "two", endpoint, bucket, environment) as driver:
             driver.await_tick(4)
-            worker.send_signal(signal.SIGTERM)  # its executor goes with it
+            assert len(cluster.executors()) == 3
+            worker.send_signal(
+                signal.SIGPWR
+            )  # decommissioned: its executor takes no tasks any more, and goes
             orders.come(8000, 10_000)
             driver.await_tick(5)
+            until = time.monotonic() + PATIENCE_S
+            while len(cluster.executors()) > 2:
+                assert time.monotonic() < until, "the executor of a decommissioned worker goes on"
+                time.sleep(0.1)
+            assert worker.poll() is None
+            worker.send_signal(signal.SIGTERM)
+            orders.come(10_000, 11_000)
+            driver.await_tick(6)
             os.kill(driver.process.pid, signal.SIGTERM)
             assert driver.process.wait(PATIENCE_S) in (0, 143), driver.log.read_text()[-3000:]
 
@@ -133,7 +145,7 @@ def test_machines_come_and_go(tmp_path, monkeypatch):
         parts = [name for name in names if name.endswith("rows.parquet")]
         tables = [parquet.read_table(pa.BufferReader(bytes(client.get(name).bytes()))) for name in parts]
     rows = sorted((row["id"], row["at"]) for table in tables for row in table.to_pylist())
-    whole = expected(10_000)
+    whole = expected(11_000)
     assert len(rows) == len(set(rows))
     assert rows == [row for row in whole if row in set(rows)]
     assert {row for row in whole if row[1] is not None} <= set(rows)  # the rest waits for its padding
