@@ -21,6 +21,8 @@ from watersmeet.testing.cases import check_case
 
 EXECUTORS = 2
 PATIENCE_S = 120
+OWN = "./"
+"""Temporary files of an executor, its cache among them, are in its own working directory."""
 COMPARED = ("rows", "watermarks", "late", "state")
 
 
@@ -32,6 +34,7 @@ def begin(folder: str) -> Any:
         "spark.sql.shuffle.partitions": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.locality.wait": "0s",
+        "spark.executorEnv.TMPDIR": OWN,
     }
     spark = session.start(session.settings(master=f"local-cluster[{EXECUTORS},1,1024]", conf=conf))
     until = time.monotonic() + PATIENCE_S
@@ -57,7 +60,7 @@ def main() -> None:
     for number, line in enumerate(sys.stdin):
         case = json.loads(line)
         place = Place(f"s3://{bucket}/{number}", options, allow_http=True)
-        cache = Cache(place.url, root=f"{folder}/cache") if number % 2 else None
+        cache = Cache(place.url) if number % 2 else None
         began = time.perf_counter()
         problems = problems_of(case, ObjectStore(place, cache))
         told = {"case": case["case"], "problems": problems, "seconds": time.perf_counter() - began}
