@@ -3,8 +3,8 @@
     python -m benchmarks.cluster [--rows N] [--ticks N] [--rounds N] [--kind inner|left] [--directory]
 
 Every run is a process of its own, over the same files, with its state in an S3 server on this machine, of
-which each executor has a cache of its own (``--directory``: in a directory). What counts is the ratio within a
-round, of rows per second after the third tick; every other round begins with the other one.
+which each executor has a cache of its own (``--directory``: in a directory). What counts is the ratio within
+a round, of rows per second after the third tick; every other round begins with the other one.
 """
 
 from __future__ import annotations
