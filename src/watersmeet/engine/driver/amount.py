@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watersmeet.engine.driver.kinds.registry import driver_of
-from watersmeet.engine.messages.shapes import JoinShape, NodeShape
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
-from watersmeet.engine.nodes.spread.hot import OF_A_ROW, told_pairs
+from watersmeet.engine.nodes.spread.hot import OF_A_ROW
 from watersmeet.event_time import NEVER
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.state.manifest import LiveRun
@@ -95,7 +95,7 @@ def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
     return Amount(
         rows=rows + few,
         nbytes=nbytes + of_few,
-        pairs=told_pairs(work) if isinstance(shape, JoinShape) else 0.0,
+        pairs=driver_of(node).told_pairs(work),
         memory=shape.memory,
         few=few if goes_by_new else None,
     )

@@ -182,6 +182,10 @@ class NodeDriver(ABC, Generic[P, S]):
         """What its tasks do in a tick costs by the rows that come, and by the runs that are merged."""
         return False
 
+    def told_pairs(self, work: NodeWork) -> float:
+        """How many pairs its rows come to at most of keys that runs tell of as heavy."""
+        return 0.0
+
     def seen(self, node: P, arranged: Callable[[int], ArrangedTick]) -> list[Seen]:
         """What the look-ups of a delta join see. ``arranged``: of a node beneath, by its number."""
         return []

@@ -11,6 +11,7 @@ from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Inc
 from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
 from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
+from watersmeet.engine.nodes.spread.hot import told_pairs
 from watersmeet.event_time import NEVER, Side, TimeColumn, Watermark
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.match.lasting import PairBound
@@ -58,6 +59,9 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
             given.brought(node.left),
         )
         return Decided({left: decided, right: asked}, work)
+
+    def told_pairs(self, work: NodeWork) -> float:
+        return told_pairs(work)
 
     def outputs(self, node: JoinPlan, given: Outgoing) -> dict[str, Watermark]:
         leaving = set(node.watermark_keys)

@@ -55,5 +55,5 @@ class TaskCounts:
         """What came of the tick."""
         for query, rows in self._rows.items():
             if rows:
-                found = results[query]
-                self._found[query] = max(found.matches, found.rows_out) / rows
+                of_query = results[query]
+                self._found[query] = max(of_query.matches, of_query.rows_out) / rows
