@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -16,6 +17,9 @@ from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.errors import EngineError
 
 pytestmark = pytest.mark.spark
+
+
+BEGAN = 1_700_000_000
 
 
 class Sides:
@@ -44,7 +48,9 @@ class Sides:
             keys = np.arange(self.rows, self.rows + rows) // of_a_key
             times = pa.array(keys * 1000, pa.timestamp("us", tz="UTC"))
             table = pa.table({"k": keys, "t": times, "v": ["v" * size] * rows})
-            parquet.write_table(table, self.folder / side / f"{self.files:03}.parquet")
+            path = self.folder / side / f"{self.files:03}.parquet"
+            parquet.write_table(table, path)
+            os.utime(path, (BEGAN + self.files,) * 2)  # Spark takes those first that are oldest
         self.rows += rows
         self.files += 1
 
