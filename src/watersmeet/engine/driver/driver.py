@@ -88,9 +88,8 @@ class TickDriver:
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
-    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task of each node sees
-    all). ``owner``: the id of the state, for sinks. ``settings``: how the run is set (a digest). ``used_up``:
-    sources that have no more rows, of a run that ends with them.
+    rows are, see `broken`. ``ordered``: rows leave in the order they came in (nodes have one task). ``owner``:
+    the id of the state, for sinks. ``settings``: of the run (a digest). ``used_up``: sources at their end.
     """
 
     def __init__(
@@ -119,10 +118,8 @@ class TickDriver:
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
         self.keep_late = self.keep_broken = self.ordered = False
-        self.used_up = frozenset[str]()
-        self._incomplete: frozenset[str] = frozenset()
-        self.said: list[str] = []
-        self._contents, self._begin = list[Contents](), frozenset[str]()
+        self.used_up, self._incomplete = frozenset[str](), frozenset[str]()
+        self.said, self._contents, self._begin = list[str](), list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
         self.settings, self._known = "", known_by(plan)
 
@@ -150,8 +147,7 @@ class TickDriver:
             tables: what reads the tables that rows meet as of their tick, per ``query/alias``.
             snapshots: what reads the tables that are compared, per source.
             zoned: see `node_shapes`.
-            change_queries: queries may come, go and change; see `opening.changed_queries`. What there is to
-                say of it is then in ``said``.
+            change_queries: queries may come, go and change (`opening.changed_queries`); ``said`` tells of it.
 
         Raises:
             StateError: the state is of another query, other sources, lacks columns, or is damaged.
