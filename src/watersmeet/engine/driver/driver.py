@@ -88,8 +88,8 @@ class TickDriver:
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
-    rows are, see `broken`. ``ordered``: rows leave in the order they came in (nodes have one task). ``owner``:
-    the id of the state, for sinks. ``settings``: of the run (a digest). ``used_up``: sources at their end.
+    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``owner``:
+    the id of the state, for sinks. ``settings``: how the run is set. ``used_up``: sources at their end.
     """
 
     def __init__(
