@@ -196,7 +196,7 @@ def test_a_broker_that_does_not_answer_is_named(spark, tmp_path, monkeypatch):
     ("more", "code"),
     [
         (", 'topci' = 'x'", "unknown-option"),
-        (", 'format' = 'avro'", "unknown-format"),
+        (", 'format' = 'xml'", "unknown-format"),
         (", 'format' = 'raw'", "raw-needs-one-column"),
         (", 'metadata.k' = 'header'", "wrong-option"),
     ],
