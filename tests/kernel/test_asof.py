@@ -10,7 +10,8 @@ from watersmeet.conditions import AsofRule, ExactBand
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, TimeColumn, TimeComparison, TimeConstant, TimeSum
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Reach, Sought, nearest
 from watersmeet.measure import Measured
-from watersmeet.state.run import RunLayout, sort_rows
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.written import sort_rows
 
 T = Measured("t")
 LEFT, RIGHT = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")

@@ -14,7 +14,8 @@ from watersmeet.kernel.match.bands import reals_hold
 from watersmeet.kernel.match.candidates import estimated
 from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import REAL, Measured
-from watersmeet.state.run import RunLayout, sort_rows
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.written import sort_rows
 
 X, P, T = Measured("x", REAL), Measured("p"), Measured("t")
 LEFT, RIGHT = RealColumn(Side.LEFT, X), RealColumn(Side.RIGHT, X)

@@ -26,7 +26,8 @@ from watersmeet.kernel.expressions.evaluate import tree_of
 from watersmeet.kernel.joined import JoinedColumn, gather
 from watersmeet.kernel.match.pairs import Condition, find, has_match, rows_matched
 from watersmeet.measure import Measured
-from watersmeet.state.run import RunLayout, sort_rows
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.written import sort_rows
 
 LEFT_TIME, RIGHT_TIME = TimeColumn(Side.LEFT, "t"), TimeColumn(Side.RIGHT, "t")
 

@@ -26,7 +26,7 @@ from watersmeet.event_time import Side
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.marks import read_marks
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore
 
 KINDS = ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"]

@@ -22,7 +22,7 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.names import CHANGE_COLUMNS, is_ours
-from watersmeet.state.run import schema_of
+from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.store import MemoryStore, Store
 from watersmeet.testing.oracle.case import run_case
 from watersmeet.testing.oracle.windowed import run_windowed_case

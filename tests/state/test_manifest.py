@@ -19,7 +19,7 @@ from watersmeet.state.manifest import (
     manifest_names,
 )
 from watersmeet.state.marks import Segment
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import LocalStore, MemoryStore
 from watersmeet.watermark.tracker import BranchState, InputState, PartitionState

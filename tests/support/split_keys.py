@@ -14,8 +14,8 @@ from watersmeet.engine.messages.work import NodeWork
 from watersmeet.engine.nodes import join
 from watersmeet.engine.nodes.spread import hot
 from watersmeet.kernel.slots import TIME_BITS, Slots
-from watersmeet.state import run
-from watersmeet.state.heavy import HeavyKey, key_told
+from watersmeet.state.runs import written
+from watersmeet.state.runs.heavy import HeavyKey, key_told
 
 
 @dataclass
@@ -43,7 +43,7 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
         splits.keys += found
         return found
 
-    monkeypatch.setattr(run, "heavy_keys_in", all_keys)
+    monkeypatch.setattr(written, "heavy_keys_in", all_keys)
     monkeypatch.setattr(hot, "OF_A_TASK", 0.0)
     monkeypatch.setattr(hot, "LEAST_WORK", 0.0)
     monkeypatch.setattr(join, "hot_keys", told)

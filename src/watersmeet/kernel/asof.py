@@ -198,7 +198,7 @@ class Askers:
 @dataclass(frozen=True)
 class Sought:
     """Where they ask: key columns and the time of the rows, whether a NULL key equals a NULL one, and whether
-    the last row of a range is the nearest (`state.run.RunLayout.ties`)."""
+    the last row of a range is the nearest (`state.runs.layout.RunLayout.ties`)."""
 
     keys: tuple[str, ...]
     null_safe: tuple[bool, ...]

@@ -17,15 +17,16 @@ from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
-from watersmeet.state import file_lists, merged_from
+from watersmeet.state import file_lists
 from watersmeet.state.damage import damaged
-from watersmeet.state.heavy import HeavyKey
 from watersmeet.state.marks import Marks
-from watersmeet.state.merged_from import MergedFrom
 from watersmeet.state.migrations import STATE_VERSION, check_version, migrated
 from watersmeet.state.pace import Pace
 from watersmeet.state.record import Record
-from watersmeet.state.run import Run
+from watersmeet.state.runs import merged_from
+from watersmeet.state.runs.heavy import HeavyKey
+from watersmeet.state.runs.merged_from import MergedFrom
+from watersmeet.state.runs.run import Run
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy

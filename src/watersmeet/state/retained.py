@@ -11,11 +11,11 @@ import pyarrow as pa
 from watersmeet.event_time import Mask, Watermark
 from watersmeet.kernel.batches import take_rows
 from watersmeet.names import ours
-from watersmeet.state.beside import order_of_times
-from watersmeet.state.columns import StoredColumn, origins_in
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkKind, read_marks
-from watersmeet.state.run import batches_of
+from watersmeet.state.runs.beside import order_of_times
+from watersmeet.state.runs.columns import StoredColumn, origins_in
+from watersmeet.state.runs.opened import batches_of
 from watersmeet.state.store import Store
 
 MATCHED = ours("matched")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 
 from watersmeet.errors import StateError
-from watersmeet.state import file_lists, merged_from
+from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
-from watersmeet.state.run import verify_run
+from watersmeet.state.runs import merged_from
+from watersmeet.state.runs.opened import verify_run
 from watersmeet.state.store import Store
 
 

@@ -26,10 +26,10 @@ from watersmeet.names import DIFF, is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.state.columns import null_column
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, overlay, read_marks
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.columns import null_column
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.trace.record import Kept, Pair, Released, Row

@@ -13,7 +13,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.nodes import orders
 from watersmeet.measure import Measured
-from watersmeet.state.run import RunLayout
+from watersmeet.state.runs.layout import RunLayout
 from watersmeet.state.store import MemoryStore
 
 LAYOUT = RunLayout((Measured("t"), Measured("p")), ("t",), ("t",))

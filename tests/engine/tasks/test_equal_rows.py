@@ -13,7 +13,7 @@ from watersmeet.engine.driver.shape import node_shapes
 from watersmeet.engine.tasks import equal_rows as module
 from watersmeet.engine.tasks.equal_rows import equal_rows
 from watersmeet.kernel.match.pairs import Search
-from watersmeet.state.run import sort_rows
+from watersmeet.state.runs.written import sort_rows
 
 QUERY = "SELECT l.x, l.s, l.a FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 2 AND l.t + 3"
 TYPES = {"x": "DOUBLE", "s": "STRING", "a": "ARRAY<DOUBLE>"}

@@ -23,7 +23,8 @@ from watersmeet.kernel.hashing import hash_columns
 from watersmeet.measure import Measured
 from watersmeet.names import FLAG
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED, FLAG_UNMATCHABLE
-from watersmeet.state.run import OpenRun, RunLayout
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore
 
 

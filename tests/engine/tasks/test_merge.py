@@ -17,7 +17,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import merge
 from watersmeet.engine.tasks.merge import GROUP_ROWS
 from watersmeet.state.manifest import LiveRun
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import MemoryStore
 
 

@@ -31,12 +31,12 @@ from watersmeet.plan.identity.origins import Origins, origins_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.state.columns import StoredColumn, null_column, origins_in
 from watersmeet.state.copied import of_newest
 from watersmeet.state.manifest import LiveRun, Manifest
 from watersmeet.state.marks import MarkKind
 from watersmeet.state.retained import MATCHED, retained_rows
-from watersmeet.state.run import schema_of
+from watersmeet.state.runs.columns import StoredColumn, null_column, origins_in
+from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.store import Store
 
 INDEX = "index.json"

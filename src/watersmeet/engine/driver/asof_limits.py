@@ -14,7 +14,7 @@ from watersmeet.engine.messages.work import AsofWork
 from watersmeet.event_time import Watermark
 from watersmeet.kernel.asof import Reach
 from watersmeet.state.manifest import AsofState
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 
 
 def asof_work(

@@ -1,5 +1,5 @@
-"""Which keys of what is kept have the most rows, by what the runs tell (`state.heavy`), and which of them
-tasks shared: for people."""
+"""Which keys of what is kept have the most rows, by what the runs tell (`state.runs.heavy`), and which of
+them tasks shared: for people."""
 
 from __future__ import annotations
 

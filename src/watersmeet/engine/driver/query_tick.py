@@ -45,7 +45,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState, TableCopy
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.output import risen

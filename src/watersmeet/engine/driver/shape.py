@@ -17,9 +17,9 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, KeptBy, SidePlan
 from watersmeet.spec.model import OnIdle
-from watersmeet.state.beside import FoundBy
-from watersmeet.state.columns import StoredColumn, null_column
-from watersmeet.state.run import RunLayout
+from watersmeet.state.runs.beside import FoundBy
+from watersmeet.state.runs.columns import StoredColumn, null_column
+from watersmeet.state.runs.layout import RunLayout
 from watersmeet.watermark.tracker import BranchRules
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import SideWork
-from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
-from watersmeet.state.run import schema_of, whole_run_released
+from watersmeet.state.runs.columns import lacking
+from watersmeet.state.runs.opened import schema_of
+from watersmeet.state.runs.run import whole_run_released
 from watersmeet.state.store import Store
 
 

@@ -23,7 +23,8 @@ from watersmeet.plan.model.nodes import SnapshotPlan
 from watersmeet.spec.model import Source
 from watersmeet.state.manifest import Manifest, TableCopy
 from watersmeet.state.record import Record
-from watersmeet.state.run import Run, verify_run
+from watersmeet.state.runs.opened import verify_run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import Store
 

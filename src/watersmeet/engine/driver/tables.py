@@ -20,7 +20,8 @@ from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.flags import FLAG_CANDIDATE
 from watersmeet.state.manifest import TableCopy
-from watersmeet.state.run import Run, verify_run
+from watersmeet.state.runs.opened import verify_run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
 

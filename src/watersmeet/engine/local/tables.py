@@ -18,7 +18,7 @@ from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
 Evaluate = Callable[[pa.Table], pa.RecordBatch]

@@ -11,7 +11,7 @@ from watersmeet.event_time import Side
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.watermark.lateness import LateBy
 
 

@@ -26,8 +26,8 @@ from watersmeet.kernel.partial import Partials
 from watersmeet.names import DIFF, ours
 from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, JoinKind, WindowKind
-from watersmeet.state.columns import null_column
-from watersmeet.state.run import RunLayout
+from watersmeet.state.runs.columns import null_column
+from watersmeet.state.runs.layout import RunLayout
 
 Strategy = Callable[[Any, Any], Iterator[pa.RecordBatch]]
 """The function of `engine.nodes` that makes the rows of a node in a task, of its shape and its share, while

@@ -18,7 +18,7 @@ from watersmeet.engine.messages.shapes import SideShape, place_of
 from watersmeet.event_time import NEVER, Side, Watermark
 from watersmeet.state.manifest import LiveRun, TableCopy
 from watersmeet.state.record import Record
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.sealed import unsealed
 from watersmeet.state.store import Store
 

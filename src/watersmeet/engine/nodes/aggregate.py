@@ -49,7 +49,7 @@ from watersmeet.kernel.windows import MOST_PAIRS, Numbers, closing, sessions, wi
 from watersmeet.names import ours
 from watersmeet.spec.model import WindowKind
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows
+from watersmeet.state.runs.written import sort_rows
 
 TIME = ours("time")
 """Column of the rows of sessions to be grouped: the time."""

@@ -40,7 +40,7 @@ from watersmeet.kernel.pieces import reordered, together
 from watersmeet.kernel.slots import TIME_BITS
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.marks import MarkWriter, read_marks
-from watersmeet.state.run import sort_rows
+from watersmeet.state.runs.written import sort_rows
 
 
 @dataclass(frozen=True)

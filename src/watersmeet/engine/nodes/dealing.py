@@ -30,7 +30,8 @@ from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
-from watersmeet.state.run import OpenRun, Run
+from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.run import Run
 
 SAMPLES = 512
 """Of so many rows of a side, at least, the work is estimated, over all runs."""

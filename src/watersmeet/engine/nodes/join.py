@@ -37,7 +37,7 @@ from watersmeet.kernel.slots import order_of
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.opened import OpenRun
 
 
 def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:

@@ -42,7 +42,7 @@ from watersmeet.kernel.windows import closing, window_times
 from watersmeet.names import ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows, write_run
+from watersmeet.state.runs.written import sort_rows, write_run
 
 MOST_PARTS = 1_024
 """Into so many parts, at most, a task divides its hash range."""

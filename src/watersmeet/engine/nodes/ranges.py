@@ -22,7 +22,7 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.match.overflow import Spans
 from watersmeet.kernel.match.pairs import Condition, find, has_match
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import DIFF
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows, write_run
+from watersmeet.state.runs.written import sort_rows, write_run
 
 _UNORDERED = -1
 """The rank of a delete without a sequence: it has that of the key's last change."""

@@ -31,7 +31,7 @@ from watersmeet.measure import Measured
 from watersmeet.names import DIFF, ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks, MarkWriter
-from watersmeet.state.run import write_run
+from watersmeet.state.runs.written import write_run
 
 _SLOT, _SAME, _ROW = ours("slot"), ours("same"), ours("row")
 

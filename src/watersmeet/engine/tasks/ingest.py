@@ -25,7 +25,7 @@ from watersmeet.event_time import Mask, Times, below
 from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
-from watersmeet.state.columns import null_column
+from watersmeet.state.runs.columns import null_column
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import Missed
 

@@ -28,8 +28,10 @@ from watersmeet.kernel.slots import BUCKET_MASK, Slots, order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
-from watersmeet.state.merged_from import write_places
-from watersmeet.state.run import Run, RunLayout, sort_rows, write_run
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.merged_from import write_places
+from watersmeet.state.runs.run import Run
+from watersmeet.state.runs.written import sort_rows, write_run
 
 GROUP_ROWS = 2_000_000
 GROUP_BYTES = 1 << 30

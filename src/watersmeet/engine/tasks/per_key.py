@@ -26,10 +26,10 @@ from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.probe import Rows, expand
 from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots
 from watersmeet.names import input_of
-from watersmeet.state.heavy import key_told
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import marks_at
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.heavy import key_told
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
 TOLD_KEYS = 3

@@ -24,7 +24,7 @@ from watersmeet.kernel.times import to_canonical
 from watersmeet.names import DIFF
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import marks_at, read_marks
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
 NO_ROWS = np.zeros(0, dtype=np.int64)

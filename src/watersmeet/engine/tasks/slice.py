@@ -33,7 +33,10 @@ from watersmeet.state.marks import (
     read_marks,
     summed,
 )
-from watersmeet.state.run import OpenRun, Run, RunLayout, sort_rows
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.run import Run
+from watersmeet.state.runs.written import sort_rows
 from watersmeet.state.store import Store
 
 FEW_MARKS = 1_000

@@ -1,7 +1,7 @@
 """Taking over runs that another side has merged: its rows are the same, what is known of them is one's own.
 
 The other side merged in the last tick, and kept every row that anybody still retained. Here each row is found
-again by where it was before (`state.merged_from`): it gets its marks, and counts as released if it is.
+again by where it was before (`state.runs.merged_from`): it gets its marks, and counts as released if it is.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.kernel.batches import same_rows
 from watersmeet.state.marks import MarkArray, MarkKind, MarkWriter
-from watersmeet.state.merged_from import read_places
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.merged_from import read_places
+from watersmeet.state.runs.opened import OpenRun
 
 
 def take_over(own: SideSlice, report: SideReport, marks: MarkWriter) -> None:

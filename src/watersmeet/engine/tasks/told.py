@@ -11,7 +11,7 @@ import pyarrow as pa
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.kernel.times import to_native
 from watersmeet.names import is_ours
-from watersmeet.state.heavy import shown_time
+from watersmeet.state.runs.heavy import shown_time
 
 SAMPLES = 5
 """Of so many rows a task tells."""
@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
 
 def key_as_written(side: SideShape, key: str) -> str:
     """A key as its users write it, on one line: quotes are doubled, and what is not for print is escaped, for
-    it goes to terminals and logs. ``key``: see `state.heavy.key_told`."""
+    it goes to terminals and logs. ``key``: see `state.runs.heavy.key_told`."""
     texts = {column.name: column.text for column in side.layout.columns}
     told = []
     for name, value in json.loads(key).items():

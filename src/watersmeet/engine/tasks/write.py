@@ -1,8 +1,8 @@
 """Rows of one side of a node on their way into the state: held, sorted, written as runs.
 
-Rows come as stored columns (see `state.run`): those of an input from ingest, those of a node beneath from
-that node's tasks. At most ``flush_rows`` of them, of ``flush_bytes``, are held. Those that are not retained
-are written as they come.
+Rows come as stored columns (see `state.runs.layout`): those of an input from ingest, those of a node
+beneath from that node's tasks. At most ``flush_rows`` of them, of ``flush_bytes``, are held. Those that are
+not retained are written as they come.
 
 Of rows that an ASOF join looks for, it counts how many came before them, per source partition; these go into
 runs of their own, so that the driver can say which partition's come first.
@@ -26,7 +26,8 @@ from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.slots import Slots
-from watersmeet.state.run import Run, sort_rows, write_run
+from watersmeet.state.runs.run import Run
+from watersmeet.state.runs.written import sort_rows, write_run
 from watersmeet.state.store import Store
 
 FLUSH_ROWS = 1_000_000

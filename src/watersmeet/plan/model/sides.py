@@ -69,7 +69,7 @@ class FeedPlan:
 @dataclass(frozen=True)
 class ColumnOfOthers:
     """A column that only other sides that share the runs keep. ``name``: what it is called in them;
-    ``origin``, ``text``: as in `state.columns.StoredColumn`; ``type``: as declared, where it is."""
+    ``origin``, ``text``: as in `state.runs.columns.StoredColumn`; ``type``: as declared, where it is."""
 
     name: str
     origin: str

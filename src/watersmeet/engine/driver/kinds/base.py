@@ -23,7 +23,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.state.manifest import Arrangement, AsofState, NodeState, TableCopy
 from watersmeet.state.marks import overlay
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 
 P = TypeVar("P", bound=NodePlan)
 S = TypeVar("S", bound=NodeShape)
@@ -34,7 +34,7 @@ Watermarks = Mapping[str, Watermark]
 
 @dataclass(frozen=True)
 class Held:
-    """How the rows of a side are held in runs; see `state.run.RunLayout` and `SideShape`."""
+    """How the rows of a side are held in runs; see `state.runs.layout.RunLayout` and `SideShape`."""
 
     keys: tuple[str, ...] = ()
     indexes: tuple[Measured, ...] = ()

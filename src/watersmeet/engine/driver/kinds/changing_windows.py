@@ -28,7 +28,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import WindowGroupPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
-from watersmeet.state.columns import StoredColumn
+from watersmeet.state.runs.columns import StoredColumn
 from watersmeet.watermark.windows import passed_below, release_limit, start_watermark
 
 

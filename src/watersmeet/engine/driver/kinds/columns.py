@@ -10,7 +10,7 @@ from watersmeet.event_time import Side
 from watersmeet.kernel.joined import JoinedColumn
 from watersmeet.plan.model.nodes import GroupedPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.state.columns import null_column
+from watersmeet.state.runs.columns import null_column
 
 
 def carried(node: NodePlan, shapes: Sequence[SideShape]) -> tuple[JoinedColumn, ...]:

@@ -21,7 +21,7 @@ from watersmeet.plan.identity.origins import digest_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan, GroupPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.state.columns import StoredColumn
+from watersmeet.state.runs.columns import StoredColumn
 
 
 class GroupDriver(NodeDriver[GroupPlan, GroupShape]):

@@ -38,10 +38,11 @@ from watersmeet.plan.identity.described import described, differences, hindrance
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import KeptBy, SidePlan
-from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, NodeState, QueryState
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import OpenRun, Run, schema_of
+from watersmeet.state.runs.columns import lacking
+from watersmeet.state.runs.opened import OpenRun, schema_of
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
 Shapes = Mapping[str, Sequence[NodeShape]]

@@ -8,9 +8,10 @@ from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.state.columns import lacking
 from watersmeet.state.manifest import Arrangement, Manifest
-from watersmeet.state.run import Run, schema_of
+from watersmeet.state.runs.columns import lacking
+from watersmeet.state.runs.opened import schema_of
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
 _AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"

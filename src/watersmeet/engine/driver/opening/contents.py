@@ -25,10 +25,10 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.state.columns import StoredColumn, lacking
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
 from watersmeet.state.marks import read_marks
-from watersmeet.state.run import OpenRun, schema_of
+from watersmeet.state.runs.columns import StoredColumn, lacking
+from watersmeet.state.runs.opened import OpenRun, schema_of
 from watersmeet.state.store import Store
 
 _BEFORE_ALL = -1

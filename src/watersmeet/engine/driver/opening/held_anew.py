@@ -16,7 +16,9 @@ from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.slots import Slots
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
 from watersmeet.state.marks import read_marks
-from watersmeet.state.run import OpenRun, Run, sort_rows, write_run
+from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.run import Run
+from watersmeet.state.runs.written import sort_rows, write_run
 from watersmeet.state.store import Store
 
 Brought = tuple[str, int, str, str]

@@ -15,7 +15,7 @@ from watersmeet.names import DIFF, FLAG
 from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
-from watersmeet.state.columns import StoredColumn
+from watersmeet.state.runs.columns import StoredColumn
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from watersmeet.kernel.batches import same_rows
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, Segment, overlap, overlay, unite
 from watersmeet.state.pace import Pace
-from watersmeet.state.run import whole_run_released
+from watersmeet.state.runs.run import whole_run_released
 from watersmeet.state.store import Store
 
 

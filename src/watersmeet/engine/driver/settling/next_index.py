@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from watersmeet.engine.messages.reports import SideReport
-from watersmeet.state.run import RunLayout
+from watersmeet.state.runs.layout import RunLayout
 
 FEW_CANDIDATES = 1_000
 """Differences of so many candidates in a tick are no reason to sort otherwise."""

@@ -10,7 +10,7 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.event_time import NEVER, Watermark
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.state.pace import Pace
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 
 
 def paces_after(

@@ -28,7 +28,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import AtLimit
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkWriter, marks_at, overlay
-from watersmeet.state.run import OpenRun
+from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
 WRITTEN_AT_ONCE = 1 << 16

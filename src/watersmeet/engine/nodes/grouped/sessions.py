@@ -64,7 +64,7 @@ from watersmeet.kernel.windows import Numbers, live_sessions, sessions
 from watersmeet.names import ours
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
 from watersmeet.state.marks import MarkWriter
-from watersmeet.state.run import sort_rows
+from watersmeet.state.runs.written import sort_rows
 
 _IS_NEW = ours("new")
 

@@ -27,7 +27,7 @@ from watersmeet.kernel.match.pairs import Condition
 from watersmeet.kernel.match.probe import ranges
 from watersmeet.kernel.slots import TIME_BITS, slice_of
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 
 
 @dataclass(frozen=True)

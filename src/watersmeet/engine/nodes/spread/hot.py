@@ -1,9 +1,9 @@
 """Which keys of a join are hot in a tick: those with too much of its work to be one task's.
 
-Runs tell their heaviest keys (`state.heavy`), the tick's new ones too. From them alone, without a look at any
-row, a key's work is estimated: what it costs to look its new rows up, the pairs that these may come to, and
-merging. Of keys that no run tells of only the rows count, so that a key's share is rather taken too great: to
-split one that needs it not costs little. All tasks of a tick, and of its repeat, come to the same.
+Runs tell their heaviest keys (`state.runs.heavy`), the tick's new ones too. From them alone, without a look
+at any row, a key's work is estimated: what it costs to look its new rows up, the pairs that these may come
+to, and merging. Of keys that no run tells of only the rows count, so that a key's share is rather taken too
+great: to split one that needs it not costs little. All tasks of a tick, and of its repeat, come to the same.
 
 Keys are told apart by 32 bits of their hashes, as everywhere in a run (a *bucket*).
 """
@@ -20,7 +20,7 @@ from watersmeet.engine.tasks.told import key_as_written
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.elsewhere import Answers, Elsewhere, Questions
 from watersmeet.spec.model import JoinKind
-from watersmeet.state.heavy import HeavyKey
+from watersmeet.state.runs.heavy import HeavyKey
 
 OF_A_TASK = 1 / 2
 """A key with more of the work than this share of what a task is to do is split."""

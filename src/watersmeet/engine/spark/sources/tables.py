@@ -42,7 +42,7 @@ from watersmeet.names import ours
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
-from watersmeet.state.run import Run
+from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
 ATTEMPTS = 3

@@ -1,4 +1,4 @@
-"""The columns that a run may have beside those that are kept (see `state.run`)."""
+"""The columns that a run may have beside those that are kept (see `state.runs.layout`)."""
 
 from __future__ import annotations
 

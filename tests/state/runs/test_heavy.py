@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.kernel.hashing import hash_columns
-from watersmeet.state.heavy import LEAST_ROWS, MOST_KEYS, SHARE, TEXT, heavy_keys_in, key_told
+from watersmeet.state.runs.heavy import LEAST_ROWS, MOST_KEYS, SHARE, TEXT, heavy_keys_in, key_told
 
 
 def heavy(column: pa.Array):

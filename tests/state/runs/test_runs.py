@@ -10,7 +10,10 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
 from watersmeet.kernel.slots import encode
 from watersmeet.measure import Measured
-from watersmeet.state.run import OpenRun, RunLayout, sort_rows, whole_run_released, write_run
+from watersmeet.state.runs.layout import RunLayout
+from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.runs.run import whole_run_released
+from watersmeet.state.runs.written import sort_rows, write_run
 from watersmeet.state.store import LocalStore, MemoryStore
 
 NAMES = ("t", "u", "w")

@@ -1,0 +1,159 @@
+"""Runs are written: rows are put in order of slots, and what finds or releases them is laid beside them."""
+
+from __future__ import annotations
+
+import re
+import uuid
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.match.prefixes import sorted_prefixes
+from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.ordinals import ordinals_of
+from watersmeet.kernel.pieces import Columns, reordered, whole
+from watersmeet.kernel.slots import Slots, buckets_in, encode, order_of, shift_for
+from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.measure import Measured
+from watersmeet.state.runs.beside import least_times, order_of_times
+from watersmeet.state.runs.columns import with_origins
+from watersmeet.state.runs.heavy import heavy_keys_in
+from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
+from watersmeet.state.runs.run import Run
+from watersmeet.state.store import Store
+
+
+def sort_rows(
+    batch: Columns, hashes: Slots, layout: RunLayout, index: str | None = None
+) -> tuple[SortedRows, Rows]:
+    """``batch`` in slot order, and the positions that its rows had: int64[n].
+
+    Args:
+        hashes: int64[n], only the upper halves count.
+        index: the name of what to sort by within a hash; None: the first of the layout's.
+    """
+    count, chosen = batch.num_rows, layout.index(index)
+    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
+    spans = {}
+    values = np.zeros(count, dtype=np.int64)
+    for measured_column in measured:
+        ordinals = ordinals_of(batch.column(measured_column.column), measured_column.measure)
+        spans[measured_column.name] = (int(ordinals.min()), int(ordinals.max())) if count else (0, 0)
+        if measured_column == chosen:
+            values = ordinals
+    base, greatest = (0, 0) if chosen is None else spans[chosen.name]
+    if layout.by_value:
+        shift, slots = 0, values
+    else:
+        shift = shift_for(base, greatest)
+        slots = encode(hashes, values, base, shift)
+    order = order_of(slots)
+    if layout.ties is not None:
+        came = batch.column(CAME).to_numpy(zero_copy_only=True)
+        order = _with_ties(order, slots, values, came if layout.ties == "ascending" else -came)
+    rows = SortedRows(
+        slots[order],
+        base,
+        shift,
+        greatest,
+        reordered(batch, order),
+        chosen,
+        spans,
+        layout.by_value,
+    )
+    return rows, order
+
+
+def _with_ties(order: Rows, slots: Slots, times: Slots, came: npt.NDArray[np.int64]) -> Rows:
+    """The order with rows of equal slots by time and ``came``. Cost: one sort of those rows."""
+    slots_in_order = slots[order]
+    same = slots_in_order[1:] == slots_in_order[:-1]
+    if not same.any():
+        return order
+    places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    rows = order[places]
+    order[places] = rows[np.lexsort((came[rows], times[rows], slots[rows]))]
+    return order
+
+
+def _named(arrangement: str, tick: int) -> str:
+    """A new name, by which people know the arrangement: names of users may be long, and hold anything."""
+    letters = re.sub(r"[^A-Za-z0-9_.#]", "_", arrangement.replace("/", "."))[:80]
+    return f"runs/{letters}-{tick}-{uuid.uuid4().hex[:16]}.arrow"
+
+
+def write_run(
+    store: Store,
+    arrangement: str,
+    rows: SortedRows,
+    layout: RunLayout,
+    *,
+    tick: int,
+    made_in: int | None = None,
+    level: int = 0,
+    group: str | None = None,
+    origin: tuple[int, str, int] | None = None,
+    stands_for: int | None = None,
+    arrival: Rows | None = None,
+    lasting: bool = True,
+) -> Run:
+    """Write sorted rows (at least one) as a new run. Cost: one sort per releasing column and further key.
+
+    Args:
+        tick: of the newest of its rows; ``made_in``: of its name, if a later one writes it (`state.behind`).
+        arrival: per row its place in the order in which they came; asked for in the tick in which they do.
+        lasting: it becomes part of the state; else it brings rows within this tick.
+    """
+    arrays: list[pa.Array] = [pa.array(rows.slots)]
+    names = [SLOT]
+    for column in layout.ordering:
+        order = order_of(rows.times(column))
+        arrays.append(pa.array(order.astype(np.uint32)))
+        names.append(order_of_times(column))
+        for other in layout.suffix_minima:
+            least = np.minimum.accumulate(rows.times(other)[order][::-1])[::-1]
+            arrays.append(pa.array(np.ascontiguousarray(least)))
+            names.append(least_times(other))
+    if arrival is not None:
+        arrays.append(pa.array(arrival.astype(np.uint32)))
+        names.append(ARRIVAL)
+    kept = whole(rows.batch)
+    keys = [buckets_in(rows.slots)] if layout.counts_keys else []
+    for key in layout.found_by:
+        by_hash = sorted_prefixes(hash_columns([kept.column(column) for column in key.columns], len(rows)))
+        keys.append(by_hash.keys)
+        arrays += [pa.array(by_hash.prefixes), pa.array(by_hash.places)]
+        names += [key.prefixes, key.places]
+    arrays += kept.columns
+    names += kept.schema.names
+    plain = pa.RecordBatch.from_arrays(arrays, names=names)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=with_origins(plain.schema, layout.columns))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    name = _named(arrangement, tick if made_in is None else made_in)
+    store.write(name, data, lasting=lasting)
+    return Run(
+        name=name,
+        rows=len(rows),
+        nbytes=data.size,
+        checksum=zlib.crc32(data),
+        tick=tick,
+        index=None if rows.index is None else rows.index.name,
+        base=rows.base,
+        shift=rows.shift,
+        low=int(rows.slots[0]),
+        high=int(rows.slots[-1]),
+        spans=dict(rows.spans),
+        group=group or name,
+        level=level,
+        origin=origin,
+        stands_for=stands_for,
+        keys=tuple(keys),
+        heavy=heavy_keys_in(rows.slots, kept, layout.key),
+    )
