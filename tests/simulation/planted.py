@@ -14,6 +14,7 @@ from unittest.mock import patch
 from tests.simulation.table import SimulatedTable
 from tests.simulation.world import World
 from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.inputs.states import InputStates
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.settling import ending
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
@@ -151,20 +152,19 @@ def repeated_with_other_files() -> Iterator[None]:
 @contextmanager
 def watermark_of_what_came_to_nothing() -> Iterator[None]:
     """A run that repeats a tick begins with the watermarks to which an attempt before had moved them."""
-    advance, inputs = TickDriver.advance, TickDriver._inputs
+    advance, states = TickDriver.advance, InputStates.at
     moved: dict[tuple[int, int], Any] = {}
-
-    def key(driver: Any) -> tuple[int, int]:
-        return id(World.current), driver.tick + 1
 
     def advanced(self: Any, start: Any, *of: Any, **named: Any) -> None:
         advance(self, start, *of, **named)
-        moved[key(self)] = deepcopy(self._open.inputs)
+        moved[id(World.current), self.tick + 1] = deepcopy(self._open.inputs)
 
-    def taken(self: Any, clock_us: int) -> Any:
-        return deepcopy(moved[key(self)]) if key(self) in moved else inputs(self, clock_us)
+    def taken(self: Any, manifest: Any, clock_us: int) -> Any:
+        tick = 1 if manifest is None else manifest.tick + 1
+        there = moved.get((id(World.current), tick))
+        return states(self, manifest, clock_us) if there is None else deepcopy(there)
 
-    with patch.object(TickDriver, "advance", advanced), patch.object(TickDriver, "_inputs", taken):
+    with patch.object(TickDriver, "advance", advanced), patch.object(InputStates, "at", taken):
         yield
 
 

@@ -121,7 +121,7 @@ def test_a_second_driver_over_one_store_is_stopped():
 
 def test_declared_partitions_hold_the_watermark():
     job = LocalJob(plan_of(INNER), MemoryStore())
-    job.driver.declare_partitions({"l": ["p", "q"]})
+    job.driver.inputs.declare_partitions({"l": ["p", "q"]})
     first = job.tick(arriving(l=[row(1, 10) | {"_partition": "p"}]))
     assert first.result.queries[QUERY].risen_watermarks == {}
     second = job.tick(arriving(l=[row(1, 8) | {"_partition": "q"}]))

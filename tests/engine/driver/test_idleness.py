@@ -201,7 +201,7 @@ def test_a_repeated_tick_decides_as_the_attempt_before(repeated, monkeypatch):
         with pytest.raises(EngineError, match="killed"):
             job.tick(TIMEOUT, r=[row(41)])
     again = Job(store, HOUR)
-    again.driver.declare_partitions({"l": ["new"]})
+    again.driver.inputs.declare_partitions({"l": ["new"]})
     if repeated:
         again.driver.repeat()
     output = again.tick(TIMEOUT, r=[row(41)])

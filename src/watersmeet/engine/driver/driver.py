@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.driver.advances import advances_back
 from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
 from watersmeet.engine.driver.counts import rows_read
-from watersmeet.engine.driver.declared import _going_idle, _holding, _seen, _waiting
 from watersmeet.engine.driver.identity import Identity, identity_of
-from watersmeet.engine.driver.idleness import FIRST_WORK, Idleness, decisions
+from watersmeet.engine.driver.inputs.advances import advances_back
+from watersmeet.engine.driver.inputs.idleness import FIRST_WORK, decisions
+from watersmeet.engine.driver.inputs.partitions import seen_in
+from watersmeet.engine.driver.inputs.states import InputStates
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
@@ -31,11 +31,10 @@ from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.results import QueryResult
-from watersmeet.engine.driver.settling.aligned import sources_ahead, stay_awake
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.open_tick import OpenTick
-from watersmeet.engine.driver.shape import job_shapes, tracker_rules
+from watersmeet.engine.driver.shape import job_shapes
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.snapshots import SnapshotReader, Snapshots
 from watersmeet.engine.driver.starting import ingest_fields
@@ -89,7 +88,7 @@ class TickDriver:
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
     rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``owner``:
-    the id of the state, for sinks. ``settings``: how the run is set. ``used_up``: sources at their end.
+    the id of the state, for sinks. ``settings``: how the run is set. ``inputs``: their watermarks.
     """
 
     def __init__(
@@ -109,16 +108,15 @@ class TickDriver:
         self.manifest = manifest
         self.kept = KeptTicks(store)
         self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
-        self._rules = {q.name: tracker_rules(q) for q in plan.queries}
+        self.inputs = InputStates(plan, started_us)
         self._open: OpenTick | None = None
         self._tables = Tables(tables)
         self._snapshots = Snapshots(snapshots, plan, self.shapes)
-        self._idleness = Idleness(started_us, (source.idle_timeout_us for source in plan.sources))
         self.flush_rows, self.flush_bytes = FLUSH_ROWS, FLUSH_BYTES
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
         self.keep_late = self.keep_broken = self.ordered = False
-        self.used_up, self._incomplete = frozenset[str](), frozenset[str]()
+        self._incomplete = frozenset[str]()
         self.said, self._contents, self._begin = list[str](), list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
         self.settings, self._known = "", known_by(plan)
@@ -169,15 +167,6 @@ class TickDriver:
             driver._incomplete = incomplete_runs(driver.shapes, manifest, store)
         return driver
 
-    def declare_partitions(self, partitions: Mapping[str, Sequence[str]]) -> None:
-        """Partitions that a source (by name) is known to have, silent ones too: they hold its watermark."""
-        for query in self.plan.queries:
-            for side in query.sides:
-                rules = self._rules[query.name][side.name]
-                for number, branch in side.sources:
-                    if branch.source.name in partitions:
-                        rules[number] = replace(rules[number], partitions=(*partitions[branch.source.name],))
-
     @property
     def tick(self) -> int:
         """The number of the last committed tick; 0 before the first."""
@@ -202,7 +191,7 @@ class TickDriver:
                 code="job-finished",
                 hint="use a new checkpoint directory to run it again",
             )
-        inputs = self._inputs(clock_us)
+        inputs = self.inputs.at(self.manifest, clock_us)
         late = {q.name: late_below(q, inputs[q.name], self._before(q).late_below) for q in self.plan.queries}
         start = TickStart(
             tick=self.tick + 1,
@@ -224,13 +213,13 @@ class TickDriver:
         Of the time between two looks no more than half of an idle timeout counts as silence: see
         `tracker.pause`. An engine that never says so is always looking.
         """
-        self._idleness.look(clock_us)
+        self.inputs.idleness.look(clock_us)
 
     def repeat(self) -> None:
         """The next tick was begun by an earlier run, which may have put out a part of it: what that run
         decided about partitions (which there are, which are idle) and about tables counts, not the clock of
         this one."""
-        self._idleness.repeat(self.store, self.tick + 1)
+        self.inputs.idleness.repeat(self.store, self.tick + 1)
         self._tables.repeat(self.store, self.tick + 1)
         self._snapshots.repeat(self.store, self.tick + 1, self.settings)
 
@@ -249,59 +238,27 @@ class TickDriver:
 
     def going_idle(self, start: TickStart, reports: Sequence[str]) -> frozenset[str]:
         """The sources of which `advance` would let a partition go idle, were none of them ``busy``."""
-        if self._idleness.is_decided or not any(s.idle_timeout_us for s in self.plan.sources):
-            return frozenset()
-        inputs = self._tick_of(start).inputs
-        parsed = [IngestReport.model_validate_json(report) for report in reports]
-        of_queries = (
-            _going_idle(query, inputs[query.name], self._rules[query.name], parsed, start.clock_us)
-            for query in self.plan.queries
-        )
-        return frozenset().union(*of_queries)
+        return self.inputs.going_idle(self._tick_of(start).inputs, reports, start.clock_us)
 
     def waiting(
         self, clock_us: int, unread: Mapping[str, Collection[str]]
     ) -> dict[str, dict[str, tuple[Holding, ...]]]:
         """Per query and alias the declared partitions that never had a row, and have none to be read."""
-        return _waiting(self.plan.queries, self._inputs(clock_us), self._rules, unread)
+        return self.inputs.waiting(self.manifest, clock_us, unread)
 
     def is_due(self, clock_us: int) -> bool:
         """Whether a tick without rows would move anything: a partition goes idle at this clock."""
-        if self.manifest is not None and self.manifest.finished:
-            return False
-        for name, inputs in self._inputs(clock_us).items():
-            before = deepcopy(inputs)
-            tracker.advance(inputs, self._rules[name], {}, clock_us)
-            if inputs != before:
-                return True
-        return False
+        is_over = self.manifest is not None and self.manifest.finished
+        return not is_over and self.inputs.would_move(self.manifest, clock_us)
 
     def reads_tables(self, clock_us: int) -> bool:
         """Whether a tick at this clock would read a table that may have changed, to compare it."""
         is_over = self.manifest is not None and self.manifest.finished
         return not is_over and self._snapshots.is_due(self.manifest, clock_us)
 
-    def _inputs(self, clock_us: int) -> dict[str, dict[str, tracker.InputState]]:
-        """Copies of the committed watermark states, fresh ones where there are none."""
-        started_us = self._idleness.started_us(clock_us)
-        states: dict[str, dict[str, tracker.InputState]] = {}
-        for query in self.plan.queries:
-            stored = self.manifest.queries[query.name].inputs if self.manifest else {}
-            states[query.name] = {}
-            for alias, rules in self._rules[query.name].items():
-                states[query.name][alias] = (
-                    deepcopy(stored[alias]) if alias in stored else tracker.fresh_input(rules, started_us)
-                )
-            self._idleness.settle(states[query.name], self._rules[query.name], clock_us)
-        stay_awake(self.plan, states, self._ahead(states), clock_us)
-        return states
-
     def held(self) -> dict[str, Ahead]:
         """The sources that are not to be read now, for they are further ahead of others than ``max_skew``."""
-        return {} if self.manifest is None else self._ahead(self._inputs(self.manifest.clock_us))
-
-    def _ahead(self, inputs: Mapping[str, Mapping[str, tracker.InputState]]) -> dict[str, Ahead]:
-        return sources_ahead(self.plan, inputs, self._rules, self.used_up)
+        return self.inputs.ahead_of(self.manifest)
 
     def advance(
         self,
@@ -329,9 +286,9 @@ class TickDriver:
         tick.ended = end
         sharing = sharing_of(self.shapes, self.manifest, self._incomplete)
         for query in self.plan.queries:
-            inputs, rules = tick.inputs[query.name], self._rules[query.name]
-            seen = _seen(query, ingest_reports, advances or {}, idle or {}, busy or {})
-            self._idleness.apply(query.name, seen)
+            inputs, rules = tick.inputs[query.name], self.inputs.rules[query.name]
+            seen = seen_in(query, ingest_reports, advances or {}, idle or {}, busy or {})
+            self.inputs.idleness.apply(query.name, seen)
             back = advances_back(query, inputs, rules, seen)
             tick.advances_back[query.name] = with_advances_elsewhere(query, back, tick.advances_back)
             tracker.advance(inputs, rules, seen, start.clock_us)
@@ -434,7 +391,7 @@ class TickDriver:
         tick = self._current()
         states: dict[str, QueryState] = {}
         results: dict[str, QueryResult] = {}
-        holdings = _holding(self.plan.queries, tick.inputs, self._rules, tick.start.clock_us)
+        holdings = self.inputs.holding(tick.inputs, tick.start.clock_us)
         for name, query in tick.queries.items():
             states[name], result = query.result()
             results[name] = replace(
@@ -453,7 +410,7 @@ class TickDriver:
             queries=states,
             finished=tick.ended,
         )
-        held = self._ahead(tick.inputs)
+        held = self.inputs.ahead(tick.inputs)
         return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in, held)
 
     def identify(self, told: Mapping[str, str]) -> Identity:
@@ -483,7 +440,7 @@ class TickDriver:
             self._incomplete |= incomplete_runs(self.shapes, manifest, self.store, self.manifest)
         self.manifest, self._open = manifest, None
         self._contents, self._begin = [], frozenset()
-        self._idleness.committed(manifest.clock_us)
+        self.inputs.idleness.committed(manifest.clock_us)
         self._tables.committed()
         self._snapshots.committed()
         self.kept.commit(manifest)

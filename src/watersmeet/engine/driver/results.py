@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from watersmeet.engine.driver.advances import AdvanceBack
 from watersmeet.engine.driver.heavy import KeyShare
+from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.messages.reports import SplitKey
 from watersmeet.event_time import Watermark
 from watersmeet.watermark.holding import Holding

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from watersmeet.engine.driver.advances import AdvanceBack
+from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.event_time import Watermark
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import FeedPlan

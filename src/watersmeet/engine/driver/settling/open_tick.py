@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from watersmeet.engine.driver.advances import AdvanceBack
+from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.event_time import Watermark

@@ -239,7 +239,7 @@ class JobRun:
         )
         self.driver.kept = KeptTicks(store, settings.keep_ticks)
         self._note(*self.driver.said)
-        self.driver.declare_partitions(partitions)
+        self.driver.inputs.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
         count = settings.partitions
@@ -338,7 +338,7 @@ class JobRun:
                 again = self._planned_before is not None and batch <= self._planned_before
                 files = self.files.of_batch(offsets, again=again)
                 host = host_of(query_id, offsets, self.plan, self._topics, files, self.settings.inferred)
-                self.driver.declare_partitions(self.brokers.in_offsets(offsets.sources))
+                self.driver.inputs.declare_partitions(self.brokers.in_offsets(offsets.sources))
 
                 remembered = self.begun.remember(self.driver.manifest, host)
 

@@ -11,7 +11,7 @@ from watersmeet.watermark import tracker
 from watersmeet.watermark.holding import Holding, holding, unheard
 
 
-def _seen(
+def seen_in(
     query: QueryPlan,
     reports: Sequence[IngestReport],
     advances: Mapping[str, Mapping[str, int]],
@@ -56,7 +56,7 @@ def _with_sources(
         yield side.name, inputs[side.name], list(names.values())
 
 
-def _going_idle(
+def going_idle(
     query: QueryPlan,
     inputs: Mapping[str, tracker.InputState],
     rules: Mapping[str, Sequence[tracker.BranchRules]],
@@ -64,7 +64,7 @@ def _going_idle(
     clock_us: int,
 ) -> set[str]:
     """The sources of a query of which a partition goes idle, when nobody says otherwise."""
-    seen = _seen(query, reports, {}, {}, {})
+    seen = seen_in(query, reports, {}, {}, {})
     branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
     return {branches[key] for key in tracker.going_idle(inputs, rules, seen, clock_us)}
 
@@ -74,7 +74,7 @@ _Rules = Mapping[str, Mapping[str, Sequence[tracker.BranchRules]]]
 """Per query and alias."""
 
 
-def _waiting(
+def waiting_for(
     queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, unread: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """Per query and alias the declared partitions that never had a row, and have none to be read."""
@@ -88,7 +88,7 @@ def _waiting(
     return told_of_each(queries, of_query)
 
 
-def _holding(
+def held_by(
     queries: Sequence[QueryPlan], inputs: _Inputs, rules: _Rules, clock_us: int
 ) -> dict[str, dict[str, tuple[Holding, ...]]]:
     """Per query and alias the partitions that hold its watermark."""
