@@ -13,7 +13,7 @@ import pytest
 from obstore.store import S3Store
 from pyarrow import parquet
 
-from tests.support.s3 import FAULTS, KEYS, TIMEOUT_S, Proxy, make_bucket, s3_server
+from tests.support.s3 import FAULTS, FULL, KEYS, TIMEOUT_S, FullBucket, Proxy, make_bucket, s3_server
 from watersmeet import parse_job, plan_job
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.objects import requests
@@ -411,3 +411,23 @@ def test_places_of_a_job_do_not_overlap(paths, code):
         planned()
     raised_all = getattr(raised.value, "exceptions", [raised.value])
     assert code in str(raised.value) or code in [error.code for error in raised_all]
+
+
+@pytest.mark.parametrize("says", FULL)
+def test_a_bucket_without_room(server, bucket, monkeypatch, says):
+    """At each of the two puts of a tick: refused in a line, and put once when there is room."""
+    monkeypatch.setitem(WAITS, "patience_s", 0.05)
+    full, there = FullBucket(), Bucket(server, bucket)
+    with Proxy(server, full) as proxy:
+        sink = opened(proxy.endpoint, bucket)
+        for tick, only in ((1, "_attempts"), (3, "rows.parquet")):
+            full.says, full.only = says, only
+            with pytest.raises(WatersmeetError) as raised:
+                write(sink, tick)
+            assert raised.value.code == "store-full"
+            assert f"s3://{bucket}/out/rows" in raised.value.message
+            assert "make room" in raised.value.hint
+            full.says = None
+            sink = opened(proxy.endpoint, bucket)
+            assert write(sink, tick, "y")
+    assert there.rows() == sorted([*rows_of(1), *rows_of(3)])

@@ -22,6 +22,14 @@ Fault = str
 FAULTS: tuple[Fault, ...] = ("unavailable", "reset", "lost", "unavailable but done", "slow", "cut")
 """``lost``: done, and no answer; ``slow``: done when the client has given up; ``cut``: half of an answer."""
 
+FULL: tuple[Fault, ...] = (
+    "full 507 XMinioStorageFull",
+    "full 400 XMinioAdminBucketQuotaExceeded",
+    "full 403 QuotaExceeded",
+    "full 403 StorageQuotaExceeded",
+)
+"""What servers say when there is no room: MinIO, twice; Ceph; others. What is put then is not there."""
+
 KEYS = {"AWS_ACCESS_KEY_ID": "tester", "AWS_SECRET_ACCESS_KEY": "of-the-tests", "AWS_REGION": "us-east-1"}
 OF_A_CONNECTION = ("content-length", "connection", "transfer-encoding", "date", "server")
 TIMEOUT_S = 0.25
@@ -53,6 +61,23 @@ def store_at(endpoint: str, bucket: str, prefix: str = "state", **place: Any) ->
     options = (("endpoint", endpoint), ("region", "us-east-1"))
     limits = {"timeout_s": TIMEOUT_S, "patience_s": 6.0} | place
     return ObjectStore(Place(f"s3://{bucket}/{prefix}", options, allow_http=True, **limits))
+
+
+class FullBucket:
+    """A fault of `Proxy`: while it is told to, what is put is answered with one of `FULL`; all else is done.
+
+    Attributes:
+        says: the answer; None: there is room.
+        only: a part of the names for which there is none.
+    """
+
+    def __init__(self) -> None:
+        self.says: Fault | None = None
+        self.only = ""
+
+    def __call__(self, method: str, path: str, number: int) -> Fault | None:
+        takes_room = method == "PUT" or (method == "POST" and "?delete" not in path)
+        return self.says if takes_room and self.only in path else None
 
 
 class Proxy:
@@ -94,7 +119,10 @@ class Proxy:
                 raise AttributeError(name)
 
             def _any(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                chunked = self.headers.get("Transfer-Encoding", "").lower() == "chunked"
+                body = (
+                    self._chunks() if chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                )
                 fault = proxy._count(self.command, self.path, body)
                 if proxy.status is not None:
                     return self._answer(proxy.status, {}, b"<Error><Code>AccessDenied</Code></Error>")
@@ -103,13 +131,16 @@ class Proxy:
                     return
                 if fault == "unavailable":
                     return self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+                if fault is not None and fault.startswith("full "):
+                    _, answered, code = fault.split()
+                    return self._answer(int(answered), {}, f"<Error><Code>{code}</Code></Error>".encode())
                 if fault == "conflict":
                     return self._answer(409, {}, b"<Error><Code>ConditionalRequestConflict</Code></Error>")
                 if fault == "slow":
                     time.sleep(TIMEOUT_S * 1.3)
                 connection = http.client.HTTPConnection(target)
                 try:
-                    left_out = ("connection", proxy.ignores)
+                    left_out = ("connection", "transfer-encoding", "expect", proxy.ignores)
                     kept = {k: v for k, v in self.headers.items() if k.lower() not in left_out}
                     connection.request(self.command, self.path, body or None, kept)
                     answer = connection.getresponse()
@@ -124,6 +155,15 @@ class Proxy:
                 if self.command == "GET" and status == 200:
                     proxy.given += len(content)
                 return self._answer(status, headers, content, cut=fault == "cut")
+
+            def _chunks(self) -> bytes:
+                content = b""
+                while size := int(self.rfile.readline().split(b";")[0], 16):
+                    content += self.rfile.read(size)
+                    self.rfile.readline()
+                while self.rfile.readline().strip():
+                    pass  # trailers
+                return content
 
             def _answer(
                 self, status: int, headers: dict[str, str], content: bytes, cut: bool = False

@@ -32,10 +32,23 @@ PATIENCE_S = 150.0
 TIMEOUT_S = 60.0
 """Of one request, with its content."""
 
+MAKE_ROOM = "make room there, or raise its quota, then run again: the tick is repeated, and nothing is lost"
+
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 10.0
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
+_NO_ROOM = re.compile(
+    r"quota_?exceeded|storage_?full|insufficient_?storage|no_?space|storage (cap|quota) exceeded",
+    re.IGNORECASE,
+)
+"""What servers say when there is none, in an answer's code or message, whatever the status: 507 and 400 of
+MinIO, 403 of Ceph."""
+_SAYS_NO_ROOM = re.compile(r"\bstatus(?: code:?)? 507\b")
+_AGAIN = "\n\nDebug source"
+"""Behind it the client says all again, in other words."""
+_ANSWER = re.compile(r"<Error\b|ExceptionName: ")
+"""Where a server's own words begin, in errors of the clients that the package has."""
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
 _QUERY = re.compile(r"\?[^\s)]*")
 _ENVIRONMENT = {
@@ -183,7 +196,11 @@ def may_pass(error: BaseException) -> bool:
     >>> may_pass(ConnectionResetError()), may_pass(FileNotFoundError()), may_pass(KeyError())
     (True, False, False)
     """
-    if not is_clients(error) or isinstance(error, FileNotFoundError | PermissionError):
+    if not is_clients(error) or isinstance(error, FileNotFoundError):
+        return False
+    if is_full(str(error)):  # what was merged is deleted meanwhile, and others make room
+        return True
+    if isinstance(error, PermissionError):
         return False
     if type(error).__name__ not in ("GenericError", "JoinError") and not isinstance(error, OSError):
         return False
@@ -193,12 +210,28 @@ def may_pass(error: BaseException) -> bool:
     return "builder error" not in str(error)
 
 
+def is_full(said: str) -> bool:
+    """Whether what a client of an object store says means that it has no room left. Names of objects do not.
+
+    >>> is_full("status code: 403 Forbidden: <Error><Code>QuotaExceeded</Code></Error>")
+    True
+    >>> is_full("PUT http://s3/quotaexceeded - status code: 403 Forbidden: <Error><Code>AccessDenied</Code>")
+    False
+    """
+    said = said.split(_AGAIN)[0]
+    answer = _ANSWER.search(said)
+    says_so = answer is not None and _NO_ROOM.search(said, answer.end()) is not None
+    return says_so or _SAYS_NO_ROOM.search(said) is not None
+
+
 def told(place: Place, what: str, error: BaseException) -> StateError:
     """What the client says, as an error that says what to do."""
     status, kind = _STATUS.search(str(error)), type(error).__name__
     said = f"{place.url} did not {what}: {plain(error)}"
     if _code(error) == "NoSuchBucket":
         return StateError(said, code="no-bucket", hint="make the bucket, or see to its name and its endpoint")
+    if is_full(str(error)):
+        return StateError(said, code="store-full", hint=MAKE_ROOM)
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1] in ("401", "403")):
         hint = f"see to the rights of the job (read, write, delete, list): {_ENVIRONMENT[place.scheme]}"
         return StateError(said, code="store-denied", hint=hint)
@@ -210,8 +243,8 @@ def told(place: Place, what: str, error: BaseException) -> StateError:
 
 def plain(error: BaseException) -> str:
     """A line of what the client says: no queries of URLs, which may be signed, and no XML."""
-    text = str(error).split("\n\nDebug source")[0]
-    words = _QUERY.sub("", " ".join(re.sub(r"<\?xml.*", "", text, flags=re.DOTALL).split()))
+    text = str(error).split(_AGAIN)[0]
+    words = _QUERY.sub("", " ".join(re.sub(r"<(\?xml|Error\b).*", "", text, flags=re.DOTALL).split()))
     code = _code(error)
     return without_secrets(words.rstrip(": ")[:400]) + (f" ({code})" if code else "")
 

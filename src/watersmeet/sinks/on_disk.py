@@ -12,9 +12,12 @@ from watersmeet.errors import EngineError
 
 @contextmanager
 def refusals_told(place: str | os.PathLike[str], hint: str) -> Iterator[None]:
-    """Of what is done within at ``place``. Raises: EngineError for each OSError."""
+    """Of what is done within at ``place``. Raises: EngineError for each OSError but those of connections,
+    which are Spark's."""
     try:
         yield
+    except ConnectionError:
+        raise
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise EngineError(

@@ -10,38 +10,60 @@ from pathlib import Path
 import pytest
 
 from tests.sinks.lake import test_lake_sinks as local
-from tests.sinks.lake.lake_runs import COLUMNS
+from tests.sinks.lake.lake_runs import COLUMNS, expected, identity, rows_of, staged
 from tests.sinks.lake.lake_tables import Delta, Iceberg
-from tests.support.s3 import KEYS, make_bucket
+from tests.support.s3 import FULL, KEYS, make_bucket
 from watersmeet.errors import EngineError
 from watersmeet.sinks.lake import commits
 from watersmeet.sinks.lake.storage import Storage
+from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.registry import make_sink, plain_part
 from watersmeet.spec.model import Sink as SinkSpec
 
 SERVER = """
 import sys
-from tests.support.s3 import s3_server
-with s3_server() as endpoint:
-    print(endpoint, flush=True)
+from pathlib import Path
+from tests.support.s3 import FullBucket, Proxy, s3_server
+
+
+class Told(FullBucket):
+    def __call__(self, *request):
+        told = Path(sys.argv[1])
+        self.says = told.read_text() if told.exists() else None
+        return super().__call__(*request)
+
+
+with s3_server() as endpoint, Proxy(endpoint, Told()) as proxy:
+    print(endpoint, proxy.endpoint, flush=True)
     sys.stdin.read()
 """
 
 
 @pytest.fixture(scope="module")
-def endpoint():
+def there_is_no_room(tmp_path_factory):
+    """A file: what the server says behind its other endpoint; if it is not there, there is room."""
+    return tmp_path_factory.mktemp("full") / "says"
+
+
+@pytest.fixture(scope="module")
+def endpoints(there_is_no_room):
     """In a process of its own: `deltalake` waits for answers while no other thread of this one can run."""
     server = subprocess.Popen(
-        [sys.executable, "-c", SERVER],
+        [sys.executable, "-c", SERVER, there_is_no_room],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
     )
-    yield server.stdout.readline().strip()
+    yield server.stdout.readline().split()
     server.stdin.close()
     server.stdout.close()
     server.wait(20)
+
+
+@pytest.fixture(scope="module")
+def endpoint(endpoints):
+    return endpoints[0]
 
 
 @pytest.fixture(autouse=True)
@@ -121,3 +143,35 @@ def test_a_bucket_that_is_not_there(tmp_path, endpoint):
     with pytest.raises(EngineError) as raised:
         make_sink(SinkSpec("out", "delta", options, COLUMNS)).prepare(COLUMNS, "job-1")
     assert raised.value.code == "sink-not-writable"
+
+
+@pytest.mark.parametrize("made", [S3Delta, S3Iceberg], ids=lambda made: made.connector)
+@pytest.mark.parametrize("at", ["staging", "commit"])
+def test_a_bucket_without_room(tmp_path, endpoints, there_is_no_room, made, at):
+    """Told as that, in one line; with room again the tick is there once. (Not 507, which
+    Delta's client repeats ten times by itself.)"""
+    table = made(tmp_path, endpoints[1])
+    sink = make_sink(SinkSpec("out", table.connector, table.options, COLUMNS))
+    sink.prepare(COLUMNS, "job-1")
+    sink.resume(["a"], Resumed(0, True, {}))
+
+    def put(attempt: str, refused: str = "") -> None:
+        if refused and at == "staging":
+            there_is_no_room.write_text(refused)
+        staged(sink, "a", 1, attempt, rows_of("a", 1, False), False)
+        if refused:
+            there_is_no_room.write_text(refused)
+        sink.check("a", 1, identity(1))
+        sink.publish("a", 1, attempt, identity(1))
+
+    for number, says in enumerate(each for each in FULL if " 507 " not in each):
+        with pytest.raises(EngineError) as raised:
+            put(f"refused{number}", says)
+        there_is_no_room.unlink()
+        assert raised.value.code == "store-full", raised.value
+        assert "\n" not in raised.value.message
+        assert "\x1b" not in raised.value.message
+        assert table.bucket in raised.value.message
+        sink.discard(f"refused{number}")
+    put("taken")
+    assert table.rows() == expected(["a"], False, 1)

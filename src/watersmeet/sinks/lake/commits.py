@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.objects.requests import MAKE_ROOM, is_full
 from watersmeet.sinks.base import StagedPart
 from watersmeet.sinks.lake.storage import Storage
 from watersmeet.sinks.part_mark import Identity
@@ -252,8 +253,10 @@ def persistent(
         why = shown(error.__cause__) if error.__cause__ is not None else "others commit there all the time"
         raise EngineError(
             f"{failed}: {why}",
-            code="sink-failed",
-            hint="run again once the table can be written: the tick is repeated, and put out once",
+            code="store-full" if is_full(why) else "sink-failed",
+            hint=MAKE_ROOM
+            if is_full(why)
+            else "run again once the table can be written: the tick is repeated, and put out once",
         ) from None
 
 

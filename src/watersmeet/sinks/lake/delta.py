@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ _COMPUTED = ("delta.generation", "delta.identity", "delta.invariants")
 _HISTORY = 30
 """Commits looked through for the whole of an identity, for a message."""
 _META = "watersmeet"
+_DRAWN = re.compile("\\x1b\\[[0-9;]*m|\u21b3")
+"""Colours and arrows in what the library says."""
 
 
 class DeltaSink(LakeSink):
@@ -117,7 +120,7 @@ class DeltaLakeTable:
         return _seen(DeltaTable(self.place, storage_options=self._options), writer).last
 
     def shown(self, error: object) -> str:
-        return without_secrets(str(error))
+        return without_secrets(_one_line(str(error)))
 
     def named(self) -> set[str]:
         return {uri.rsplit("/", 1)[-1] for uri in self._load().file_uris()}
@@ -300,6 +303,10 @@ def _of(alias: str, name: str) -> str:
 def _app(writer: Writer) -> str:
     """Of a job's INSERT, as the log has it. What is set behind it cannot be the name of another INSERT."""
     return f"watersmeet/{writer.owner}/{number_of(writer.insert):016x}/{writer.insert}"
+
+
+def _one_line(said: str) -> str:
+    return " ".join(_DRAWN.sub("", said).split())
 
 
 def _unsafe(sink: str) -> list[SpecError]:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from watersmeet.durable import sync
 from watersmeet.sinks.lake.statistics import statistics_of
-from watersmeet.sinks.lake.storage import Storage
+from watersmeet.sinks.lake.storage import Storage, writing_told
 from watersmeet.sinks.lake.texts import check_texts
 
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 128 << 20
@@ -54,7 +54,7 @@ class LakePart:
         texts = [field.name for field in wanted if pa.types.is_string(field.type)]
         footer: list[Any] = []
         held = 0
-        with storage.connect().open_output_stream(path) as out:
+        with writing_told(self.folder, s3=self.s3), storage.connect().open_output_stream(path) as out:
             with parquet.ParquetWriter(
                 out, wanted, compression="zstd", use_dictionary=texts or False, metadata_collector=footer
             ) as writer:

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from watersmeet.durable import make_folders
+from watersmeet.errors import EngineError
+from watersmeet.objects.requests import MAKE_ROOM, is_full
+from watersmeet.sinks.on_disk import refusals_told
 from watersmeet.spec.options.files import local_path
 
 S3 = ("s3", "s3a", "s3n")
@@ -83,3 +87,24 @@ def path_in(location: str) -> str:
 def is_s3(location: str) -> bool:
     """Whether that is a place in S3."""
     return urlsplit(location).scheme in S3
+
+
+@contextmanager
+def writing_told(folder: str, *, s3: bool) -> Iterator[None]:
+    """What is refused within of what is written into ``folder``. Raises: EngineError."""
+    if not s3:
+        with refusals_told(
+            folder, "make room there, or see to the rights, then run again: the tick is repeated"
+        ):
+            yield
+        return
+    try:
+        yield
+    except ConnectionError:  # of the rows, which Spark gives: the store's are none
+        raise
+    except OSError as error:
+        said = f"s3://{folder} cannot be written: {error}"
+        if is_full(said):
+            raise EngineError(said, code="store-full", hint=MAKE_ROOM) from None
+        hint = "run again once it can be written: the tick is repeated"
+        raise EngineError(said, code="sink-failed", hint=hint) from None
