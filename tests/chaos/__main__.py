@@ -37,19 +37,25 @@ _S3 = "from tests.support.s3 import s3_server\nwith s3_server() as at: print(at,
 
 
 @contextmanager
-def servers() -> Iterator[tuple[str, str, str, str]]:
-    """Endpoint and bucket of an S3 server in a process of its own, the URL of PostgreSQL, Kafka's servers."""
+def objects() -> Iterator[tuple[str, str]]:
+    """Endpoint and bucket of an S3 server in a process of its own."""
     os.environ.update(KEYS)
     pipe = subprocess.PIPE
     s3 = subprocess.Popen([sys.executable, "-c", _S3], stdin=pipe, stdout=pipe, text=True)
     try:
-        with Postgres() as postgres, KafkaBroker() as kafka:
-            assert s3.stdout is not None
-            endpoint = s3.stdout.readline().strip()
-            yield endpoint, make_bucket(endpoint), postgres.url, kafka.bootstrap_servers
+        assert s3.stdout is not None
+        endpoint = s3.stdout.readline().strip()
+        yield endpoint, make_bucket(endpoint)
     finally:
         s3.kill()
         s3.communicate()
+
+
+@contextmanager
+def servers() -> Iterator[tuple[str, str, str, str]]:
+    """Those of `objects`, the URL of PostgreSQL, Kafka's servers."""
+    with objects() as of_objects, Postgres() as postgres, KafkaBroker() as kafka:
+        yield *of_objects, postgres.url, kafka.bootstrap_servers
 
 
 def killed_at(job: Job, points: list[tuple[str, int]]) -> tuple[list[str], str | None]:

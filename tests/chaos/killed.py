@@ -12,6 +12,8 @@ The runs are those of simulations (`tests.simulation.run`) over a real store and
     published    the sink shows the rows, no manifest has the tick
     committed    the manifest has it, nothing that is garbage by that is gone
     ticked       all is done
+
+A job with a function may also be killed when it is ``cut``: how is recorded, and no part is out.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import random
 import signal
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +47,7 @@ from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.sinks.base import CallsInTasks, StagesInState
 from watersmeet.sinks.by_tasks import numbered_here
+from watersmeet.sinks.function.sink import FunctionSink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.state.manifest import has_come_to
@@ -54,13 +58,13 @@ SINKS = ("file", "stored", "delta", "iceberg", "postgres", "kafka", "function")
 """``stored``: files in the object store. Another sink that is exactly once has its place here, and in `_spec`
 and `_rows`."""
 STORES = ("directory", "objects", "tables")
-"""``tables``: of PostgreSQL. The same of stores: here, and in `_store`."""
+"""``tables``: of PostgreSQL. The same of stores: here, and in `store_of`."""
 
 
 @dataclass(frozen=True)
 class Job:
     """A job in a folder of its own. ``endpoint``, ``bucket``: of the object store; ``url``: of PostgreSQL;
-    ``servers``: of Kafka."""
+    ``servers``: of Kafka. ``set_aside``: parts of later ticks are moved out of sight."""
 
     folder: str
     query: str
@@ -71,6 +75,7 @@ class Job:
     bucket: str = ""
     url: str = ""
     servers: str = ""
+    set_aside: bool = False
 
     @property
     def name(self) -> str:
@@ -119,7 +124,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     when what is there at the end is wrong."""
     random.seed()
     os.chdir(job.folder)
-    store = _store(job)
+    store = store_of(job)
     points, sink = _Points(random.randrange(1 << 30), at, tick), make_sink(_spec(job))
     runs.Threads = _Inline  # type: ignore[misc, assignment]
     points.after(StoredJob, "begin", "begun")
@@ -130,6 +135,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(type(sink), "check", "checked")
     points.after(type(sink), "publish", "published")
     points.after(drivers, "commit", "committed")
+    points.after(FunctionSink, "_cut", "cut")
     if isinstance(sink, StagesInState):
         sink.stage_in(store)
     if isinstance(sink, CallsInTasks):
@@ -144,6 +150,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
         job.logs(),
         runs.Trouble(),
         random.Random(),  # type: ignore[arg-type]
+        set_aside=job.set_aside,
     )
     assert one.execute()
     logs = job.logs()
@@ -153,13 +160,19 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
 
 
 def forked(job: Job, at: str | None = None, tick: int = 1) -> str | None:
-    """The same in a process of its own: ``killed``, None when it came to its end, or what went wrong."""
+    """The same in a process of its own: see `in_a_process`."""
+    return in_a_process(partial(run, job, at, tick))
+
+
+def in_a_process(work: Callable[[], None]) -> str | None:
+    """What becomes of ``work`` in a process of its own: ``killed``, None when it came to its end, or what
+    went wrong."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         try:
-            run(job, at, tick)
+            work()
             os.write(writing, b"null")
         except BaseException:
             os.write(writing, json.dumps(traceback.format_exc()[-4_000:]).encode())
@@ -173,7 +186,8 @@ def forked(job: Job, at: str | None = None, tick: int = 1) -> str | None:
     return json.loads(said)
 
 
-def _store(job: Job) -> Any:
+def store_of(job: Job) -> Any:
+    """Where its state is."""
     if job.store == "objects":
         return store_at(job.endpoint, job.bucket, job.name, timeout_s=20.0, patience_s=60.0)
     if job.store == "tables":

@@ -83,7 +83,7 @@ def _sent(value: Any) -> Any:
 class Run:
     """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
     per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
-    of tasks."""
+    of tasks. ``set_aside``: parts of later ticks are moved out of sight."""
 
     world: World
     queries: tuple[str, ...]
@@ -93,6 +93,7 @@ class Run:
     trouble: Trouble
     draw: random.Random
     near: bool = False
+    set_aside: bool = False
     job: Any = None
     is_anew: bool = False
     """Nobody has begun the next tick, as far as it knows."""
@@ -136,7 +137,7 @@ class Run:
         parts = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
         for sink in self._each():
             inserts = [insert for insert, own in self.sinks.items() if own is sink]
-            sink.resume(inserts, Resumed(driver.tick, record is not None, parts))
+            sink.resume(inserts, Resumed(driver.tick, record is not None, parts, self.set_aside))
         while True:
             before = driver.manifest
             self.is_anew = False

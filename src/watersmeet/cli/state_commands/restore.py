@@ -34,7 +34,9 @@ class Restoring:
         yield from (f"  {said}" for said in _of_sinks(self.place))
 
     def run(self) -> None:
-        """Go back. A kill in between leaves the state as of some tick between the two.
+        """Go back. A kill in between leaves the state as of some tick between the two, without the one that
+        was interrupted: what that was begun with, and how it was cut, goes before any manifest does, or a
+        tick that comes by its number later would take it for its own.
 
         Raises:
             StateError: the job is running, or has gone on since, or the state of the tick is not whole.
@@ -51,6 +53,7 @@ class Restoring:
             verify_files(load(store, self.place.ticks()[-1 - len(self.later)]), store)
             if checkpoint.spark.exists():
                 put_aside(checkpoint)
+            self._forget_interrupted()
             left = store.delete_all(self.later)
             if left:
                 raise StateError(
@@ -62,16 +65,22 @@ class Restoring:
                 raise StateError(
                     "a run of the job has gone on meanwhile", code="state-moves-on", hint="stop it first"
                 )
-            # of a tick after those that have gone
-            left = store.delete_all([*store.names("work"), *store.names(PARTS)])
-            if left:
-                raise StateError(
-                    f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
-                    code="state-not-written",
-                    hint=f"see to the rights, and remove what is in {checkpoint.place}, work, by hand",
-                )
-            checkpoint.forget_begun(after=self.tick)
+            self._forget_interrupted()  # of a run elsewhere that was still at it
         os.sync()  # what was removed does not come back when power goes
+
+    def _forget_interrupted(self) -> None:
+        """Nothing is left of a tick that was begun. Raises: StateError."""
+        checkpoint = self.place.checkpoint
+        checkpoint.forget_begun(after=self.tick)
+        left = checkpoint.store.delete_all(
+            [name for folder in (PARTS, "work") for name in checkpoint.store.names(folder)]
+        )
+        if left:
+            raise StateError(
+                f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
+                code="state-not-written",
+                hint="see to the rights, and restore again",
+            )
 
 
 def planned(place: Place, tick: int) -> Restoring:
