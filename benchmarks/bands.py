@@ -98,7 +98,7 @@ def job_text(folder: Path, kind: str, asked: argparse.Namespace) -> str:
 
 
 def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
-    from watersmeet.engine.driver.driver import TickResult
+    from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.front.sql import parse_job

@@ -55,7 +55,7 @@ def band_us(rows: int, matches: int) -> int:
 
 def ours(folder: Path, kind: str, width_us: int) -> tuple[float, list[float]]:
     """(seconds of all ticks, seconds per tick)."""
-    from watersmeet.engine.driver.driver import TickResult
+    from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.front.sql import parse_job

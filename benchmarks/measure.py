@@ -98,7 +98,7 @@ class _Sampler(threading.Thread):
                 memory[kind] += process.memory_info().rss if kind == "jvm" else process.memory_full_info().pss
                 times = process.cpu_times()
                 if kind == "jvm" and self._threads is not None:
-                    self._threads.update(_threads_of(process.pid))
+                    self._threads.update(threads_of(process.pid))
                 self._cpu[(kind, process.pid, process.create_time())] = times.user + times.system
             except psutil.Error:
                 continue
@@ -109,7 +109,7 @@ class _Sampler(threading.Thread):
         self.usage.samples.append(Sample(time.time(), memory, cpu_s, threads))
 
 
-def _threads_of(pid: int) -> dict[str, tuple[str, float]]:
+def threads_of(pid: int) -> dict[str, tuple[str, float]]:
     """Thread id -> the name that it has now, first two words without numbers, and CPU seconds."""
     found = {}
     for path in Path(f"/proc/{pid}/task").iterdir():

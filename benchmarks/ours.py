@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from benchmarks.child import CORES, Arguments, Report, bytes_in, commit_times, parse
 from benchmarks.workloads import KINDS
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.front.sql import parse_job

@@ -61,7 +61,7 @@ def write(folder: Path, number: int, rows: int) -> None:
 
 def run(folder: Path, store: str | None) -> None:
     """One run of the job, in this process; prints what it took as JSON."""
-    from watersmeet.engine.driver.driver import TickResult
+    from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.front.sql import parse_job

@@ -56,7 +56,7 @@ def asks(tick: int) -> bool:
 
 def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tuple[Cost, Cost]]:
     """Per pair of ticks what they cost: (asked, not asked)."""
-    from watersmeet.engine.driver.driver import TickResult
+    from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.engine.spark.tick.taken import Takings, Took

@@ -23,7 +23,7 @@ from statistics import median
 
 from benchmarks import measure
 from benchmarks.workloads import KINDS, Workload, prepare
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.job import outputs_of

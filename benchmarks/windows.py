@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.front.sql import parse_job

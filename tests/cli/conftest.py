@@ -56,7 +56,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         heavy={},
         split={},
     )
-    return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]}, held={})
+    return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]}, held={}, tasks={})
 
 
 @pytest.fixture

@@ -79,6 +79,24 @@ def test_sources_that_wait_for_others_are_told():
     assert json.loads(told.getvalue())["held"] == {"flights": {"behind": "weather", "by": 82_800_000_001}}
 
 
+@pytest.mark.parametrize(
+    ("tasks", "words"),
+    [({"a": 1, "b": 4}, ", 4 tasks"), ({"a": 1}, ", 1 task"), ({"a": 0}, ""), ({}, "")],
+)
+def test_in_how_many_tasks_a_tick_was_run_is_told(tasks, words):
+    """Of several inserts the most; what the driver did alone had none."""
+    report = replace(REPORT, tasks=tasks)
+    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
+    PlainProgress(plain).update(report)
+    assert plain.getvalue().startswith(f"tick 3: 0.50 s{words}, in 2,000 ")
+    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job", frozenset({"w.n"})) as view:
+        view.update(report)
+    (head, *_) = [line.rstrip() for line in live.getvalue().splitlines() if "took" in line]
+    assert head.endswith(f"took 0.50 s{words}")
+    JsonProgress(told).update(report)
+    assert json.loads(told.getvalue())["tasks"] == tasks
+
+
 def test_plain_is_one_line_per_tick_of_one_unit_each():
     """Rows are those of the tick, the rate is one of the clock, and the least watermark has its distance."""
     out = io.StringIO()

@@ -17,7 +17,7 @@ from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling import ending
 from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.local import LocalJob

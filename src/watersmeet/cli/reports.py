@@ -109,6 +109,8 @@ class TickResult(Protocol):
     def queries(self) -> Mapping[str, QueryResult]: ...
     @property
     def held(self) -> Mapping[str, Ahead]: ...
+    @property
+    def tasks(self) -> Mapping[str, int]: ...
 
 
 class ChangedFiles(Protocol):
@@ -182,7 +184,15 @@ def report_of(
     rows_out = {query: own_result.rows_out for query, own_result in result.queries.items()}
     held = {name: AheadTold(ahead.behind, ahead.by) for name, ahead in result.held.items()}
     return TickReport(
-        result.tick, seconds, tuple(inputs), result.rows_in, rows_out, elapsed, clock_us, held=held
+        result.tick,
+        seconds,
+        tuple(inputs),
+        result.rows_in,
+        rows_out,
+        elapsed,
+        clock_us,
+        held=held,
+        tasks=dict(result.tasks),
     )
 
 

@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from watersmeet.errors import counted
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
 from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, held_words
@@ -99,7 +100,8 @@ class TickReport:
     inputs take it; ``rows_out``: rows that went to the sink in it, per insert. ``elapsed``: seconds of the
     clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
     ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
-    tick does not read."""
+    tick does not read. ``tasks``: per insert, in how many tasks its rows were worked on, the most that any
+    step of it had; 0: the driver did all of it itself."""
 
     tick: int
     seconds: float
@@ -110,6 +112,13 @@ class TickReport:
     clock_us: int | None = None
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
     held: Mapping[str, Ahead] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def most_tasks(self) -> str:
+        """``2 tasks``: the most of an insert; empty: there were none."""
+        most = max(self.tasks.values(), default=0)
+        return counted(most, "task") if most else ""
 
     @property
     def behind(self) -> str:
@@ -230,7 +239,8 @@ class LiveProgress:
         fast_out = sum(past.written for past in self._recent) / seconds
         head = Text.assemble(
             (self._title, "bold"),
-            f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}\n",
+            f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}"
+            f"{report.most_tasks and f', {report.most_tasks}'}\n",
             f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
             f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
             f"not read yet: {report.behind}\n" if report.behind else "",
@@ -256,10 +266,10 @@ class LiveProgress:
 
 
 class PlainProgress(_Quiet):
-    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds, rows read
-    from sources and how many a second of the clock, rows to sinks and late ones; how many are kept; what
-    is not read yet, where that is known, and which sources wait for others; and the least watermark, how far
-    it is behind the clock, and why it does not move."""
+    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
+    rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
+    what is not read yet, where that is known, and which sources wait for others; and the least watermark, how
+    far it is behind the clock, and why it does not move."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -273,7 +283,7 @@ class PlainProgress(_Quiet):
     def update(self, report: TickReport) -> None:
         late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
         line = (
-            f"tick {report.tick}: {report.seconds:.2f} s, "
+            f"tick {report.tick}: {report.seconds:.2f} s, {report.most_tasks and f'{report.most_tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
             f"out {report.written:,}, late {late:,}, kept {kept:,}"
         )

@@ -49,10 +49,11 @@ def test_settings_of_the_user_win_and_jars_add_up(tmp_path):
     assert "spark.jars.packages" not in found
 
 
-def test_java_options_of_the_user_are_added_unless_they_choose_a_collector():
-    java = "spark.driver.extraJavaOptions"
+@pytest.mark.parametrize("java", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
+def test_java_options_of_the_user_are_added_unless_they_choose_a_collector(java):
     last = session.LANGUAGE
     asked = f"{session.COLLECTOR} {session.COMPILER} -Dx=1 {last}"
+    assert session.settings()[java] == f"{session.COLLECTOR} {session.COMPILER} {last}"
     assert session.settings(conf={java: "-Dx=1"})[java] == asked
     assert session.settings(conf={java: "-XX:+UseZGC"})[java] == f"{session.COMPILER} -XX:+UseZGC {last}"
 

@@ -69,8 +69,8 @@ def counts(monkeypatch):
     told = []
     of = TaskCounts.of
 
-    def noted(self, query, amount):
-        told.append(of(self, query, amount))
+    def noted(self, query, number, amount):
+        told.append(of(self, query, number, amount))
         return told[-1]
 
     monkeypatch.setattr(TaskCounts, "of", noted)
@@ -85,8 +85,9 @@ def test_ticks_are_run_in_as_many_tasks_as_they_need(spark, tmp_path, monkeypatc
     sides = Sides(tmp_path, condition=condition)
     for rows in (100, 600, 8_000, 100):
         sides.come(rows)
-    until_caught_up(spark, sides.text, tmp_path / "checkpoint", partitions=None)
+    run = until_caught_up(spark, sides.text, tmp_path / "checkpoint", partitions=None)
     assert counts == [1, 2, 8, 1]
+    assert [tick.tasks for tick in run.ticks] == [{"joined": count} for count in counts]
     assert [len(list(part.glob("*.json"))) for part in sorted(tmp_path.glob("out/[!_.]*"))] == counts
     sides.come(100)
     until_caught_up(spark, sides.text, tmp_path / "checkpoint", partitions=3)

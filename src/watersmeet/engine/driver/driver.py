@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ from watersmeet.engine.driver.opening.checks import check_columns, check_same_jo
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
-from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.results import QueryResult, TickResult
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.open_tick import OpenTick
@@ -67,19 +67,6 @@ from watersmeet.state.whole import verify_files
 from watersmeet.watermark import tracker
 from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
-
-
-@dataclass(frozen=True)
-class TickResult:
-    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``held``: the sources that are
-    not to be read in the next one."""
-
-    tick: int
-    clock_us: int
-    queries: Mapping[str, QueryResult]
-    finished: bool
-    rows_in: Mapping[str, int]
-    held: Mapping[str, Ahead] = field(default_factory=dict)
 
 
 class TickDriver:

@@ -1,4 +1,4 @@
-"""What is known of a query after a tick."""
+"""What is known of a tick, and of each query, when it is over."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.messages.reports import SplitKey
 from watersmeet.event_time import Watermark
+from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
 
@@ -44,3 +45,18 @@ class QueryResult:
     advances_back: tuple[AdvanceBack, ...] = ()
     heavy: Mapping[str, tuple[KeyShare, ...]] = field(default_factory=dict)
     split: Mapping[str, tuple[SplitKey, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TickResult:
+    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``held``: the sources that are
+    not to be read in the next one. ``tasks``: per query in how many tasks its nodes were run, the most of
+    them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's."""
+
+    tick: int
+    clock_us: int
+    queries: Mapping[str, QueryResult]
+    finished: bool
+    rows_in: Mapping[str, int]
+    held: Mapping[str, Ahead] = field(default_factory=dict)
+    tasks: Mapping[str, int] = field(default_factory=dict)

@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.tables import TableReader
 from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
 from watersmeet.engine.local.tables import LocalSnapshot, reader_of

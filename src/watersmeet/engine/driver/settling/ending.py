@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.identity import Identity
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 

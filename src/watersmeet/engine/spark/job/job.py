@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings

@@ -8,9 +8,13 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
   Without Hadoop's native library every file made, renamed or looked at forks a process (``chmod``,
   ``stat``), and a tick makes four files before its own: offsets, commit, and a log per file source.
 * The JVM's optimising compiler held back (`COMPILER`): it took nearly half of the JVM's time in the first
-  dozen ticks, for code that runs for milliseconds a tick.
+  dozen ticks, for code that runs for milliseconds a tick. Executors of a cluster have the same options: each
+  has to compile by itself what one process compiles once.
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
   and a second per worker, once. It is started at once, while the job is planned (`early`).
+
+And no task waits for a place: by default one that prefers an executor (of Kafka's partitions, of a file's
+blocks) would wait for it for 3 s, several ticks long, beside others that have nothing to do.
 
 This module reads no plan and starts no query.
 """
@@ -99,6 +103,7 @@ def settings(
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
         **{name: only for name, (only, _) in FIXED.items()},
+        "spark.locality.wait": "0s",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.ui.retainedExecutions": "10",
@@ -114,7 +119,7 @@ def settings(
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
         JAVA_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
-        EXECUTOR_OPTIONS: LANGUAGE,
+        EXECUTOR_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
         "spark.log.level": LOG_LEVEL,
     }
     asked = {**submitted, **({"spark.master": master} if master else {}), **(conf or {})}
@@ -128,11 +133,10 @@ def settings(
     for name in ("spark.jars", "spark.jars.packages"):
         if name in defaults and asked.get(name):
             asked[name] = f"{defaults[name]},{asked[name]}"
-    if JAVA_OPTIONS in asked:
-        ours = [COMPILER] if "GC" in asked[JAVA_OPTIONS] else [COLLECTOR, COMPILER]
-        asked[JAVA_OPTIONS] = " ".join([*ours, asked[JAVA_OPTIONS], LANGUAGE])
-    if EXECUTOR_OPTIONS in asked:
-        asked[EXECUTOR_OPTIONS] = f"{asked[EXECUTOR_OPTIONS]} {LANGUAGE}"
+    for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS):
+        if name in asked:
+            ours = [COMPILER] if "GC" in asked[name] else [COLLECTOR, COMPILER]
+            asked[name] = " ".join([*ours, asked[name], LANGUAGE])
     return {**defaults, **asked}
 
 

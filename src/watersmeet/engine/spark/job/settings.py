@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import SpecError

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.driver.driver import TickResult
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.text import literal
 from watersmeet.event_time import shown_time
 from watersmeet.plan.model.job import JobPlan

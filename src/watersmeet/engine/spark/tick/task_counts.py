@@ -37,19 +37,34 @@ class TaskCounts:
         self._context = spark.sparkContext
         self._asked = asked
         self._rows: dict[str, int] = {}
+        self._given: dict[tuple[str, int], int] = {}
         self._found: dict[str, float] = {}
 
     def begin(self) -> None:
         """A tick begins."""
         self._rows.clear()
+        self._given.clear()
 
-    def of(self, query: str, amount: Amount) -> int:
+    def of(self, query: str, number: int, amount: Amount) -> int:
         """For the next node of a query, which has so much to do."""
         self._rows[query] = self._rows.get(query, 0) + amount.rows
-        if self._asked is not None:
-            return self._asked
-        # Asked in every tick: executors come and go.
-        return amount.tasks(self._context.defaultParallelism, self._found.get(query, 1.0))
+        count = self._asked
+        if count is None:
+            # Asked in every tick: executors come and go.
+            count = amount.tasks(self._context.defaultParallelism, self._found.get(query, 1.0))
+        self._given[query, number] = count
+        return count
+
+    def spared(self, query: str, number: int) -> None:
+        """The driver did itself what the node had to do."""
+        self._given[query, number] = 0
+
+    def used(self) -> dict[str, int]:
+        """Per query with nodes that had something to do: the most tasks of a node of it in this tick."""
+        return {
+            query: max(count for (of, _), count in self._given.items() if of == query)
+            for query, _ in self._given
+        }
 
     def learn(self, results: Mapping[str, QueryResult]) -> None:
         """What came of the tick."""

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.driver.driver import TickDriver, TickResult
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
-from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.properties import START, start_text
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
@@ -263,7 +264,7 @@ class Ticks:
             mark=self.timings.mark,
         )
         self._counts.learn(result.queries)
-        return result
+        return replace(result, tasks=self._counts.used())
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""
@@ -288,7 +289,7 @@ class Ticks:
             if (query.name, node.number) not in self._feeds:
                 continue
             task, count = self._task(query.name, node.number)
-            alone = self.driver.run_small(query.name, node.number, task)
+            alone = self._alone(query.name, node.number, task)
             feed = self._feeds[query.name, node.number]
             reports = feed.run(task, count) if alone is None else alone.texts
             self.driver.settle(query.name, node.number, reports)
@@ -297,16 +298,23 @@ class Ticks:
         last = query.root.number
         task, count = self._task(query.name, last)
         reports, rows_out = self._frames[query.name].write(
-            task, attempt, count, lambda: self.driver.run_small(query.name, last, task)
+            task, attempt, count, lambda: self._alone(query.name, last, task)
         )
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
 
     def _task(self, query: str, number: int) -> tuple[NodeTask, int]:
         """A node's task, with what Spark computes of its condition, and in how many partitions it is run."""
         task = self.driver.node_task(query, number)
-        count = self._counts.of(query, self.driver.amount(query, number))
+        count = self._counts.of(query, number, self.driver.amount(query, number))
         condition = self._conditions.get((query, number))
         return task if condition is None else condition.answers(task, count), count
+
+    def _alone(self, query: str, number: int, task: NodeTask) -> Alone | None:
+        """What `TickDriver.run_small` gives; if that is something, the node has no tasks."""
+        alone = self.driver.run_small(query, number, task)
+        if alone is not None:
+            self._counts.spared(query, number)
+        return alone
 
     def _condition_frame(self, query: QueryPlan, node: NodePlan) -> ConditionFrame | None:
         shape = self.driver.shapes[query.name][node.number]
