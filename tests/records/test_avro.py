@@ -8,6 +8,7 @@ import json
 import math
 import random
 import struct
+import time
 import uuid
 from decimal import Decimal
 from typing import Any
@@ -350,3 +351,86 @@ def test_columns_that_do_not_fit(types, problems):
 def test_what_is_no_schema(written, why):
     with pytest.raises(BadSchema, match=why):
         parse_avro(written)
+
+
+def test_texts_are_looked_at_each_for_itself():
+    """Two halves of a letter in two records are no letter."""
+    found = decoded(record("string"), ["STRING"], [b"\x02\xc3", b"\x02\xa9", b"\x04\xc3\xa9"])
+    assert found == ["a text is not UTF-8", "a text is not UTF-8", {"f0": "é"}]
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+@pytest.mark.parametrize("number", range(10))
+def test_few_records_and_many_are_read_alike(seed, number, few, monkeypatch):
+    """Whether all lists are read item by item, or one list after the other."""
+    monkeypatch.setattr("watersmeet.engine.records.avro.FEW", few)
+    draw = Draw(random.Random(f"lists {seed} {number}"), part=1)
+    schema, type_, values = draw.rng.choice([draw.array, draw.map])(1)
+    rows = [{"f0": values()} for _ in range(ROWS)]
+    records = [encoded(record(schema), row) for row in rows]
+    records += [_damaged(draw.rng, raw) for raw in records]
+    found = decoded(record(schema), [type_], records)
+    for row, wanted in zip(found, rows, strict=False):
+        assert same(row, wanted), (schema, row, wanted)
+    parsed = fastavro.parse_schema(record(schema))
+    for row, raw in zip(found[ROWS:], records[ROWS:], strict=True):
+        source = io.BytesIO(raw)
+        try:
+            value = fastavro.schemaless_reader(source, parsed)
+        except Exception:
+            value = None
+        if value is None or source.tell() < len(raw):
+            assert isinstance(row, str), (schema, raw, row)
+        elif not isinstance(row, str):
+            assert same(row, value), (schema, raw, row)
+
+
+def test_a_list_of_very_many_items_takes_no_round_of_all_records_each():
+    array = {"type": "array", "items": ["null", "string"]}
+    value = {"f0": ["a", None] * 50_000}
+    before = time.perf_counter()
+    assert decoded(record(array), ["ARRAY<STRING>"], [encoded(record(array), value)]) == [value]
+    assert time.perf_counter() - before < 5  # item by item it took above 20 s
+
+
+def test_unions_of_several_branches(seed):
+    rng = random.Random(f"unions {seed}")
+    one = {"type": "record", "name": "One", "fields": [{"name": "a", "type": "int"}]}
+    two = {
+        "type": "record",
+        "name": "Two",
+        "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": ["null", "long"]}],
+    }
+    enum = {"type": "enum", "name": "E", "symbols": ["X", "Y"]}
+    schema = record(["int", "null", "long"], [one, "null", two], ["string", enum], ["null"])
+    values = [
+        {
+            "f0": rng.choice([None, 5, -(2**60)]),
+            "f1": rng.choice([None, ("One", {"a": 3}), ("Two", {"b": "x", "a": rng.choice([None, 2**50])})]),
+            "f2": rng.choice(["text", ("E", "Y")]),
+            "f3": None,
+        }
+        for _ in range(ROWS)
+    ]  # fmt: skip
+    records = [encoded(schema, value) for value in values]
+    found = decoded(schema, ["BIGINT", "STRUCT<a: BIGINT>", "STRING", "INT"], records)
+
+    def plain(value: Any) -> Any:
+        value = value[1] if isinstance(value, tuple) else value
+        return {"a": value["a"]} if isinstance(value, dict) else value
+
+    assert found == [{name: plain(value) for name, value in row.items()} for row in values]
+
+
+def test_an_enum_without_symbols():
+    enum = {"type": "enum", "name": "E", "symbols": []}
+    assert decoded(record(enum), ["STRING"], [b"\x00"]) == ["an enum has no such symbol"]
+
+
+def test_types_within_types_without_end():
+    for text in ("[" * 100_000, '{"type": ' * 100_000 + '"int"' + "}" * 100_000):
+        with pytest.raises(BadSchema, match="too many types within types"):
+            parse_avro(text)
+    deep = '{"type": "array", "items": ' * 700 + '"int"' + "}" * 700
+    with pytest.raises((Misfit, BadSchema), match="too many types within types"):
+        decoded(record(json.loads(deep)), [], [])

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.records.cursor import Cursor, Ints, list_of, map_of, taken
+from watersmeet.engine.records.cursor import FEW, Cursor, Ints, list_of, map_of, taken
 from watersmeet.engine.records.values import arrow_of, unscaled, uuids, whole
+from watersmeet.engine.records.walk import LONG_LIST, NO_BRANCH, avro_items
 from watersmeet.spec.records.reading import Reading
 
 BYTES_BEHIND = "there are bytes behind it: it has another schema"
@@ -83,7 +84,7 @@ def _enum(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
     cursor.fail(at[wrong], "an enum has no such symbol")
     if reading.to is None:
         return None
-    return pa.array(reading.words, pa.string()).take(pa.array(np.where(wrong, 0, numbers)))
+    return pa.array(reading.words or ("",), pa.string()).take(pa.array(np.where(wrong, 0, numbers)))
 
 
 def _record(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
@@ -106,7 +107,7 @@ def _bare(type_: pa.DataType) -> pa.DataType:
 def _union(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
     numbers = cursor.zigzag(at)
     wrong = (numbers < 0) | (numbers >= len(reading.parts))
-    cursor.fail(at[wrong], "a union has no such branch")
+    cursor.fail(at[wrong], NO_BRANCH)
     numbers = np.where(wrong, 0, numbers)
     pieces, rows = [], []
     for number, part in enumerate(reading.parts):
@@ -132,18 +133,26 @@ def _repeated(cursor: Cursor, at: Ints, reading: Reading) -> pa.Array | None:
     keys: list[pa.Array] = []
     values: list[pa.Array] = []
     key = Reading("string", None if reading.to is None or reading.to.entry is None else reading.to.entry[0])
-    while len(live):
+    while len(live):  # one item of all lists, then the next; of few lists all items
         empty = live[left[live] == 0]
         if len(empty):
             left[empty] = _block(cursor, at[empty])
         live = live[(left[live] > 0) & cursor.is_good(at[live])]
         if not len(live):
             break
-        name = _read(cursor, at[live], key) if is_map else None
-        value = _read(cursor, at[live], part)
-        left[live] -= 1
+        if few := len(live) < FEW:
+            whose, start, end = avro_items(cursor, at, live, left, part, is_map).places()
+            within = cursor.within(start, end)
+            items, live = within.all(), live[:0]
+        else:
+            whose, within, items = live, cursor, at[live]
+            left[live] -= 1
+        name = _read(within, items, key) if is_map else None
+        value = _read(within, items, part)
+        if few:
+            cursor.fail_alike(at[whose], within)
         if reading.to is not None:
-            owners.append(live)
+            owners.append(whose)
             if name is not None:
                 keys.append(name)
             if value is not None:
@@ -169,7 +178,7 @@ def _block(cursor: Cursor, at: Ints) -> Ints:
     cursor.zigzag(at[sized])
     count = np.abs(count)
     wrong = (count > cursor.end[at] - cursor.at[at]) | (count < 0)  # an item has a byte at least
-    cursor.fail(at[wrong & cursor.is_good(at)], "a list is longer than its bytes")
+    cursor.fail(at[wrong & cursor.is_good(at)], LONG_LIST)
     return np.where(cursor.is_good(at), count, 0)
 
 

@@ -22,8 +22,13 @@ ENDS_EARLY = "it ends early"
 LONG_NUMBER = "a number is too long"
 NOT_UTF8 = "a text is not UTF-8"
 
+FEW = 32
+"""Of so few records one is read after the other where it has many values: all at a time cost the same for
+each value, however few they are."""
+
 _PADDING = 16
 _LONGEST = 10
+_LONG_PIECE = 64
 
 
 class Cursor:
@@ -38,8 +43,9 @@ class Cursor:
         self.data = data
         self.at = start.astype(np.int64)
         self.end = end.astype(np.int64)
-        self.bad = np.zeros(len(start), np.int16)
+        self.bad = np.zeros(len(start), np.int32)
         self.reasons = [""]
+        self._numbers = {"": 0}
 
     @classmethod
     def of(cls, values: pa.Array) -> Cursor:
@@ -68,11 +74,17 @@ class Cursor:
         """Mark records; the first reason counts."""
         if not len(at):
             return
-        if why not in self.reasons:
+        number = self._numbers.setdefault(why, len(self.reasons))
+        if number == len(self.reasons):
             self.reasons.append(why)
         fresh = at[self.bad[at] == 0]
-        self.bad[fresh] = self.reasons.index(why)
+        self.bad[fresh] = number
         self.at[at] = self.end[at]
+
+    def fail_alike(self, at: Ints, inner: Cursor) -> None:
+        """What is wrong with parts is wrong with the records ``at``, of which they are."""
+        for number in np.unique(inner.bad[inner.bad > 0]).tolist():
+            self.fail(np.unique(at[inner.bad == number]), inner.reasons[number])
 
     def is_good(self, at: Ints) -> Mask:
         good: Mask = self.bad[at] == 0
@@ -131,23 +143,31 @@ class Cursor:
         sizes = np.where(self.is_good(at), sizes, 0)
         offsets = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=offsets[1:])
-        indexes = np.repeat(start - offsets[:-1], sizes) + np.arange(offsets[-1])
-        body = self.data[indexes].tobytes()
-        buffers = [None, pa.py_buffer(offsets.astype(np.int32).tobytes()), pa.py_buffer(body)]
+        body = pa.py_buffer(self.gathered(start, sizes))
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32).tobytes()), body]
         array = pa.Array.from_buffers(type_, len(sizes), buffers)
-        if not pa.types.is_string(type_) or _is_utf8(body):
+        if not pa.types.is_string(type_) or _are_utf8(array):
             return array
-        wrong = np.array(
-            [not _is_utf8(body[offsets[n] : offsets[n + 1]]) for n in range(len(sizes))], dtype=np.bool_
-        )
+        wrong = np.array([not _are_utf8(array[n : n + 1]) for n in range(len(sizes))], dtype=np.bool_)
         self.fail(at[wrong], NOT_UTF8)
         return self.spans(at, start, sizes, type_)
 
+    def gathered(self, start: Ints, sizes: Ints) -> Bytes:
+        """The bytes of these places, one behind the other."""
+        total = int(sizes.sum())
+        if total > _LONG_PIECE * len(sizes):  # an index of each byte would take 16 times the room
+            pieces = zip(start.tolist(), sizes.tolist(), strict=True)
+            return np.concatenate([self.data[first : first + size] for first, size in pieces])
+        offsets = np.cumsum(sizes) - sizes
+        bytes_: Bytes = self.data[np.repeat(start - offsets, sizes) + np.arange(total)]
+        return bytes_
 
-def _is_utf8(text: bytes) -> bool:
+
+def _are_utf8(texts: pa.Array) -> bool:
+    """Each for itself: halves of a letter at the end of one and the beginning of the next are none."""
     try:
-        text.decode()
-    except UnicodeDecodeError:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
         return False
     return True
 

@@ -8,26 +8,37 @@ documentation, "Encoding".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.records.cursor import Cursor, Ints, Mask, list_of, map_of, padded, unzigzag
+from watersmeet.engine.records.cursor import (
+    ENDS_EARLY,
+    FEW,
+    LONG_NUMBER,
+    Cursor,
+    Ints,
+    Mask,
+    list_of,
+    map_of,
+    padded,
+    unzigzag,
+)
 from watersmeet.engine.records.values import NO_DAY, OUT_OF_RANGE, arrow_of, whole
+from watersmeet.engine.records.walk import BYTES, FIXED32, FIXED64, NO_ENCODING, VARINT, message_fields
 from watersmeet.kernel.batches import joined
 from watersmeet.spec.records.reading import Reading
-from watersmeet.types.sql_type import TIMESTAMP, Field, struct
+from watersmeet.types.sql_type import BIGINT, INT, TIMESTAMP, Field, struct
 
 NONE_OF_ITS_FIELDS = "none of its fields is in the message"
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIRE = {
-    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum"), _VARINT),
-    **dict.fromkeys(("fixed64", "sfixed64", "double"), _FIXED64),
-    **dict.fromkeys(("fixed32", "sfixed32", "float"), _FIXED32),
-    **dict.fromkeys(("string", "bytes", "message"), _BYTES),
+    **dict.fromkeys(("int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "enum"), VARINT),
+    **dict.fromkeys(("fixed64", "sfixed64", "double"), FIXED64),
+    **dict.fromkeys(("fixed32", "sfixed32", "float"), FIXED32),
+    **dict.fromkeys(("string", "bytes", "message"), BYTES),
 }
 _RANGES = {
     **dict.fromkeys(("int32", "sint32", "enum"), (-(2**31), 2**31 - 1)),
@@ -47,17 +58,19 @@ class _Seen:
     sizes: list[Ints] = field(default_factory=list)
     rounds: list[Ints] = field(default_factory=list)
 
-    def add(self, owners: Ints, values: Ints, sizes: Ints, at_round: int) -> None:
+    def add(self, owners: Ints, values: Ints, sizes: Ints, rounds: Ints) -> None:
         self.owners.append(owners)
         self.values.append(values)
         self.sizes.append(sizes)
-        self.rounds.append(np.full(len(owners), at_round, np.int64))
+        self.rounds.append(rounds)
 
     def all(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """In the order of rounds."""
         none: list[Ints] = [np.zeros(0, np.int64)]
         parts = (self.owners, self.values, self.sizes, self.rounds)
         owners, values, sizes, rounds = (np.concatenate(part or none) for part in parts)
-        return owners, values, sizes, rounds
+        order = np.argsort(rounds, kind="stable")
+        return owners[order], values[order], sizes[order], rounds[order]
 
 
 def decode_protobuf(cursor: Cursor, at: Ints, reading: Reading) -> pa.StructArray:
@@ -71,6 +84,7 @@ def decode_protobuf(cursor: Cursor, at: Ints, reading: Reading) -> pa.StructArra
 def _fields(cursor: Cursor, at: Ints, reading: Reading) -> tuple[dict[int, _Seen], Mask]:
     """What is in the messages, by the numbers of fields; and which have any that is known."""
     parts = {part.number: part for part in reading.parts}
+    numbers = np.array(sorted(parts), np.int64)
     seen = {number: _Seen() for number in parts}
     any_known = np.zeros(len(at), np.bool_)
     live, at_round = np.arange(len(at)), 0
@@ -78,73 +92,100 @@ def _fields(cursor: Cursor, at: Ints, reading: Reading) -> tuple[dict[int, _Seen
         live = live[(cursor.at[at[live]] < cursor.end[at[live]]) & cursor.is_good(at[live])]
         if not len(live):
             return seen, any_known
-        at_round += 1
-        key = cursor.varint(at[live])
-        good = cursor.is_good(at[live])
-        key, live = key[good].astype(np.int64), live[good]
-        for tag in np.unique(key).tolist():
-            rows = live[key == tag]
-            number, wire = tag >> 3, tag & 7
-            part = parts.get(number)
-            if not 0 < number < 1 << 29 or wire not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-                cursor.fail(at[rows], "it has a field of no encoding that is read")
-                continue
-            values, sizes = _value(cursor, at[rows], wire)
-            if part is None:
-                continue
-            any_known[rows] = True
-            wanted = _WIRE.get(part.kind)
-            if wire == wanted:
-                seen[number].add(rows, values, sizes, at_round)
-            elif part.repeated is not None and wire == _BYTES:
-                for owners, packed in _packed(cursor, at[rows], values, sizes, wanted):
-                    seen[number].add(rows[owners], packed, packed, at_round)
-            elif part.to is not None:
-                cursor.fail(at[rows], f'"{part.name}" is of another type')
+        if len(live) < FEW:
+            rows, tags, values, sizes = message_fields(cursor, at, live)
+            rounds = at_round + 1 + np.arange(len(rows))
+            live = live[:0]
+        else:
+            at_round += 1
+            tags = cursor.varint(at[live]).view(np.int64)
+            good = cursor.is_good(at[live])
+            rows = live = live[good]
+            tags = tags[good]
+            values, sizes = _values(cursor, at[rows], tags & 7)
+            rounds = np.full(len(rows), at_round)
+        field_numbers = tags >> 3
+        cursor.fail(at[rows[(field_numbers <= 0) | (field_numbers >= 1 << 29)]], NO_ENCODING)
+        known = np.isin(field_numbers, numbers)
+        any_known[rows[known]] = True
+        for tag in np.unique(tags[known]).tolist():
+            of_tag = np.flatnonzero(tags == tag)
+            _add(
+                cursor, at, parts[tag >> 3], tag & 7, seen, [a[of_tag] for a in (rows, values, sizes, rounds)]
+            )
+
+
+def _add(
+    cursor: Cursor, at: Ints, part: Reading, wire: int, seen: dict[int, _Seen], found: Sequence[Ints]
+) -> None:
+    """What came of a field in one encoding. ``found``: whose, the values, their sizes, in which rounds."""
+    rows, values, sizes, rounds = found
+    wanted = _WIRE.get(part.kind)
+    if wire == wanted:
+        seen[part.number].add(rows, values, sizes, rounds)
+    elif part.repeated is not None and wire == BYTES:
+        lists, packed = _packed(cursor, at[rows], values, sizes, wanted)
+        seen[part.number].add(rows[lists], packed, packed, rounds[lists])
+    elif part.to is not None:
+        cursor.fail(at[rows], f'"{part.name}" is of another type')
+
+
+def _values(cursor: Cursor, at: Ints, wires: Ints) -> tuple[Ints, Ints]:
+    """Of records that stand behind keys: the bits of a number; of bytes where they begin, and how many."""
+    values, sizes = np.zeros((2, len(at)), np.int64)
+    for wire in np.unique(wires).tolist():
+        mine = np.flatnonzero(wires == wire)
+        if wire in (VARINT, BYTES, FIXED32, FIXED64):
+            values[mine], sizes[mine] = _value(cursor, at[mine], wire)
+        else:
+            cursor.fail(at[mine], NO_ENCODING)
+    return values, sizes
 
 
 def _value(cursor: Cursor, at: Ints, wire: int) -> tuple[Ints, Ints]:
     """The bits of a number; of bytes, where they begin, and how many they are."""
-    if wire == _VARINT:
+    if wire == VARINT:
         numbers = cursor.varint(at).view(np.int64)
         return numbers, numbers
-    if wire == _BYTES:
+    if wire == BYTES:
         sizes = cursor.varint(at).view(np.int64)
         return cursor.skip(at, sizes), sizes
-    raw = np.ascontiguousarray(cursor.fixed(at, 8 if wire == _FIXED64 else 4))
-    numbers = raw.view("<i8" if wire == _FIXED64 else "<u4")[:, 0].astype(np.int64)
+    raw = np.ascontiguousarray(cursor.fixed(at, 8 if wire == FIXED64 else 4))
+    numbers = raw.view("<i8" if wire == FIXED64 else "<u4")[:, 0].astype(np.int64)
     return numbers, numbers
 
 
-def _packed(
-    cursor: Cursor, at: Ints, start: Ints, sizes: Ints, wire: int | None
-) -> Iterator[tuple[Ints, Ints]]:
-    """The numbers of lists without keys, one of every list after the other: whose, and which."""
-    good = cursor.is_good(at)
-    inner = cursor.within(start, np.where(good, start + sizes, start))
-    live = np.flatnonzero(good)
-    assert wire is not None
-    while True:
-        live = live[inner.at[live] < inner.end[live]]
-        if not len(live):
-            break
-        numbers, _ = _value(inner, live, wire)
-        kept = inner.is_good(live)
-        live = live[kept]
-        yield live, numbers[kept]
-    _fail_alike(cursor, at, inner)
-
-
-def _fail_alike(cursor: Cursor, at: Ints, inner: Cursor) -> None:
-    """What is wrong within is wrong with the record."""
-    for number in np.unique(inner.bad[inner.bad > 0]).tolist():
-        cursor.fail(np.unique(at[inner.bad == number]), inner.reasons[number])
+def _packed(cursor: Cursor, at: Ints, start: Ints, sizes: Ints, wire: int | None) -> tuple[Ints, Ints]:
+    """The numbers of lists without keys: of which list each is, and the numbers."""
+    sizes = np.where(cursor.is_good(at), sizes, 0)
+    width = {FIXED32: 4, FIXED64: 8}.get(wire or VARINT, 1)
+    torn = sizes % width != 0
+    if width == 1:
+        last = cursor.data[np.where(sizes > 0, start + sizes - 1, 0)]
+        torn = (sizes > 0) & (last > 0x7F)
+    cursor.fail(at[torn], ENDS_EARLY)
+    sizes = np.where(torn, 0, sizes)
+    raw = cursor.gathered(start, sizes)
+    lists = np.repeat(np.arange(len(at)), sizes)
+    if width > 1:
+        numbers = raw.view("<i8" if width == 8 else "<u4").astype(np.int64)
+        return lists[::width], numbers
+    ends = np.flatnonzero(raw < 0x80)
+    starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])[: len(ends)]
+    lengths = ends - starts + 1
+    long = (lengths > 10) | ((lengths == 10) & (raw[ends] > 1))
+    cursor.fail(at[np.unique(lists[starts[long]])], LONG_NUMBER)
+    value = np.zeros(len(ends), np.uint64)
+    for place in range(min(10, int(lengths.max(initial=0)))):
+        more = np.flatnonzero(lengths > place)
+        value[more] |= (raw[starts[more] + place] & np.uint8(0x7F)).astype(np.uint64) << np.uint64(7 * place)
+    return lists[starts], value.view(np.int64)
 
 
 def _message(cursor: Cursor, at: Ints, reading: Reading, seen: dict[int, _Seen]) -> pa.StructArray:
     assert reading.to is not None
     type_ = arrow_of(reading.to)
-    last = _last_of_oneofs(len(at), reading, seen)
+    oneofs = _Oneofs(len(at), reading, seen)
     arrays: dict[int, pa.Array] = {}
     for part, place in zip(reading.parts, reading.places, strict=True):
         if part.presence == "required":
@@ -156,28 +197,45 @@ def _message(cursor: Cursor, at: Ints, reading: Reading, seen: dict[int, _Seen])
         if part.repeated is not None:
             arrays[place] = _several(cursor, at, part, seen[part.number])
         else:
-            arrays[place] = _one(cursor, at, part, seen[part.number], last.get(part.oneof))
+            arrays[place] = _one(cursor, at, part, seen[part.number], oneofs.others(part))
     return pa.StructArray.from_arrays([arrays[n] for n in range(len(type_))], fields=list(type_))
 
 
-def _last_of_oneofs(count: int, reading: Reading, seen: dict[int, _Seen]) -> dict[int, Ints]:
-    """Per oneof, in which round its last member came."""
-    last: dict[int, Ints] = {}
-    for part in reading.parts:
-        if part.oneof >= 0:
+class _Oneofs:
+    """Of oneofs, when their members came: each takes away what came of the others before."""
+
+    def __init__(self, count: int, reading: Reading, seen: dict[int, _Seen]) -> None:
+        zeros = np.zeros(count, np.int64)
+        self._came: dict[int, Ints] = {}
+        self._last: dict[int, tuple[Ints, Ints]] = {}
+        for part in reading.parts:
+            if part.oneof < 0:
+                continue
             owners, _, _, rounds = seen[part.number].all()
-            np.maximum.at(last.setdefault(part.oneof, np.zeros(count, np.int64)), owners, rounds)
-    return last
+            came = self._came[part.number] = zeros.copy()
+            np.maximum.at(came, owners, rounds)
+            last, before = self._last.get(part.oneof, (zeros, zeros))
+            later = came > last
+            before = np.where(later, last, np.maximum(before, came))
+            self._last[part.oneof] = (np.where(later, came, last), before)
+
+    def others(self, part: Reading) -> Ints | None:
+        """Per message, in which round the last of the other members came; None: there are none."""
+        if part.oneof < 0:
+            return None
+        last, before = self._last[part.oneof]
+        return np.where(self._came[part.number] == last, before, last)
 
 
-def _one(cursor: Cursor, at: Ints, part: Reading, seen: _Seen, last: Ints | None) -> pa.Array:
-    """The values of a field that is not repeated."""
+def _one(cursor: Cursor, at: Ints, part: Reading, seen: _Seen, others: Ints | None) -> pa.Array:
+    """The values of a field that is not repeated. ``others``: see `_Oneofs`."""
     owners, values, sizes, rounds = seen.all()
+    if others is not None:
+        alive = rounds > others[owners]
+        owners, values, sizes = owners[alive], values[alive], sizes[alive]
     of_row = np.full(len(at), -1, np.int64)
     of_row[owners] = np.arange(len(owners))  # the last one counts
     there = of_row >= 0
-    if last is not None:
-        there &= np.where(there, rounds[of_row], 0) == last if len(rounds) else False
     if part.kind == "message":
         if part.presence == "implicit":  # the value of a map's entry
             absent = np.flatnonzero(~there)
@@ -198,7 +256,7 @@ def _one(cursor: Cursor, at: Ints, part: Reading, seen: _Seen, last: Ints | None
     if part.presence != "implicit":
         return array.take(pa.array(places, mask=~there))
     zero = np.zeros(1, np.int64)
-    empty = _scalars(cursor.within(zero, zero), zero, zero, zero, part)
+    empty = _scalars(cursor.within(zero, zero), zero, zero + part.absent, zero, part)
     places[~there] = len(array)
     return joined([array, empty]).take(pa.array(places))
 
@@ -240,11 +298,10 @@ def _merged(cursor: Cursor, owners: Ints, start: Ints, sizes: Ints, rows: Ints) 
         return cursor.within(start[order], start[order] + sizes[order])
     sizes_in_order = sizes[order]
     ends = np.cumsum(sizes_in_order)
-    indexes = np.repeat(start[order] - (ends - sizes_in_order), sizes_in_order) + np.arange(ends[-1])
     last = np.searchsorted(owners[order], rows, side="right") - 1
     ends_of_rows = ends[last]
     starts_of_rows = np.concatenate([[0], ends_of_rows[:-1]])
-    return Cursor(padded(cursor.data[indexes]), starts_of_rows, ends_of_rows)
+    return Cursor(padded(cursor.gathered(start[order], sizes_in_order)), starts_of_rows, ends_of_rows)
 
 
 def _within(cursor: Cursor, at: Ints, inner: Cursor, part: Reading) -> pa.Array:
@@ -259,7 +316,7 @@ def _within(cursor: Cursor, at: Ints, inner: Cursor, part: Reading) -> pa.Array:
         array = _message(inner, every, whole_message, seen)
         if part.logical == "wrapper":
             array = array.field(0)
-    _fail_alike(cursor, at, inner)
+    cursor.fail_alike(at, inner)
     return array
 
 
@@ -268,8 +325,8 @@ def _as_struct(part: Reading) -> Reading:
     return Reading("message", struct([Field("value", part.to)]), parts=part.parts, places=(0,))
 
 
-_SECONDS = Reading("int64", name="seconds", number=1, presence="implicit")
-_NANOS = Reading("int32", name="nanos", number=2, presence="implicit")
+_SECONDS = Reading("int64", BIGINT, name="seconds", number=1, presence="implicit")
+_NANOS = Reading("int32", INT, name="nanos", number=2, presence="implicit")
 
 
 def _timestamps(inner: Cursor, every: Ints) -> pa.Array:

@@ -9,14 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.records.cursor import Bytes, Cursor, Ints
+from watersmeet.spec.records.avro_fit import DAY_US, FIRST_DAY, LAST_DAY
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import SqlType
 
 OUT_OF_RANGE = "a number is too large"
 NO_DAY = "a time is not of the years 1 to 9999"
 
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_DAY_US = 86_400_000_000
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -44,7 +43,7 @@ def whole(cursor: Cursor, at: Ints, numbers: Ints, to: SqlType, logical: str) ->
     if to.is_decimal:
         return pa.array(numbers).cast(pa.decimal128(38, 0)).cast(arrow_of(to))
     if to.name == "DATE":
-        days = _held(cursor, at, numbers, _FIRST_DAY, _LAST_DAY, NO_DAY)
+        days = _held(cursor, at, numbers, FIRST_DAY, LAST_DAY, NO_DAY)
         return pa.array(days.astype(np.int32)).cast(pa.date32())
     if to.is_time:
         return _times(cursor, at, numbers, to, logical)
@@ -53,7 +52,7 @@ def whole(cursor: Cursor, at: Ints, numbers: Ints, to: SqlType, logical: str) ->
 
 def _times(cursor: Cursor, at: Ints, numbers: Ints, to: SqlType, logical: str) -> pa.Array:
     unit = logical.rpartition("-")[2]
-    least, most = _FIRST_DAY * _DAY_US, (_LAST_DAY + 1) * _DAY_US - 1
+    least, most = FIRST_DAY * DAY_US, (LAST_DAY + 1) * DAY_US - 1
     if unit == "millis":
         numbers = _held(cursor, at, numbers, least // 1000, most // 1000, NO_DAY) * 1000
     elif unit == "nanos":

@@ -10,6 +10,8 @@ from typing import Any
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
+TOO_DEEP = "there are too many types within types"
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _BASES = {
     "date": ("int",),
@@ -88,8 +90,13 @@ def parse_avro(text: str, others: Mapping[str, AvroType] | None = None) -> AvroT
         tree = json.loads(text)
     except ValueError as error:
         raise BadSchema(f"it is no JSON: {error}") from None
+    except RecursionError:
+        raise BadSchema(TOO_DEEP) from None
     names = _Names(dict(others or {}))
-    parsed = _type(tree, "", names)
+    try:
+        parsed = _type(tree, "", names)
+    except RecursionError:
+        raise BadSchema(TOO_DEEP) from None
     if isinstance(others, dict):
         others.update(names.declared)
     return parsed

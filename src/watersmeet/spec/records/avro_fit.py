@@ -8,11 +8,13 @@ else that is a problem, too. Source for defaults and aliases: the Avro specifica
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from watersmeet.spec.model import Column
-from watersmeet.spec.records.avro import AvroField, AvroType
+from watersmeet.spec.records.avro import TOO_DEEP, AvroField, AvroType
 from watersmeet.spec.records.reading import Reading
 from watersmeet.types.sql_type import STRING, Field, SqlType, struct
 
@@ -38,6 +40,10 @@ _LOGICAL = {
     "uuid": "STRING",
 }
 _DIGITS = {"int": 10, "long": 19}
+_EDGES = {"int": 2**31, "long": 2**63}
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""Of the years 1 to 9999, since 1970."""
+DAY_US = 86_400_000_000
 
 
 class Misfit(ValueError):
@@ -62,7 +68,10 @@ def fit_avro(written: AvroType, columns: Sequence[Column], reader: AvroType | No
         raise Misfit([f"the schema is no record: it is {written}"])
     problems: list[str] = []
     target = struct([Field(column.name, column.type) for column in columns])
-    reading = _read(written, reader, target, "", problems)
+    try:
+        reading = _read(written, reader, target, "", problems)
+    except RecursionError:
+        raise Misfit([TOO_DEEP]) from None
     if problems:
         raise Misfit(problems)
     return reading
@@ -156,7 +165,7 @@ def _record(
         elif told is not None and told.has_default:
             try:
                 defaults.append((place, default_of(told.type, told.default, wanted.type)))
-            except (ValueError, TypeError, ArithmeticError):
+            except ValueError:
                 problems.append(f'the default of "{whole}" is no {wanted.type}')
         else:
             what = f'column "{whole}"' if "." not in whole else f'"{whole}"'
@@ -182,52 +191,74 @@ def named_among(name: str, names: Mapping[str, AvroField] | Sequence[str]) -> st
 
 
 def default_of(declared: AvroType, value: Any, to: SqlType) -> Any:
-    """A default of a schema as Arrow takes values of ``to``. Raises: ValueError, TypeError: it is none."""
-    if declared.kind == "union":
-        declared = declared.parts[0]  # defaults are of the first branch
+    """A default of a schema as Arrow takes values of ``to``. Raises: ValueError: it is none."""
+    if declared.kind == "union":  # of the first branch that has such values
+        for branch in declared.parts:
+            with suppress(ValueError):
+                return default_of(branch, value, to)
+        raise ValueError(value)
     if declared.kind == "null":
         if value is not None:
             raise ValueError(value)
         return None
-    if declared.kind == "record":
-        if not to.is_struct:
-            raise ValueError(value)
-        fields: dict[str, Any] = {}
-        for wanted in to.fields:
-            inner = next(f for f in [*declared.fields, None] if f is None or f.name == wanted.name)
-            if inner is None or (wanted.name not in value and not inner.has_default):
-                raise ValueError(value)
-            fields[wanted.name] = default_of(inner.type, value.get(wanted.name, inner.default), wanted.type)
-        return fields
-    if declared.kind == "array" and to.element is not None:
+    if declared.kind == "record" and to.is_struct and isinstance(value, dict):
+        return {wanted.name: _default_within(declared, value, wanted) for wanted in to.fields}
+    if declared.kind == "array" and to.element is not None and isinstance(value, list):
         return [default_of(declared.parts[0], item, to.element) for item in value]
-    if declared.kind == "map" and to.entry is not None:
+    is_map = to.entry is not None and to.entry[0] == STRING
+    if declared.kind == "map" and is_map and to.entry is not None and isinstance(value, dict):
         return [(key, default_of(declared.parts[0], item, to.entry[1])) for key, item in value.items()]
-    reading = _leaf(declared, to)
+    reading = None if declared.kind in ("record", "array", "map") else _leaf(declared, to)
     if reading is None:
         raise ValueError(value)
-    return _plain_default(reading, value)
+    return _plain_default(reading, value, to)
 
 
-def _plain_default(reading: Reading, value: Any) -> Any:
-    if reading.kind in ("bytes", "fixed"):
+def _default_within(record: AvroType, values: Mapping[str, Any], wanted: Field) -> Any:
+    fields = {item.name: item for item in record.fields}
+    name = named_among(wanted.name, fields)
+    if name is None or (name not in values and not fields[name].has_default):
+        raise ValueError(wanted.name)
+    return default_of(fields[name].type, values.get(name, fields[name].default), wanted.type)
+
+
+def _plain_default(reading: Reading, value: Any, to: SqlType) -> Any:
+    kind, is_text = reading.kind, isinstance(value, str)
+    if kind in ("bytes", "fixed") and is_text:
         raw = value.encode("latin-1")
+        if kind == "fixed" and len(raw) != reading.size:
+            raise ValueError(value)
         if reading.logical == "decimal":
-            whole = int.from_bytes(raw, "big", signed=True)
-            return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -reading.scale))
-        if reading.logical:
-            raise ValueError(value)
-        return raw
-    if reading.kind in ("int", "long"):
-        if type(value) is not int:
-            raise ValueError(value)
-        if reading.logical.endswith("millis"):
-            return value * 1000
-        return value // 1000 if reading.logical.endswith("nanos") else value
-    if reading.kind in ("float", "double"):
+            return _decimal_default(raw, reading)
+        return str(UUID(bytes=raw)) if reading.logical == "uuid" else raw
+    if kind in ("int", "long") and type(value) is int and -_EDGES[kind] <= value < _EDGES[kind]:
+        return _whole_default(reading.logical, value, to)
+    if kind in ("float", "double") and type(value) in (int, float):
         return float(value)
-    if reading.kind == "boolean" and isinstance(value, bool):
+    if kind == "boolean" and isinstance(value, bool):
         return value
-    if reading.kind == "boolean" or not isinstance(value, str):
+    if kind == "string" and is_text:
+        return value.encode() if to.name == "BINARY" else value
+    if kind == "enum" and value in reading.words:
+        return value
+    raise ValueError(value)
+
+
+def _decimal_default(raw: bytes, reading: Reading) -> Decimal:
+    whole = int.from_bytes(raw, "big", signed=True)
+    if not raw or abs(whole) >= 10**reading.digits:
+        raise ValueError(raw)
+    return Decimal((int(whole < 0), tuple(map(int, str(abs(whole)))), -reading.scale))
+
+
+def _whole_default(logical: str, value: int, to: SqlType) -> int:
+    """Of a DATE days, of a TIMESTAMP µs; else the number itself."""
+    if not to.is_time:
+        return value
+    if logical.endswith("millis"):
+        value *= 1000
+    elif logical.endswith("nanos"):
+        value //= 1000
+    if not FIRST_DAY <= (value if logical == "date" else value // DAY_US) <= LAST_DAY:
         raise ValueError(value)
-    return value.encode() if reading.to is not None and reading.to.name == "BINARY" else value
+    return value

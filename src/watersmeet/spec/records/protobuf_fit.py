@@ -6,6 +6,7 @@ A column takes what its type holds exactly: an unsigned number of 64 bits is no 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from watersmeet.spec.model import Column
 from watersmeet.spec.records.avro_fit import Misfit, named_among
@@ -94,19 +95,14 @@ def _field(schema: ProtoSchema, item: ProtoField, wanted: Field, path: str, prob
 
 def _described(item: ProtoField, reading: Reading, to: SqlType | None = None, logical: str = "") -> Reading:
     """With what the field is of its message. ``to``: of the whole, where values are repeated."""
-    return Reading(
-        reading.kind,
-        reading.to,
-        logical or reading.logical,
-        words=reading.words,
-        parts=reading.parts,
-        places=reading.places,
+    return replace(
+        reading,
+        logical=logical or reading.logical,
         name=item.name,
         number=item.number,
         repeated=to if item.repeated else None,
         presence=item.presence,
         oneof=item.oneof,
-        numbers=reading.numbers,
     )
 
 
@@ -140,6 +136,11 @@ def _value(
         return None
     if item.kind != "enum":
         return Reading(item.kind, to)
-    values = dict(reversed(schema.enums.get(item.refers, ())))  # of several names of a number the first
+    listed = schema.enums.get(item.refers)
+    if not listed:
+        problems.append(f'the enum "{item.refers}" is not in the descriptor (--include_imports?)')
+        return Reading(item.kind, to)
+    values = dict(reversed(listed))  # of several names of a number the first
     numbers = sorted(values)
-    return Reading(item.kind, to, words=tuple(values[n] for n in numbers), numbers=tuple(numbers))
+    words = tuple(values[n] for n in numbers)
+    return Reading(item.kind, to, words=words, numbers=tuple(numbers), absent=listed[0][0])
