@@ -174,7 +174,7 @@ def same(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return len(found) == len(wanted) and all(map(same, found, wanted))
     if isinstance(wanted, uuid.UUID):
-        return found == str(wanted)
+        return uuid.UUID(found) == wanted  # a damaged one may have other letters
     return str(found) == str(wanted) if isinstance(wanted, float) else found == wanted  # -0.0, NaN
 
 
@@ -431,6 +431,10 @@ def test_types_within_types_without_end():
     for text in ("[" * 100_000, '{"type": ' * 100_000 + '"int"' + "}" * 100_000):
         with pytest.raises(BadSchema, match="too many types within types"):
             parse_avro(text)
-    deep = '{"type": "array", "items": ' * 700 + '"int"' + "}" * 700
-    with pytest.raises((Misfit, BadSchema), match="too many types within types"):
-        decoded(record(json.loads(deep)), [], [])
+    for deep in (127, 129):
+        text = '{"type": "array", "items": ' * (deep - 1) + '"int"' + "}" * (deep - 1)
+        if deep < 128:
+            assert parse_avro(text).kind == "array"
+        else:
+            with pytest.raises(BadSchema, match="too many types within types"):
+                parse_avro(text)

@@ -97,6 +97,7 @@ def test_random_schemas_that_changed(seed, number):
         ("int", "BIGINT", True),
         ("long", "BIGINT", "1"),
         ({"type": "int", "logicalType": "date"}, "DATE", 2_932_897),
+        ({"type": "int", "logicalType": "date"}, "DATE", -719_163),
         ({"type": "long", "logicalType": "timestamp-millis"}, "TIMESTAMP", 2**62),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2}, "DECIMAL(2,0)", "\u0064"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 2}, "DECIMAL(2,0)", ""),

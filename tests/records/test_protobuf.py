@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.columns import column
 from tests.support.protobuf import classes, descriptors, file_of
-from watersmeet.engine.records.cursor import Cursor
+from watersmeet.engine.records.cursor import FEW, Cursor
 from watersmeet.engine.records.protobuf import decode_protobuf
 from watersmeet.spec.records.avro_fit import Misfit
 from watersmeet.spec.records.protobuf import BadDescriptor, parse_descriptors
@@ -207,7 +208,10 @@ def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
 @pytest.mark.parametrize("number", range(3))
-def test_random_records(seed, syntax, number):
+@pytest.mark.parametrize("few", [0, FEW, 10**9])
+def test_random_records(seed, syntax, number, few, monkeypatch):
+    """Whether all messages are read field by field, or one message after the other."""
+    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
     rng = random.Random(f"{seed} {syntax} {number}")
     file, types = FILES[syntax]
     made = classes(file)["Outer"]
@@ -219,6 +223,9 @@ def test_random_records(seed, syntax, number):
     # of two behind each other the last counts, and messages within are merged
     pairs = [one + other for one, other in zip(records, reversed(records), strict=True)]
     for found, raw in zip(decoded(file, "Outer", types, pairs), pairs, strict=True):
+        same(found, told(made.FromString(raw), types))
+    threes = [a + b + c for a, b, c in zip(records, records[1:], records[2:], strict=False)]
+    for found, raw in zip(decoded(file, "Outer", types, threes), threes, strict=True):
         same(found, told(made.FromString(raw), types))
     for value in values:  # of messages within not all is declared, and so not all is looked at
         for name in ("m1", "m2", "m4", "o3", "x1", "x2"):
@@ -266,6 +273,11 @@ OLDER = file_of({"Two": [("i", 1, "int32", "required"), ("s", 2, "string")]}, sy
         ("ARRAY<INT>", "n", b"\x32\x01\x80", "it ends early"),
         ("TIMESTAMP", "t", b"\x3a\x02\x08\xff", "it ends early"),
         ("TIMESTAMP", "t", b"\x3a\x03\x10\xff\x01", None),
+        ("TIMESTAMP", "t", b"\x3a\x09\x09" + b"\x01" * 8, '"seconds" is of another type'),
+        ("ARRAY<INT>", "n", b"\x32\x0b" + b"\xff" * 10 + b"\x01", "a number is too long"),
+        ("BIGINT", "l", b"\x40" + b"\xff" * 9 + b"\x02", "a number is too long"),
+        ("BIGINT", "l", b"\x80\x80\x80\x80\x10\x01", "no encoding that is read"),
+        ("DOUBLE", "d", b"\x51\x00", "it ends early"),
         ("TIMESTAMP", "t", b"\x3a\x06\x10\x80\x94\xeb\xdc\x03", "of the years 1 to 9999"),
         ("TIMESTAMP", "t", b"\x3a\x0b\x08" + b"\xff" * 9 + b"\x00", "of the years 1 to 9999"),
     ],
@@ -320,3 +332,73 @@ def test_what_is_no_descriptor():
             parse_descriptors(raw)
     with pytest.raises(Misfit, match=r'there is no message "t.None"; there are t\.One'):
         fit_protobuf(parse_descriptors(whole), "t.None", [])
+
+
+CHOICE = file_of(
+    {
+        "In": [("a", 1, "int32", "optional"), ("b", 2, "string", "optional")],
+        "Out": [
+            ("one", 1, ".t.In", "oneof"),
+            ("two", 2, "int32", "oneof"),
+            ("other", 3, ".t.In", "oneof"),
+            ("n", 4, "sint32", "repeated"),
+        ],
+    },
+    syntax="proto2",
+)
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_a_member_that_comes_again_is_not_merged_with_what_another_took_away(few, monkeypatch):
+    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
+    made = classes(CHOICE)
+    one = made["Out"](one=made["In"](a=1)).SerializeToString()
+    two = made["Out"](two=5).SerializeToString()
+    again = made["Out"](one=made["In"](b="b")).SerializeToString()
+    other = made["Out"](other=made["In"]()).SerializeToString()
+    records = [
+        one + two + again,
+        one + again,
+        two + one + other + again,
+        one + again + two,
+        again + two + one,
+    ]
+    types = {"one": "STRUCT<a: INT, b: STRING>", "two": "INT"}
+    wanted = [
+        {"one": {"a": None, "b": "b"}, "two": None},
+        {"one": {"a": 1, "b": "b"}, "two": None},
+        {"one": {"a": None, "b": "b"}, "two": None},
+        {"one": None, "two": 5},
+        {"one": {"a": 1, "b": None}, "two": None},
+    ]
+    for raw, row in zip(records, wanted, strict=True):  # as Google's library
+        value = made["Out"].FromString(raw)
+        assert value.HasField("one") == (row["one"] is not None)
+        assert not value.HasField("one") or value.one.HasField("a") == (row["one"]["a"] is not None)
+    assert decoded(CHOICE, "Out", types, records) == wanted
+
+
+@pytest.mark.parametrize("few", [0, 10**9])
+def test_numbers_packed_and_not_are_in_their_order(few, monkeypatch):
+    monkeypatch.setattr("watersmeet.engine.records.protobuf.FEW", few)
+    raw = b"\x22\x02\x02\x04" + b"\x20\x06" + b"\x22\x00" + b"\x22\x03\x80\x01\x08" + b"\x20\x0a"
+    assert list(classes(CHOICE)["Out"].FromString(raw).n) == [1, 2, 3, 64, 4, 5]
+    assert decoded(CHOICE, "Out", {"n": "ARRAY<INT>"}, [raw]) == [{"n": [1, 2, 3, 64, 4, 5]}]
+
+
+def test_a_message_of_very_many_fields_takes_no_round_of_all_records_each():
+    value = classes(PLAIN)["One"](n=range(100_000), s="x")
+    unknown = b"\xf8\x01\x01" * 100_000
+    before = time.perf_counter()
+    (found,) = decoded(
+        PLAIN, "One", {"n": "ARRAY<INT>", "s": "STRING"}, [unknown + value.SerializeToString()]
+    )
+    assert found == {"n": [*range(100_000)], "s": "x"}
+    assert time.perf_counter() - before < 5  # number by number it took above 30 s
+
+
+def test_an_enum_that_is_not_in_the_descriptor_is_refused():
+    parsed = parse_descriptors(descriptors(PLAIN))
+    parsed.enums.clear()
+    with pytest.raises(Misfit, match=r'the enum "t\.Enum" is not in the descriptor'):
+        fit_protobuf(parsed, "t.One", [column("e", "STRING")])

@@ -256,7 +256,7 @@ def _one(cursor: Cursor, at: Ints, part: Reading, seen: _Seen, others: Ints | No
     if part.presence != "implicit":
         return array.take(pa.array(places, mask=~there))
     zero = np.zeros(1, np.int64)
-    empty = _scalars(cursor.within(zero, zero), zero, zero + part.absent, zero, part)
+    empty = _scalars(cursor.within(zero, zero), zero, zero, zero, part)
     places[~there] = len(array)
     return joined([array, empty]).take(pa.array(places))
 

@@ -11,6 +11,7 @@ from typing import Any
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 TOO_DEEP = "there are too many types within types"
+_DEEPEST = 128
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _BASES = {
@@ -75,6 +76,7 @@ class AvroType:
 class _Names:
     declared: dict[str, AvroType] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)
+    depth: int = 0
 
 
 def parse_avro(text: str, others: Mapping[str, AvroType] | None = None) -> AvroType:
@@ -93,16 +95,23 @@ def parse_avro(text: str, others: Mapping[str, AvroType] | None = None) -> AvroT
     except RecursionError:
         raise BadSchema(TOO_DEEP) from None
     names = _Names(dict(others or {}))
-    try:
-        parsed = _type(tree, "", names)
-    except RecursionError:
-        raise BadSchema(TOO_DEEP) from None
+    parsed = _type(tree, "", names)
     if isinstance(others, dict):
         others.update(names.declared)
     return parsed
 
 
 def _type(tree: Any, space: str, names: _Names) -> AvroType:
+    if names.depth == _DEEPEST:
+        raise BadSchema(TOO_DEEP)
+    names.depth += 1
+    try:
+        return _read_type(tree, space, names)
+    finally:
+        names.depth -= 1
+
+
+def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
     if isinstance(tree, str):
         return AvroType(tree) if tree in PRIMITIVES else _named(tree, space, names)
     if isinstance(tree, list):

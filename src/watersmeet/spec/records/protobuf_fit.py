@@ -143,4 +143,4 @@ def _value(
     values = dict(reversed(listed))  # of several names of a number the first
     numbers = sorted(values)
     words = tuple(values[n] for n in numbers)
-    return Reading(item.kind, to, words=words, numbers=tuple(numbers), absent=listed[0][0])
+    return Reading(item.kind, to, words=words, numbers=tuple(numbers))

@@ -24,7 +24,6 @@ class Reading:
         name, number, presence, oneof: of a field of a Protobuf message; see `spec.records.protobuf`.
         repeated: the type of all its values together, if there may be several and they are wanted.
         numbers: of an enum of Protobuf: those of ``words``, in order.
-        absent: the number of an enum that is not there, where absent is a value.
     """
 
     kind: str
@@ -43,4 +42,3 @@ class Reading:
     oneof: int = -1
     repeated: SqlType | None = None
     numbers: tuple[int, ...] = ()
-    absent: int = 0
