@@ -106,9 +106,9 @@ def _fields(cursor: Cursor, at: Ints, reading: Reading) -> tuple[dict[int, _Seen
             rounds = np.full(len(rows), at_round)
         field_numbers = tags >> 3
         cursor.fail(at[rows[(field_numbers <= 0) | (field_numbers >= 1 << 29)]], NO_ENCODING)
-        known = np.isin(field_numbers, numbers)
-        any_known[rows[known]] = True
-        for tag in np.unique(tags[known]).tolist():
+        declared = np.isin(field_numbers, numbers)
+        any_known[rows[declared]] = True
+        for tag in np.unique(tags[declared]).tolist():
             of_tag = np.flatnonzero(tags == tag)
             _add(
                 cursor, at, parts[tag >> 3], tag & 7, seen, [a[of_tag] for a in (rows, values, sizes, rounds)]
@@ -116,10 +116,10 @@ def _fields(cursor: Cursor, at: Ints, reading: Reading) -> tuple[dict[int, _Seen
 
 
 def _add(
-    cursor: Cursor, at: Ints, part: Reading, wire: int, seen: dict[int, _Seen], found: Sequence[Ints]
+    cursor: Cursor, at: Ints, part: Reading, wire: int, seen: dict[int, _Seen], fields: Sequence[Ints]
 ) -> None:
-    """What came of a field in one encoding. ``found``: whose, the values, their sizes, in which rounds."""
-    rows, values, sizes, rounds = found
+    """What came of a field in one encoding. ``fields``: whose, the values, their sizes, in which rounds."""
+    rows, values, sizes, rounds = fields
     wanted = _WIRE.get(part.kind)
     if wire == wanted:
         seen[part.number].add(rows, values, sizes, rounds)

@@ -58,7 +58,9 @@ class Items:
     ends: array[int] = field(default_factory=lambda: array("q"))
 
     def places(self) -> tuple[Ints, Ints, Ints]:
-        owners, starts, ends = (np.array(each, np.int64) for each in (self.owners, self.starts, self.ends))
+        owners, starts, ends = (
+            np.array(column, np.int64) for column in (self.owners, self.starts, self.ends)
+        )
         return owners, starts, ends
 
 
@@ -147,8 +149,8 @@ def message_fields(cursor: Cursor, at: Ints, live: Ints) -> tuple[Ints, Ints, In
     """The fields of the messages ``at[live]``, in order: whose, key, the bits of a number or where bytes
     begin, how many bytes. The cursor stands at the messages' ends."""
     data = cursor.data.data
-    found = [array("q") for _ in range(4)]
-    whose, keys, values, sizes = (each.append for each in found)
+    columns = [array("q") for _ in range(4)]
+    whose, keys, values, sizes = (column.append for column in columns)
     for row in live.tolist():
         record = int(at[row])
         place, end = int(cursor.at[record]), int(cursor.end[record])
@@ -173,5 +175,5 @@ def message_fields(cursor: Cursor, at: Ints, live: Ints) -> tuple[Ints, Ints, In
             cursor.at[record] = end
         except Unreadable as why:
             cursor.fail(at[row : row + 1], str(why))
-    whose_, keys_, values_, sizes_ = (np.array(each, np.int64) for each in found)
+    whose_, keys_, values_, sizes_ = (np.array(column, np.int64) for column in columns)
     return whose_, keys_, values_, sizes_
