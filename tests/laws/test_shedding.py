@@ -214,6 +214,26 @@ def test_without_a_key(kind, seed, monkeypatch):
     assert check(plan, Plain(kind, False), "shed_oldest", seed) > 0
 
 
+def test_the_oldest_by_a_number_and_by_a_timestamp():
+    """Sides that have both, each in another order: one is not older for its number being less than µs."""
+    declared = "".join(
+        f"CREATE TABLE {name} (i BIGINT, {times}, WATERMARK FOR n AS n - 9,"
+        " WATERMARK FOR t AS t - INTERVAL '9' DAYS) WITH ('connector' = 'memory');"
+        for name, times in (("l", "n BIGINT, t TIMESTAMP"), ("r", "t TIMESTAMP, n BIGINT"))
+    )
+    on = "r.n BETWEEN l.n - 9 AND l.n + 9 AND r.t BETWEEN l.t - INTERVAL '9' DAYS AND l.t + INTERVAL '9' DAYS"
+    plan = plan_job(
+        parse_job(
+            f"SET max_rows = 4; SET at_limit = shed_oldest; {declared}"
+            "CREATE SINK q WITH ('connector' = 'memory');"
+            f"INSERT INTO q SELECT l.i, r.i AS j FROM l JOIN r ON {on} AND l.i + r.i < 0;"
+        )
+    )
+    rows = [{"i": i, "n": i, "t": f"2022-03-0{i}T00:00:00"} for i in range(1, 5)]
+    output = LocalJob(plan, MemoryStore()).tick(arriving(l=rows, r=rows))
+    assert shed_in(output.shed) == [("l", 1), ("l", 2), ("r", 1), ("r", 2)]
+
+
 @pytest.mark.parametrize("side", ["l", "r"])
 @pytest.mark.parametrize("kind", ["FULL", "LEFT ANTI"])
 def test_with_a_broadcast_side(kind, side, seed, monkeypatch):

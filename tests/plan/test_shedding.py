@@ -55,6 +55,37 @@ def test_what_cannot_be_shed_is_refused(query, why):
     assert raised.value.hint
 
 
+TWO_TIMES = """
+CREATE TABLE l (k STRING, n BIGINT, t TIMESTAMP,
+  WATERMARK FOR n AS n - 5, WATERMARK FOR t AS t - INTERVAL '1' DAY) WITH ('connector' = 'memory');
+CREATE TABLE r (k STRING, t TIMESTAMP, n BIGINT,
+  WATERMARK FOR t AS t - INTERVAL '1' DAY, WATERMARK FOR n AS n - 5) WITH ('connector' = 'memory');
+"""
+BY_N = "r.n BETWEEN l.n - 9 AND l.n + 9"
+BY_T = "r.t BETWEEN l.t - INTERVAL '3' DAYS AND l.t + INTERVAL '3' DAYS"
+
+
+@pytest.mark.parametrize("on", [f"{BY_N} AND {BY_T}", f"{BY_T} AND {BY_N}"])
+def test_rows_are_old_by_times_that_are_compared(on):
+    """Not by the first of each side, which are a number and a TIMESTAMP."""
+    join = (
+        planned(f"{TWO_TIMES} INSERT INTO x SELECT l.n FROM l JOIN r ON l.k = r.k AND {on}").queries[0].root
+    )
+    left, right = join.ages
+    assert left == right
+
+
+def test_times_that_are_not_compared_say_of_none_that_it_is_older():
+    on = "l.k = r.k AND r.n <= l.n + 9 AND r.t >= l.t - INTERVAL '3' DAYS"
+    query = f"{TWO_TIMES} INSERT INTO x SELECT l.n FROM l JOIN r ON {on}"
+    planned(query, "SET max_rows = 9; SET at_limit = shed_heaviest;")
+    with pytest.raises(
+        WatersmeetError, match=r"by times that it does not compare.*; shed_heaviest does"
+    ) as raised:
+        planned(query)
+    assert raised.value.code == "not-shed"
+
+
 def test_the_heaviest_key_needs_a_key():
     heaviest = "SET max_rows = 9; SET at_limit = shed_heaviest;"
     planned(f"INSERT INTO x {JOIN}", heaviest)
@@ -72,6 +103,14 @@ def test_queries_that_shed_keep_files_of_their_own():
     both = f"INSERT INTO x {JOIN}; INSERT INTO y {JOIN.replace('+ 9', '+ 5')};"
     assert any(side.sharers for query in planned(both, "").queries for side in query.sides)
     assert not any(side.sharers for query in planned(both).queries for side in query.sides)
+
+
+@pytest.mark.parametrize("setting", ["late_output", "broken_output", "shed_output", "progress_output"])
+def test_rows_beside_those_of_queries_go_to_a_sink_of_the_job(setting):
+    with pytest.raises(WatersmeetError, match=f'{setting} = "xx" is no sink of this job') as raised:
+        planned(f"SET {setting} = xx; INSERT INTO x {JOIN}")
+    assert raised.value.code == "unknown-sink"
+    planned(f"SET {setting} = y; INSERT INTO x {JOIN}")
 
 
 def test_a_job_that_keeps_nothing_may_say_so():

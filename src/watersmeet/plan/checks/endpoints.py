@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from watersmeet.errors import PlanError, WatersmeetError
+from watersmeet.errors import PlanError, WatersmeetError, near_names
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.plan.mode import with_mode
 from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
@@ -59,6 +59,7 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
         for sink in job.sinks
         if sink.primary_key and sink.name == job.run.get(name)
     ]
+    errors += _unknown_beside(job)
     errors += _by_one_key(job)
     errors += _names_of_changes(job)
     errors += _progress_beside_others(job)
@@ -75,6 +76,21 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
                     )
                 )
     return errors
+
+
+def _unknown_beside(job: Job) -> list[PlanError]:
+    """Rows beside those of queries go to sinks of the job."""
+    declared = {sink.name for sink in (*job.sinks, *(insert.sink for insert in job.inserts))}
+    return [
+        PlanError(
+            f'{setting} = "{wanted}" is no sink of this job',
+            code="unknown-sink",
+            hint=near_names(wanted, declared)
+            or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
+        )
+        for setting in BESIDE
+        if (wanted := job.run.get(setting)) is not None and wanted not in declared
+    ]
 
 
 def _by_one_key(job: Job) -> list[PlanError]:

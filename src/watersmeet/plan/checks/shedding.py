@@ -62,6 +62,9 @@ def _(node: JoinPlan, options: Options) -> Iterator[str]:
         yield "joins rows that another node has made, and the account knows of inputs' rows alone"
     elif any(not _goes_by_time(node, number) for number in range(2)):
         yield "keeps a table for good, whose rows would be missed by all rows to come"
+    elif options.at_limit is AtLimit.SHED_OLDEST and node.matchable and node.ages is None:
+        other = "; shed_heaviest does" if node.keys and not node.by_value else ""
+        yield f"has sides whose rows go by times that it does not compare, so none are the oldest{other}"
     elif options.at_limit is AtLimit.SHED_HEAVIEST and (not node.keys or node.by_value):
         yield "has a join without an equality key, so no key is the heaviest; shed_oldest does"
 

@@ -61,6 +61,12 @@ class NodePlan:
         return None
 
     @property
+    def ages(self) -> tuple[str, ...] | None:
+        """Of each side the event time by which its rows are old, in one unit: those that the condition of a
+        join compares, and by each of which rows are released. None: there are none such."""
+        return None
+
+    @property
     def any_column(self) -> str:
         """One that leaves it."""
         return next(side.joined(name) for side in self.leaving for name in side.carried)
@@ -278,6 +284,15 @@ class JoinPlan(MatchPlan):
     @property
     def keeps_by_key(self) -> bool:
         return bool(self.keys)
+
+    @property
+    def ages(self) -> tuple[str, ...] | None:
+        evicted = {bound.evicted for bound in self.bounds}
+        pairs = ((band.left.column, band.right.column) for band in self.bands)
+        return next((pair for pair in pairs if self._keys(pair) <= evicted), None)
+
+    def _keys(self, columns: tuple[str, str]) -> set[str]:
+        return {side.watermark_key(column) for side, column in zip(self.sides, columns, strict=True)}
 
 
 def _is_broadcast(side: SidePlan) -> bool:

@@ -67,9 +67,10 @@ def shed_rows(
     excess = sum(kept.stored for kept in arrangements.values()) - options.max_rows
     if excess <= 0:
         return {}
+    ages = query.nodes[shape.number].ages or [None] * len(shape.sides)
     parts = [
-        _Part(store, side, live, arrangements[side.name], OpenRun.open(store, live.run, side.layout))
-        for side in shape.sides
+        _Part(store, side, live, arrangements[side.name], OpenRun.open(store, live.run, side.layout), age)
+        for side, age in zip(shape.sides, ages, strict=True)
         for live in arrangements[side.name].runs
     ]
     oldest = options.at_limit is AtLimit.SHED_OLDEST
@@ -117,18 +118,20 @@ def _less(
 
 @dataclass(frozen=True)
 class _Part:
-    """A run of a side, after the tick."""
+    """A run of a side, after the tick. ``age``: the event time by which its rows are old; None: rows are not
+    shed by their ages."""
 
     store: Store
     side: SideShape
     live: LiveRun
     kept: Arrangement
     run: OpenRun
+    age: str | None
 
     @property
     def column(self) -> str:
-        """The event time by which rows are old."""
-        return self.side.layout.releasing[0]
+        assert self.age is not None
+        return self.age
 
     def retained(self, rows: Rows) -> Mask:
         """Which of these rows are."""

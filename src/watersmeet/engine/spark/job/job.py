@@ -18,7 +18,7 @@ from watersmeet.engine.spark.tick.tick import (
     SHED_INSERT,
     Outputs,
 )
-from watersmeet.errors import SpecError, near_names, raise_all
+from watersmeet.errors import SpecError, raise_all
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
@@ -102,7 +102,7 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
     """The sinks of all queries, one object per declared sink, and those that get rows beside them (`BESIDE`).
 
     Raises:
-        SpecError: ``late_output``, or one of its like, names no sink of the job, or options are wrong.
+        SpecError: options are wrong, or an INSERT has a name that is kept for these.
     """
     made: dict[str, Sink] = {}
 
@@ -124,13 +124,6 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
     beside: dict[str, Sink | None] = {}
     for setting in BESIDE:
         wanted = job.run.get(setting)
-        if wanted is not None and wanted not in declared:
-            raise SpecError(
-                f'{setting} = "{wanted}" is no sink of this job',
-                code="unknown-sink",
-                hint=near_names(wanted, declared)
-                or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
-            )
         beside[setting] = None if wanted is None else sink_named(wanted)
     late, broken, shed, progress = (beside[name] for name in BESIDE)
     return Outputs(queries, late, broken, progress, shed)
