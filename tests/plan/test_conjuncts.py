@@ -35,3 +35,24 @@ def test_no_condition_has_no_conjuncts():
 def test_joined_again_an_or_keeps_its_parentheses():
     parts = split(sqlglot.parse_one("(a OR b) AND (NOT c) AND d"))
     assert text_of(join_all([c.expr for c in parts])) == "(a OR b) AND NOT c AND d"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "a.x",
+        "x",
+        "`a`.`x`",
+        "a.`odd ``name`",
+        "`select`.`from`",
+        "a.X",
+        "s.a.x",
+        "c.s.a.x",
+        "a.x /* said */",
+        "a.`é.1`",
+    ],
+)
+def test_texts_of_columns_are_those_of_the_generator(column):
+    tree = sqlglot.parse_one(column, dialect="spark")
+    assert isinstance(tree, sqlglot.exp.Column)
+    assert text_of(tree) == tree.sql(dialect="spark")

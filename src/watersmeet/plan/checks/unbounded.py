@@ -473,7 +473,7 @@ def _of_two_times(
 ) -> str | None:
     """Why a comparison of event times of two inputs or more does not let rows of ``i`` go."""
     own = JoinInputs(tuple(inputs.input(alias) for alias in aliases), time_zone=inputs.time_zone)
-    parts, errors = classify([Conjunct(expr, "")], own)
+    parts, errors = classify([Conjunct(expr)], own)
     if not parts.times and not errors:
         return "it is not of the form one time ± a constant"
     above = not set(aliases) <= set(joined)

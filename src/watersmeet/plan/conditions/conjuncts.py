@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -15,10 +16,16 @@ _SPARK = Dialect.get_or_raise("spark")
 
 @dataclass(frozen=True)
 class Conjunct:
-    """One conjunct. ``text`` is what the user wrote: the whole BETWEEN for each of its halves."""
+    """One conjunct. ``written`` is what the user wrote, where that is more: of each half of a BETWEEN, all of
+    it."""
 
     expr: Expr
-    text: str
+    written: Expr | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """What the user wrote, as Spark SQL. Plans that are only tried do not ask for it."""
+        return text_of(self.expr if self.written is None else self.written)
 
 
 def split(condition: Expr | None) -> tuple[Conjunct, ...]:
@@ -31,13 +38,12 @@ def split(condition: Expr | None) -> tuple[Conjunct, ...]:
         case exp.And():
             return split(condition.this) + split(condition.expression)
         case exp.Between() if not condition.args.get("symmetric"):
-            text = text_of(condition)
             value, low, high = condition.this, condition.args["low"], condition.args["high"]
             return (
-                Conjunct(exp.GTE(this=value.copy(), expression=low.copy()), text),
-                Conjunct(exp.LTE(this=value.copy(), expression=high.copy()), text),
+                Conjunct(exp.GTE(this=value.copy(), expression=low.copy()), condition),
+                Conjunct(exp.LTE(this=value.copy(), expression=high.copy()), condition),
             )
-    return (Conjunct(condition, text_of(condition)),)
+    return (Conjunct(condition),)
 
 
 def join_all(conditions: list[Expr]) -> Expr | None:
@@ -58,4 +64,21 @@ def _safe(condition: Expr) -> Expr:
 
 def text_of(expr: Expr) -> str:
     """``expr`` as Spark SQL text."""
-    return expr.sql(dialect=_SPARK, copy=not isinstance(expr, exp.Column))  # nothing rewrites a column
+    if isinstance(expr, exp.Column) and expr.comments is None:
+        name, table, *others = expr.this, *(expr.args.get(part) for part in ("table", "db", "catalog"))
+        if isinstance(name, exp.Identifier) and name.comments is None and not any(others):
+            if table is None:
+                return _column_text(name.name, name.quoted, None, False)
+            if isinstance(table, exp.Identifier) and table.comments is None:
+                return _column_text(name.name, name.quoted, table.name, table.quoted)
+    return expr.sql(dialect=_SPARK)
+
+
+@lru_cache(4096)
+def _column_text(name: str, quoted: bool, table: str | None, table_quoted: bool) -> str:
+    """Of a column, of which a plan asks hundreds of times."""
+    column = exp.Column(
+        this=exp.Identifier(this=name, quoted=quoted),
+        table=None if table is None else exp.Identifier(this=table, quoted=table_quoted),
+    )
+    return column.sql(dialect=_SPARK)

@@ -79,7 +79,7 @@ class Feed:
         if len(aliases) == 1 and aliases[0] not in self.node.nullable(self.side):
             return joined_name(aliases[0], self.derived.column(aliases[0], expr))
         if not isinstance(expr, exp.Column):
-            compiled = in_tasks(conjunct or Conjunct(expr, text_of(expr)), self.join_inputs)
+            compiled = in_tasks(conjunct or Conjunct(expr), self.join_inputs)
             if isinstance(compiled, PlanError):
                 self.errors.append(compiled)
                 return name

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.names import ours
-from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
+from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.flags import over_source
 from watersmeet.plan.conditions.residual import after_join, in_tasks
 from watersmeet.plan.exact import Exact
@@ -119,7 +119,7 @@ class StageFeed:
 
     def _computed(self, expr: Expr) -> Exact | None:
         compiled = in_tasks(
-            Conjunct(expr, text_of(expr)),
+            Conjunct(expr),
             self.stage.rows,
             *(_OF_GROUPS if self.stage.query.aggregation is not None else _of_joins(self.i)),
         )
