@@ -8,6 +8,7 @@ import io
 import json
 from collections import Counter
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import fastavro
@@ -17,7 +18,8 @@ import watersmeet
 from tests.engine.spark.running import until_caught_up
 from tests.support.protobuf import classes, descriptors, file_of
 from tests.support.registry import SchemaRegistry
-from watersmeet.engine.spark.sources import frames
+from watersmeet.engine.records.registry import Registry
+from watersmeet.engine.spark.sources import decoded, frames
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.explain import explain
 from watersmeet.sinks.memory import MemorySink
@@ -260,7 +262,7 @@ INSERT INTO out SELECT id, note FROM o;
 """
 
 
-def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_path):
+def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_path, monkeypatch):
     """One that comes while the job is stopped, too; the password is in none of its files, nor in the plan."""
     kafka_broker.create_topic("registered")
     number, text = (
@@ -282,6 +284,13 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         )
         first = [framed(1, avro(older, id=1)), framed(2, avro(reader, id=2, note="b")), framed(3, b"x")]
         kafka_broker.produce("registered", [(0, None, raw) for raw in first])
+        with monkeypatch.context() as patience:
+            patience.setattr(decoded, "Registry", partial(Registry, patience_s=0.2))
+            with pytest.raises(WatersmeetError, match="has no schema 3, which a record names") as caught:
+                until_caught_up(spark, job, tmp_path / "state")
+        assert caught.value.code == "schema-unknown"
+        assert not MemorySink.rows("out")
+        job = job.replace("'metadata.at'", "'schema.registry.unknown' = 'broken', 'metadata.at'")
         run = until_caught_up(spark, job, tmp_path / "state")
         assert run.total("broken", "out", "o") == 1
         server.add(3, other)
@@ -309,6 +318,11 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
             'option "schema.registry" is for the format avro',
         ),
         ("'schema.registry' = '{url}', ", "", 'is said without "schema.registry"'),
+        (
+            "'schema.registry.user'",
+            "'schema.registry.unknown' = 'brocken', 'schema.registry.user'",
+            "option 'schema.registry.unknown' is 'brocken'",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_registry_is_refused(was, now, words):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import threading
 from typing import Any
 
 import fastavro
@@ -61,7 +62,7 @@ def test_each_record_is_read_by_its_own_schema():
                    references=[{"name": "shop.Id", "subject": "ids/x", "version": 2}])  # fmt: skip
         enum = {"type": "enum", "name": "shop.Id", "symbols": ["A"]}
         server.schemas["/subjects/ids%2Fx/versions/2"] = {"schema": json.dumps(enum)}
-        registry = Registry(server.url)
+        registry = Registry(server.url, unknown_is_broken=True)
         records = [
             framed(1, READER, {"id": 1, "note": "a"}),
             framed(2, more, {"more": "m", "note": None, "id": 2}),
@@ -124,3 +125,55 @@ def test_who_asks_is_told_to_the_registry_alone():
             read(Registry(server.url, "ada", Secret("very-wrong")), [record])
         assert caught.value.code == "registry-refused"
         assert "very-wrong" not in str(caught.value)
+
+
+def test_a_schema_that_is_not_there_is_waited_for_and_then_stops_the_job():
+    """It may be there when the tick is repeated: counted as broken, the record would then be another."""
+    records = [framed(1, READER, {"id": 1}), framed(5, READER, {"id": 5})]
+    with SchemaRegistry() as server:
+        server.add(1, READER)
+        with pytest.raises(EngineError, match=r"has no schema 5, which a record names") as caught:
+            read(Registry(server.url, patience_s=0.1), records)
+        assert caught.value.code == "schema-unknown"
+        registering = threading.Timer(0.5, server.add, (5, READER))
+        registering.start()
+        assert read(Registry(server.url), records) == [(1, None), (5, None)]
+        registering.join()
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "why"),
+    [
+        (404, b"<html>no such page</html>", "HTTP 404"),
+        (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', "HTTP 404"),
+        (200, b"<html>welcome</html>", "no schema"),
+        (200, b"[]", "no schema"),
+        (200, b"[" * 100_000, "no schema"),
+    ],
+)
+def test_what_is_no_registry_breaks_no_records(code, body, why):
+    """A wrong path would make all records broken, and a job that goes on."""
+    with SchemaRegistry() as server:
+        server.answers["/schemas/ids/1"] = (code, body)
+        for is_broken in (False, True):
+            registry = Registry(server.url, patience_s=0.1, unknown_is_broken=is_broken)
+            with pytest.raises(EngineError, match=f"does not answer as a schema registry does: .*{why}"):
+                read(registry, [framed(1, READER, {"id": 1})])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"schema": 5},
+        {"nothing": 1},
+        {"schema": json.dumps(READER), "references": [{"name": "a"}]},
+        {"schema": json.dumps(READER), "references": ["a"]},
+        {"schema": "[" * 100_000},
+    ],
+)
+def test_a_schema_that_is_none(answer):
+    with SchemaRegistry() as server:
+        server.schemas["/schemas/ids/1"] = answer
+        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [
+            "the registry has no schema 1 of Avro"
+        ]

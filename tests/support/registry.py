@@ -17,6 +17,8 @@ class SchemaRegistry:
         self.schemas: dict[str, Any] = {}
         self.asked: list[str] = []
         self.failures = 0
+        self.answers: dict[str, tuple[int, bytes]] = {}
+        """By path what is answered instead of what a registry would."""
         registry = self
         wanted = None if login is None else "Basic " + base64.b64encode(":".join(login).encode()).decode()
 
@@ -31,7 +33,11 @@ class SchemaRegistry:
                     code = 401
                 elif answer is None:
                     code = 404
+                if code == 404:
+                    answer = {"error_code": 40403, "message": "Schema not found"}
                 body = json.dumps(answer).encode()
+                if self.path in registry.answers:
+                    code, body = registry.answers[self.path]
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -1,7 +1,9 @@
 """A schema registry, asked by tasks for the schemas that records name.
 
 The few requests of Confluent's REST API that reading takes. A schema never changes under its number, so it is
-asked for once per process; a number that the registry does not have is asked for again with the next batch.
+asked for once per process. One that the registry does not have may be there when a tick is repeated, and what
+was broken would then be right: so a record that names it is waited for, and then stops the job, unless the
+source says otherwise.
 Source: Confluent's documentation, "Schema Registry API Reference", "Wire format".
 """
 
@@ -26,10 +28,17 @@ from watersmeet.spec.secrets import Secret
 ANSWER_S = 10.0
 PATIENCE_S = 30.0
 """How long a registry that does not answer is asked again."""
+_LARGEST = 64 << 20
+_NOT_THERE = (40401, 40402, 40403)
+"""Of the API: there is no such subject, version, schema."""
 
 
 class NoSchema(Exception):
-    """The registry has none of that number, or not one of Avro's."""
+    """The registry has one of that number, and it is none of Avro's."""
+
+
+class UnknownSchema(NoSchema):
+    """The registry has none of that number."""
 
 
 class _Away(Exception):
@@ -38,27 +47,43 @@ class _Away(Exception):
 
 @dataclass(frozen=True)
 class Registry:
-    """Where it is, and who asks."""
+    """Where it is, and who asks.
+
+    Attributes:
+        unknown_is_broken: a record whose schema is not there is broken; else it is waited for.
+    """
 
     url: str
     user: str = ""
     password: Secret = field(default=Secret(""), repr=False)
     patience_s: float = PATIENCE_S
+    unknown_is_broken: bool = False
 
     def schema(self, number: int) -> AvroType:
         """
         Raises:
             NoSchema: see there.
-            EngineError: the registry does not answer, or not to this user.
+            EngineError: the registry does not answer, or not to this user, or has no such schema.
         """
-        return _schema(self, number)
+        try:
+            return _schema(self, number)
+        except UnknownSchema:
+            if self.unknown_is_broken:
+                raise
+            raise EngineError(
+                f"the schema registry at {self.url} has no schema {number}, which a record names",
+                code="schema-unknown",
+                hint="nothing of this tick was put out: register it (or what it refers to), and run again; "
+                "'schema.registry.unknown' = 'broken' counts such records as broken",
+            ) from None
 
-    def asked(self, path: str) -> Any:
-        """The answer as JSON. Raises: NoSchema, EngineError."""
+    def asked(self, path: str) -> dict[str, Any]:
+        """The answer. Raises: UnknownSchema, EngineError."""
+        again = (_Away,) if self.unknown_is_broken else (_Away, UnknownSchema)
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_delay(self.patience_s),
             wait=tenacity.wait_random_exponential(0.2, 3),
-            retry=tenacity.retry_if_exception_type(_Away),
+            retry=tenacity.retry_if_exception_type(again),
             reraise=True,
         )
         try:
@@ -70,26 +95,54 @@ class Registry:
                 hint="nothing of this tick was put out, and the state is whole: run again when it does",
             ) from None
 
-    def _once(self, path: str) -> Any:
+    def _once(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url.rstrip('/')}{path}")
         if self.user:
             told = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
             request.add_unredirected_header("Authorization", f"Basic {told}")
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
-                return json.loads(answer.read())
+                return self._parsed(answer.read(_LARGEST + 1))
         except urllib.error.HTTPError as error:
-            if error.code == 404:
-                raise NoSchema from None
+            if error.code == 404 and _error_code(error) in _NOT_THERE:
+                raise UnknownSchema from None
             if error.code in (401, 403):
                 raise EngineError(
                     f"the schema registry at {self.url} refuses to answer ({error.code})",
                     code="registry-refused",
                     hint="check 'schema.registry.user' and 'schema.registry.password'",
                 ) from None
+            if error.code == 404:
+                raise self._no_registry("HTTP 404") from None
             raise _Away(f"HTTP {error.code}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException) as error:
             raise _Away(str(getattr(error, "reason", error)) or type(error).__name__) from None
+
+    def _parsed(self, body: bytes) -> dict[str, Any]:
+        try:
+            parsed = json.loads(body) if len(body) <= _LARGEST else None
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise self._no_registry("what it answers is no schema")
+        return parsed
+
+    def _no_registry(self, why: str) -> EngineError:
+        return EngineError(
+            f"{self.url} does not answer as a schema registry does: {why}",
+            code="no-registry",
+            hint="check 'schema.registry': its path, too",
+        )
+
+
+def _error_code(error: urllib.error.HTTPError) -> int | None:
+    """What a registry says of itself; a server that knows no such path says nothing of the kind."""
+    try:
+        told = json.loads(error.read(_LARGEST))
+    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+        return None
+    code = told.get("error_code") if isinstance(told, dict) else None
+    return code if isinstance(code, int) else None
 
 
 @lru_cache(maxsize=4096)
@@ -101,7 +154,7 @@ def _schema(registry: Registry, number: int) -> AvroType:
     try:
         _referred(registry, answer, others)
         return parse_avro(answer["schema"], others)
-    except (BadSchema, KeyError, TypeError):
+    except (BadSchema, KeyError, TypeError, AttributeError, ValueError, RecursionError):
         raise NoSchema from None
 
 

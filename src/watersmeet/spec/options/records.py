@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from watersmeet.errors import SpecError, WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.records.avro import BadSchema, parse_avro
 from watersmeet.spec.records.avro_fit import Misfit, fit_avro
@@ -26,7 +26,10 @@ SCHEMA = "avro.schema"
 DESCRIPTOR, MESSAGE = "protobuf.descriptor", "protobuf.message"
 REGISTRY = "schema.registry"
 REGISTRY_USER, REGISTRY_PASSWORD = "schema.registry.user", "schema.registry.password"
-_OF_REGISTRY = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD)
+REGISTRY_UNKNOWN = "schema.registry.unknown"
+WAIT, BROKEN = "wait", "broken"
+"""What becomes of a record whose schema the registry does not have."""
+_OF_REGISTRY = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_UNKNOWN)
 OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE, *_OF_REGISTRY)
 FORMATS = (AVRO, PROTOBUF)
 """Formats of Kafka's records that are decoded by a schema."""
@@ -96,13 +99,20 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
 def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
     url = source.options.get(REGISTRY)
     if url is None:
-        for name in (REGISTRY_USER, REGISTRY_PASSWORD):
+        for name in (REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_UNKNOWN):
             if name in source.options:
                 message = f'{what}: option "{name}" is said without "{REGISTRY}"'
                 yield SpecError(
                     message, code="wrong-option", hint="say where the registry is, or leave it out"
                 )
         return
+    unknown = source.options.get(REGISTRY_UNKNOWN, WAIT)
+    if unknown.strip().lower() not in (WAIT, BROKEN):
+        yield SpecError(
+            f"{what}: option '{REGISTRY_UNKNOWN}' is '{unknown}'",
+            code="wrong-option",
+            hint=near_names(unknown, (WAIT, BROKEN)) or f"it can be {WAIT} or {BROKEN}",
+        )
     try:
         parts = urlsplit(url.strip())
         fits = (

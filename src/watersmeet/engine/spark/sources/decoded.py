@@ -27,11 +27,13 @@ from watersmeet.spec.options.records import (
     AVRO,
     REGISTRY,
     REGISTRY_PASSWORD,
+    REGISTRY_UNKNOWN,
     REGISTRY_USER,
     SCHEMA,
     reading_of,
     value_columns,
 )
+from watersmeet.spec.options.records import BROKEN as BAD
 from watersmeet.spec.secrets import Secret
 
 
@@ -56,7 +58,8 @@ def decoder_of(source: Source) -> Decoder:
     registry = source.options.get(REGISTRY)
     if registry is not None:
         user, password = (source.options.get(name, "") for name in (REGISTRY_USER, REGISTRY_PASSWORD))
-        where = Registry(registry.strip(), user, Secret(password))
+        unknown = source.options.get(REGISTRY_UNKNOWN, "").strip().lower()
+        where = Registry(registry.strip(), user, Secret(password), unknown_is_broken=unknown == BAD)
         return RegistryDecoder(where, tuple(value_columns(source)), source.options[SCHEMA])
     reading = reading_of(source, format_)
     return AvroDecoder(reading) if format_ == AVRO else ProtobufDecoder(reading)
