@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet as package
+from tests.support.small_disk import small_disk
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.state.kept_ticks import KeptTicks
@@ -20,6 +22,8 @@ CREATE TABLE a (k INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = '
 CREATE TABLE b (k INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in/b');
 CREATE TABLE out WITH ('connector' = 'file', 'path' = 'out');
 CREATE TABLE topic WITH ('connector' = 'kafka', 'bootstrap.servers' = 'x:1', 'topic' = 'y');
+CREATE TABLE late WITH ('connector' = 'file', 'path' = 'late');
+SET late_output = late;
 INSERT INTO out SELECT a.k, a.t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50;
 INSERT INTO topic SELECT a.k FROM a;
 """
@@ -193,6 +197,7 @@ def test_going_back_makes_the_same_ticks_again(watersmeet, ran, tick):
     found = watersmeet("state", "restore", "job.sql", "--tick", tick, "--yes")
     assert (found.status, found.err) == (0, "")
     assert 'sink "out" (file): run once with --set-aside-newer-parts' in found.out
+    assert 'sink "late" (file): run once with --set-aside-newer-parts' in found.out
     assert 'sink "topic" (kafka): it has the rows of later ticks: restore it to the same moment' in found.out
     assert not ran.checkpoint.spark.exists()
     assert ran.checkpoint.intent() is None
@@ -287,6 +292,31 @@ def test_stop_of_what_does_not_run(watersmeet, ran):
     with ran.checkpoint.locked():
         refused = watersmeet("stop", "job.sql", "--timeout", "0.2")
     assert (refused.status, "did not stop" in refused.err) == (2, True)
+
+
+def test_what_is_mounted_read_only_can_be_looked_at_and_copied(watersmeet, ran, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        shutil.copytree(".watersmeet/job", disk.path / "job")
+        disk.allow_writing(False)
+        at = str(disk.path / "job")
+        for command in (
+            ["ls", at],
+            ["check", at],
+            ["copy", at, "copied"],
+            ["show", "job.sql", "--checkpoint", at],
+        ):
+            found = watersmeet("state", *command)
+            assert (found.status, found.err) == (0, ""), command
+        assert watersmeet("state", "check", "copied").status == 0
+        assert "no run holds" in watersmeet("stop", at).out
+        refused = watersmeet("state", "gc", at)
+        assert (refused.status, "checkpoint-not-writable" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["show .watersmeet/job", "export .watersmeet/job to"])
+def test_what_needs_the_text_of_the_job_says_so(watersmeet, ran, command):
+    refused = watersmeet("state", *command.split())
+    assert (refused.status, "no-job" in refused.err, "name the job's file" in refused.err) == (2, True, True)
 
 
 @pytest.mark.parametrize(

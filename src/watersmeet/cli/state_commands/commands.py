@@ -41,7 +41,10 @@ def show(
 ) -> None:
     """Show what a job keeps: rows and files per input, and which of them several queries have together."""
     from watersmeet.cli.run import state_text
+    from watersmeet.cli.state_commands.place import needs_job
 
+    if job.is_dir():
+        raise needs_job(job)
     overrides = {} if checkpoint is None else {"checkpoint": checkpoint}
     state_text(text_of(job), str(job), overrides, default_checkpoint(job), as_json=json)
 

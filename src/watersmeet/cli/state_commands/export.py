@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from watersmeet.cli.state_commands.place import Place
+from watersmeet.cli.state_commands.place import Place, needs_job
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.shape import null_column_of
-from watersmeet.errors import EngineError, SpecError, StateError, counted
+from watersmeet.errors import EngineError, StateError, counted
 from watersmeet.event_time import Watermark
 from watersmeet.names import input_of, is_computed, shown
 from watersmeet.plan.explain.words import node_name
@@ -120,11 +120,7 @@ def _plan_of(place: Place) -> JobPlan:
     from watersmeet.plan.planner import plan_job
 
     if place.text is None:
-        raise SpecError(
-            f"{place.named} is the directory of a state, which does not say what its columns are",
-            code="no-job",
-            hint="name the job's file, with --checkpoint DIR for a state that is elsewhere",
-        )
+        raise needs_job(place.named)
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
     return plan_job(parse_job(place.text, source_name=place.named, infer=infer))
 

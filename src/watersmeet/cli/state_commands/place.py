@@ -7,9 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
-from watersmeet.errors import StateError
+from watersmeet.errors import SpecError, StateError
 from watersmeet.objects.setting import CACHE, STORE, store_of
 from watersmeet.state.manifest import manifest_names
+
+
+def needs_job(named: Path | str) -> SpecError:
+    """What is said where the text of a job is needed, and a directory was named."""
+    return SpecError(
+        f"{named} is the directory of a state, which does not say what its columns are",
+        code="no-job",
+        hint="name the job's file, with --checkpoint DIR for a state that is elsewhere",
+    )
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,13 @@ def _of_sinks(place: Place) -> Iterator[str]:
         return
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.front.sql import parse_job
+    from watersmeet.plan.checks.endpoints import written_sinks
     from watersmeet.sinks.base import CallsInTasks
     from watersmeet.sinks.registry import make_sink
 
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
     job = parse_job(place.text, source_name=place.named, infer=infer)
-    for sink in {insert.sink.name: insert.sink for insert in job.inserts if not insert.is_index}.values():
+    for sink in written_sinks(job):
         if sink.traits.files:
             means = "run once with --set-aside-newer-parts, which moves its later parts out of sight"
         elif isinstance(made := make_sink(sink), CallsInTasks):

@@ -43,7 +43,7 @@ def check_sources(queries: Iterable[Query]) -> list[WatersmeetError]:
 def check_endpoints(job: Job) -> list[WatersmeetError]:
     """What is wrong with what a job reads and writes."""
     queries = [insert.query for insert in job.inserts]
-    written = _written(job)
+    written = written_sinks(job)
     sinks = [sink for sink in written if sink.traits.files]
     errors = check_sources(queries)
     errors += [error for sink in written for error in sink_option_problems(sink)]
@@ -102,7 +102,7 @@ def _by_one_key(job: Job) -> list[PlanError]:
             code="primary-key",
             hint="write one INSERT with UNION ALL, or declare a sink with a target of its own for each",
         )
-        for sink in _written(job)
+        for sink in written_sinks(job)
         if sink.primary_key
         and len(names := [insert.name for insert in job.inserts if insert.sink.name == sink.name]) > 1
     ]
@@ -143,7 +143,9 @@ def _progress_beside_others(job: Job) -> list[PlanError]:
 
 def warnings_of(job: Job, insert: Insert) -> tuple[str, ...]:
     """Of the sink of an INSERT; with the first, of those for rows that are set aside."""
-    aside = [sink for sink in _written(job) if all(other.sink.name != sink.name for other in job.inserts)]
+    aside = [
+        sink for sink in written_sinks(job) if all(other.sink.name != sink.name for other in job.inserts)
+    ]
     others = aside if insert is job.inserts[0] else []
     return (*_loops(job, insert), *(said for sink in (insert.sink, *others) for said in untold(sink)))
 
@@ -174,7 +176,7 @@ def _read(queries: Iterable[Query]) -> list[tuple[Source, bool]]:
     return [(source, table) for (_, table), source in sources.items()]
 
 
-def _written(job: Job) -> list[Sink]:
+def written_sinks(job: Job) -> list[Sink]:
     """The sinks of INSERTs and those for rows beside theirs, each once."""
     beside = {job.run.get(name) for name in BESIDE}
     sinks = [insert.sink for insert in job.inserts if not insert.is_index]

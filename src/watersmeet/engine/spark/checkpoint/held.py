@@ -59,13 +59,21 @@ class Hold:
 
 
 def holder(root: Path) -> str | None:
-    """The id of the run that holds the directory; None when none does."""
+    """The id of the run that holds the directory; None when none does. It need not be writable: what a
+    snapshot or a read-only mount has of a state may be copied."""
+    kind = fcntl.LOCK_EX
     try:
-        handle = os.open(root / "lock", os.O_RDWR)
+        try:
+            handle = os.open(root / "lock", os.O_RDWR)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES):
+                raise
+            kind = fcntl.LOCK_SH  # where NFS takes the other one of writers alone
+            handle = os.open(root / "lock", os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno != errno.EWOULDBLOCK:
             raise
