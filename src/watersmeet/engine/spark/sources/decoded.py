@@ -55,11 +55,18 @@ def decoded(
 
 def decoder_of(source: Source) -> Decoder:
     format_ = records_of(source.options)
-    registry = source.options.get(REGISTRY)
+    registry = registry_of(source)
     if registry is not None:
-        user, password = (source.options.get(name, "") for name in (REGISTRY_USER, REGISTRY_PASSWORD))
-        unknown = source.options.get(REGISTRY_UNKNOWN, "").strip().lower()
-        where = Registry(registry.strip(), user, Secret(password), unknown_is_broken=unknown == BAD)
-        return RegistryDecoder(where, tuple(value_columns(source)), source.options[SCHEMA])
+        return RegistryDecoder(registry, tuple(value_columns(source)), source.options[SCHEMA])
     reading = reading_of(source, format_)
     return AvroDecoder(reading) if format_ == AVRO else ProtobufDecoder(reading)
+
+
+def registry_of(source: Source) -> Registry | None:
+    """The registry that tells what its records are, if one does."""
+    url = source.options.get(REGISTRY)
+    if url is None:
+        return None
+    user, password = (source.options.get(name, "") for name in (REGISTRY_USER, REGISTRY_PASSWORD))
+    unknown = source.options.get(REGISTRY_UNKNOWN, "").strip().lower()
+    return Registry(url.strip(), user, Secret(password), unknown_is_broken=unknown == BAD)

@@ -1,13 +1,16 @@
 """What can be known of a job's sources without starting Spark: paths, headers and columns of files, options
-of generators, what files hold, and whether a Kafka broker answers and has the topics."""
+of generators, what files hold, whether a Kafka broker answers and has the topics, and whether a schema
+registry answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from watersmeet.engine.spark.sources import generator
+from watersmeet.engine.spark.sources.decoded import registry_of
 from watersmeet.engine.spark.sources.files.contents import notes_in, problems_in
 from watersmeet.engine.spark.sources.frames import check_files
+from watersmeet.engine.spark.sources.registry_check import registry_notes, registry_problems
 from watersmeet.engine.spark.sources.tables import check_table_files
 from watersmeet.engine.spark.sources.topic_check import check_topics, is_plain
 from watersmeet.errors import SeveralErrors, WatersmeetError
@@ -36,6 +39,9 @@ def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetErro
             # What a file is says more than which columns it has not.
             several = error.errors if isinstance(error, SeveralErrors) else [error]
             problems += (inside() if error.code == "wrong-columns" else []) or several
+        registry = registry_of(source) if source.traits.log else None
+        if registry is not None:
+            problems += registry_problems(source, registry, thorough=thorough)
     return problems
 
 
@@ -47,6 +53,9 @@ def notes_of(plan: JobPlan) -> list[str]:
         if source.traits.log:
             if not is_plain(source):
                 words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
+            registry = registry_of(source)
+            if registry is not None:
+                words += [f"{what}: {note}" for note in registry_notes(source, registry)]
         elif source.traits.snapshot:
             words.append(f"{what}: a database is asked by Spark alone, when the job runs")
         elif source.traits.files and local_path(path_of(source.options)) is not None:
