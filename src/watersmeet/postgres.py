@@ -24,7 +24,7 @@ from tenacity import (
 
 from watersmeet.awaited import GivenUp, Steps, awaited
 from watersmeet.errors import EngineError
-from watersmeet.postgres_errors import is_away, words
+from watersmeet.postgres_errors import MORE_ROOM, has_no_room, is_away, words
 
 Cursor = Any
 """Of `adbc_driver_postgresql.dbapi`."""
@@ -130,6 +130,12 @@ class Server:
 
     def away(self, seconds: float, said: str) -> Exception:
         """What is raised when it was away for too long."""
+        if has_no_room(said):
+            return EngineError(
+                f"the server of {self.whose()} has had no connection left for {seconds:.0f} s: {said}",
+                code="sink-unreachable",
+                hint=MORE_ROOM,
+            )
         return EngineError(
             f"the server of {self.whose()} has been away for {seconds:.0f} s: {said}",
             code="sink-unreachable",
@@ -154,7 +160,11 @@ class Server:
                 LOG.warning(
                     "%s: %s (%s); tried again in %.1f s, for %.0f s in all",
                     self.whose(),
-                    "the server is away" if is_away(error) else "something is in the way",
+                    "the server has no connection left"
+                    if has_no_room(said)
+                    else "the server is away"
+                    if is_away(error)
+                    else "something is in the way",
                     said,
                     state.next_action.sleep,
                     limit_s,

@@ -30,6 +30,15 @@ _COMES_OR_GOES = re.compile(
     r"|pgbouncer is shutting down",
     re.IGNORECASE,
 )
+_NO_ROOM = re.compile(
+    r"too many (clients|connections)|connection slots|no more connections allowed", re.IGNORECASE
+)
+MORE_ROOM = (
+    "a run has one connection per sink, up to three for a state that is there, and of each task that runs at"
+    " once one for rows and one for the state: raise max_connections (or CONNECTION LIMIT of the role or the"
+    " database), or give the job fewer cores; then run again: nothing is lost"
+)
+"""What to do when a server has no connection left."""
 IN_ROW = ("22", "23", "44", "P0", "21")
 """Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
 
@@ -151,6 +160,11 @@ def is_away(error: BaseException) -> bool:
     return _NO_CONNECTION.search(text) is not None
 
 
+def has_no_room(said: str) -> bool:
+    """Whether the server, or a pooler, says that it has no connection left for the user."""
+    return _NO_ROOM.search(_unnamed(said)) is not None
+
+
 def _may_connect(text: str) -> bool:
     """Whether a server of those that were tried may let in later. One that answers with FATAL is the last."""
     if "FATAL:" in _unnamed(text):  # a server that answers: a wrong password stays wrong
@@ -188,6 +202,16 @@ def constraint_of(error: BaseException) -> str:
     """The name of the constraint that was violated; empty: it was none that the server names."""
     details = dict(getattr(error, "details", ()))
     return str(details.get(b"PG_DIAG_CONSTRAINT_NAME", b"").decode(errors="replace"))
+
+
+def told_table(error: BaseException) -> tuple[str, str] | None:
+    """Schema and name of the table that the server says it is about; None: it says none."""
+    details = dict(getattr(error, "details", ()))
+    schema, table = (
+        bytes(details.get(key, b"")).decode(errors="replace")
+        for key in (b"PG_DIAG_SCHEMA_NAME", b"PG_DIAG_TABLE_NAME")
+    )
+    return (schema, table) if table else None
 
 
 def is_told(error: BaseException) -> bool:

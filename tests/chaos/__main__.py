@@ -18,10 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
-from tests.simulation.jobs import QUERIES
+from tests.simulation.jobs import ALIKE, QUERIES, SHEDDING
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
 from tests.support.s3 import KEYS, make_bucket
@@ -58,6 +60,34 @@ def servers() -> Iterator[tuple[str, str, str, str]]:
         yield *of_objects, postgres.url, kafka.bootstrap_servers
 
 
+KINDS = ("plain", "shed", "aside", "changed")
+"""``plain``: the queries of simulations; ``shed``: rows are shed at a limit, into a sink of their own;
+``aside``: the table refuses some rows; ``changed``: the job goes on with a narrower query."""
+
+
+def jobs_of(kind: str, store: str, sink: str) -> list[dict[str, Any]]:
+    """What jobs of this kind there are with that store and sink: arguments of `Job`."""
+    if kind == "plain":
+        return [{"query": query} for query in QUERIES]
+    if kind == "shed":
+        return [{"query": query} for query in SHEDDING]
+    if kind == "aside":
+        return [{"query": query, "aside": True} for query in ALIKE] if sink == "postgres" else []
+    return [{"query": "inner", "then": "narrow"}]
+
+
+def killed_twice(
+    job: Job, points: list[tuple[str, int]], draw: random.Random
+) -> tuple[list[str], str | None]:
+    """As `killed_at`. A job that goes on with another query is killed once more before, between two ticks."""
+    if not job.then:
+        return killed_at(job, points)
+    said = forked(replace(job, then=""), draw.choice(["committed", "ticked"]), 1 + draw.randrange(2))
+    if said not in ("killed", None):
+        return [], f"before its query was changed: {said}"
+    return killed_at(job, points)
+
+
 def killed_at(job: Job, points: list[tuple[str, int]]) -> tuple[list[str], str | None]:
     """Kill a job at these points, one run after the other, and let it come to its end; the points at which it
     was killed (a run may be at its end before), and what is wrong."""
@@ -69,6 +99,19 @@ def killed_at(job: Job, points: list[tuple[str, int]]) -> tuple[list[str], str |
         elif said is not None:
             return kills, f"killed at {points}, run to {at}: {said}"
     return kills, None
+
+
+def job_in(
+    place: Path,
+    given: dict[str, Any],
+    sink: str,
+    store: str,
+    draw: random.Random,
+    places: tuple[str, str, str, str],
+) -> Job:
+    """Of `jobs_of`, in a folder of its own."""
+    job = Job(str(place), given["query"], sink, store, draw.randrange(1 << 32), *places)
+    return replace(job, **given)
 
 
 def main() -> int:
@@ -85,18 +128,20 @@ def main() -> int:
     with servers() as places, tempfile.TemporaryDirectory() as folder:
         for store in STORES:
             for sink in SINKS:
-                for query in QUERIES:
+                kinds = [(kind, given) for kind in KINDS for given in jobs_of(kind, store, sink)]
+                for kind, given in kinds:
                     for number, point in enumerate(POINTS * asked.rounds):
-                        name = f"{store}-{sink}-{query}-{point}-{number}"
+                        name = f"{store}-{sink}-{kind}-{given['query']}-{point}-{number}"
                         if asked.only not in name:
                             continue
                         place = Path(folder) / f"j{table.total()}-{name}"
                         place.mkdir()
-                        job = Job(str(place), query, sink, store, draw.randrange(1 << 32), *places)
+                        job = job_in(place, given, sink, store, draw, places)
                         again = (draw.choice(POINTS), 1)
-                        kills, said = killed_at(job, [(point, 1 + draw.randrange(2)), again])
+                        kills, said = killed_twice(job, [(point, 1 + draw.randrange(2)), again], draw)
                         table[store, sink] += len(kills)
                         table.update(("point", killed) for killed in kills)
+                        table["kind", kind] += len(kills)
                         if said is not None:
                             wrong += 1
                             print(f"WRONG {name}, {job}: {said}", flush=True)
@@ -104,6 +149,7 @@ def main() -> int:
     for store in STORES:
         print(f"{store:12}" + "".join(f"{table[store, sink]:10}" for sink in SINKS))
     print("at " + ", ".join(f"{point} {table['point', point]}" for point in POINTS))
+    print("of " + ", ".join(f"{kind} {table['kind', kind]}" for kind in KINDS))
     total = sum(table[store, sink] for store in STORES for sink in SINKS)
     print(f"{total} kills in {time.monotonic() - began:.0f} s, {wrong} jobs wrong")
     return int(bool(wrong))

@@ -25,7 +25,7 @@ import signal
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,8 +35,9 @@ import pyarrow as pa
 from obstore.store import S3Store
 from pyarrow import parquet
 
+from tests.chaos.special import check_shed, with_those_aside
 from tests.simulation import run as runs
-from tests.simulation.jobs import INSERTS, QUERIES, Log, expected
+from tests.simulation.jobs import INSERTS, SHEDDING, Log, expected, query_of
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support import sinking
 from tests.support.kafka import consume_all
@@ -50,7 +51,7 @@ from watersmeet.sinks.by_tasks import numbered_here
 from watersmeet.sinks.function.sink import FunctionSink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.state.manifest import has_come_to
+from watersmeet.state.manifest import has_come_to, load_newest
 from watersmeet.state.store import LocalStore
 
 POINTS = ("begun", "read", "node", "half-staged", "staged", "checked", "published", "committed", "ticked")
@@ -64,7 +65,9 @@ STORES = ("directory", "objects", "tables")
 @dataclass(frozen=True)
 class Job:
     """A job in a folder of its own. ``endpoint``, ``bucket``: of the object store; ``url``: of PostgreSQL;
-    ``servers``: of Kafka. ``set_aside``: parts of later ticks are moved out of sight."""
+    ``servers``: of Kafka. ``set_aside``: parts of later ticks are moved out of sight. ``aside``: a table that
+    refuses some of the rows, which are put aside. ``then``: the query by which another one goes on.
+    ``target``: how names of what it writes to end."""
 
     folder: str
     query: str
@@ -76,6 +79,9 @@ class Job:
     url: str = ""
     servers: str = ""
     set_aside: bool = False
+    aside: bool = False
+    then: str = ""
+    target: str = ""
 
     @property
     def name(self) -> str:
@@ -84,7 +90,7 @@ class Job:
     def logs(self) -> dict[str, Log]:
         """What it reads, nothing of it late however it is cut."""
         draw = random.Random(self.seed)
-        return {side: Log(draw, side, QUERIES[self.query].changes, late=False) for side in "lr"}
+        return {side: Log(draw, side, query_of(self.query).changes, late=False) for side in "lr"}
 
 
 class _Inline:
@@ -126,6 +132,10 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     os.chdir(job.folder)
     store = store_of(job)
     points, sink = _Points(random.randrange(1 << 30), at, tick), make_sink(_spec(job))
+    shed_job = replace(job, target="_shed")
+    shed = make_sink(_spec(shed_job)) if job.query in SHEDDING else None
+    if job.aside:
+        _make_picky(job)
     runs.Threads = _Inline  # type: ignore[misc, assignment]
     points.after(StoredJob, "begin", "begun")
     points.after(TickDriver, "advance", "read")
@@ -136,26 +146,42 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(type(sink), "publish", "published")
     points.after(drivers, "commit", "committed")
     points.after(FunctionSink, "_cut", "cut")
-    if isinstance(sink, StagesInState):
-        sink.stage_in(store)
-    if isinstance(sink, CallsInTasks):
-        sink.call_in(numbered_here, partial(has_come_to, store))
+    for one in (sink, shed):
+        if isinstance(one, StagesInState):
+            one.stage_in(store)
+        if isinstance(one, CallsInTasks):
+            one.call_in(numbered_here, partial(has_come_to, store))
     if job.sink == "kafka":
         _make_topic(job)
+        _make_topic(shed_job)
     one = runs.Run(
         points,
-        (job.query,),
+        (job.then or job.query,),
         store,
         {INSERTS[0]: sink},
         job.logs(),
         runs.Trouble(),
         random.Random(),  # type: ignore[arg-type]
         set_aside=job.set_aside,
+        shed=shed,
+        change_queries=bool(job.then),
     )
     assert one.execute()
     logs = job.logs()
     cuts = {side: [(0, len(log.rows))] for side, log in logs.items()}
-    got, wanted = _result(job), expected(job.query, logs, cuts)
+    got = _result(job)
+    if shed is not None:
+        manifest = load_newest(store)
+        assert manifest is not None
+        check_shed(job.query, got, _rows(shed_job), logs, manifest.queries[INSERTS[0]].account)
+        return
+    wanted = expected(job.query, logs, cuts)
+    if job.aside:
+        got = with_those_aside(job.url, job.name, got)
+    if job.then:  # rows of ticks before are those of the query before
+        wide, wanted = wanted, expected(job.then, logs, cuts)
+        assert got <= wide, f"too many {dict(got - wide)}"
+        got &= wanted
     assert got == wanted, f"lost {dict(wanted - got)}, too many {dict(got - wanted)}"
 
 
@@ -197,14 +223,15 @@ def store_of(job: Job) -> Any:
 
 def _spec(job: Job) -> SinkSpec:
     if job.sink == "file":
-        return SinkSpec("out", "file", {"path": f"{job.folder}/out"})
+        return SinkSpec("out", "file", {"path": f"{job.folder}/out{job.target}"})
     if job.sink == "stored":
-        place = {"path": f"s3://{job.bucket}/{job.name}-out", "endpoint": job.endpoint}
+        place = {"path": f"s3://{job.bucket}/{job.name}-out{job.target}", "endpoint": job.endpoint}
         return SinkSpec("out", "file", place | {"region": "us-east-1"})
     if job.sink == "postgres":
-        return SinkSpec("out", "postgres", {"url": job.url, "table": job.name})
+        more = {"on_refused": "aside"} if job.aside else {}
+        return SinkSpec("out", "postgres", {"url": job.url, "table": job.name + job.target, **more})
     if job.sink == "kafka":
-        topics = {"topic": job.name, "control.topic": f"{job.name}-ticks"}
+        topics = {"topic": job.name + job.target, "control.topic": f"{job.name}{job.target}-ticks"}
         short = {"wait": "60 s", "transaction.timeout.ms": "5000"}
         return SinkSpec("out", "kafka", {"bootstrap.servers": job.servers, **topics, **short})
     if job.sink == "function":
@@ -215,7 +242,7 @@ def _spec(job: Job) -> SinkSpec:
 def _objects(job: Job) -> list[pa.BufferReader]:
     """The parts that readers of ``path/*/*.parquet`` see."""
     options = {"endpoint": job.endpoint, "region": "us-east-1", "client_options": {"allow_http": True}}
-    client = S3Store(job.bucket, prefix=f"{job.name}-out", **options)
+    client = S3Store(job.bucket, prefix=f"{job.name}-out{job.target}", **options)
     names = [entry["path"].split("/") for batch in client.list() for entry in batch]
     seen = [n for n in names if len(n) == 2 and n[0][0] != "_" and n[1].endswith(".parquet")]
     return [pa.BufferReader(bytes(client.get("/".join(name)).bytes())) for name in seen]
@@ -225,21 +252,31 @@ def _make_topic(job: Job) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    topic = NewTopic(job.name, num_partitions=2, replication_factor=1)
+    name = job.name + job.target
+    topic = NewTopic(name, num_partitions=2, replication_factor=1)
     admin = AdminClient({"bootstrap.servers": job.servers})
     try:
-        admin.create_topics([topic])[job.name].result(30)
+        admin.create_topics([topic])[name].result(30)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
 
 
+def _make_picky(job: Job) -> None:
+    """A table that refuses every third left row."""
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(job.url) as connected, connected.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE IF NOT EXISTS {job.name} (a bigint, b bigint, CHECK (a % 3 <> 0))")
+        connected.commit()
+
+
 def _table(job: Job) -> Delta | Iceberg:
-    return (Delta if job.sink == "delta" else Iceberg)(Path(job.folder) / "table")
+    return (Delta if job.sink == "delta" else Iceberg)(Path(job.folder) / f"table{job.target}")
 
 
 def _result(job: Job) -> Counter[tuple[Any, ...]]:
-    if not QUERIES[job.query].changes:
+    if not query_of(job.query).changes:
         return Counter(_rows(job))
     total = Counter[tuple[Any, ...]]()
     for *row, diff, _ in _rows(job):
@@ -251,21 +288,26 @@ def _rows(job: Job) -> list[tuple[Any, ...]]:
     if job.sink == "file":
         import duckdb
 
-        files = [*Path(job.folder).glob("out/*/*.parquet")]
-        return duckdb.sql(f"FROM read_parquet('{job.folder}/out/*/*.parquet')").fetchall() if files else []
+        out = f"out{job.target}"
+        files = [*Path(job.folder).glob(f"{out}/*/*.parquet")]
+        return duckdb.sql(f"FROM read_parquet('{job.folder}/{out}/*/*.parquet')").fetchall() if files else []
     if job.sink in ("stored", "function"):
-        files = _objects(job) if job.sink == "stored" else [*Path(job.folder).glob("given/*.parquet")]
+        insert = runs.SHED_INSERT if job.target else INSERTS[0]
+        given = Path(job.folder).glob(f"given/{insert}-*.parquet")
+        files = _objects(job) if job.sink == "stored" else [*given]
         tables = [parquet.read_table(file) for file in files]
         return [row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
     if job.sink == "kafka":
-        names = runs.columns_of(job.query)
-        records = [json.loads(value or b"") for _, _, value in consume_all(job.servers, job.name)]
+        names = runs.SHED_COLUMNS if job.target else runs.columns_of(job.query)
+        records = [
+            json.loads(value or b"") for _, _, value in consume_all(job.servers, job.name + job.target)
+        ]
         return [tuple(record.get(name) for name in names) for record in records]
     if job.sink == "postgres":
         from adbc_driver_postgresql import dbapi
 
         with dbapi.connect(job.url) as connected, connected.cursor() as cursor:
-            cursor.execute(f"SELECT * FROM {job.name}")
+            cursor.execute(f"SELECT * FROM {job.name}{job.target}")
             return cursor.fetchall()
     columns = _table(job).arrow().columns
     return [*zip(*(column.to_pylist() for column in columns), strict=True)]

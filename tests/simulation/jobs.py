@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,7 @@ class Query:
     columns: tuple[str, ...]
     batch: Callable[[Rows, Rows], Result]
     changes: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _meet(left: Row, right: Row) -> bool:
@@ -84,6 +85,32 @@ QUERIES: dict[str, Query] = {
 }
 
 
+SHEDDING = ("shed_oldest", "shed_heaviest")
+"""Queries that let rows go at a limit; what they put out then is no batch join."""
+
+NARROW = 2
+
+MORE: dict[str, Query] = {
+    **{
+        how: Query(
+            _JOIN.format("LEFT"),
+            ("a", "b"),
+            lambda a, b: _joined(a, b, "left"),
+            options={"max_rows": 3, "at_limit": how},
+        )
+        for how in SHEDDING
+    },
+    "narrow": Query(
+        f"SELECT l.i AS a, r.i AS b FROM l JOIN r ON l.k = r.k"
+        f" AND r.t BETWEEN l.t - {NARROW} AND l.t + {NARROW}",
+        ("a", "b"),
+        lambda a, b: Counter(
+            (x["i"], y["i"]) for x in a for y in b if _meet(x, y) and abs(x["t"] - y["t"]) <= NARROW
+        ),
+    ),
+}
+"""Queries that have tests of their own."""
+
 ALIKE = ("inner", "left", "full")
 """Queries whose rows have the same columns."""
 
@@ -91,13 +118,17 @@ INSERTS = ("q", "p")
 """Names of the inserts of a job, as many as it has."""
 
 
+def query_of(name: str) -> Query:
+    return QUERIES.get(name) or MORE[name]
+
+
 @cache
 def plan_for(names: tuple[str, ...]) -> JobPlan:
     """Of a job with an insert for each of these queries, named as `INSERTS`."""
     jobs = []
     for name in names:
-        query = QUERIES[name]
-        options = {"output_mode": "changelog"} if query.changes else {}
+        query = query_of(name)
+        options = {"output_mode": "changelog"} if query.changes else dict(query.options)
         jobs.append(job_of(query.sql, {"l": stream(LAG), "r": stream(LAG)}, **options))
     inserts = [replace(job.inserts[0], name=name) for name, job in zip(INSERTS, jobs, strict=False)]
     return plan_job(replace(jobs[0], inserts=tuple(inserts)))
@@ -149,4 +180,4 @@ def expected(name: str, logs: Mapping[str, Log], cuts: Mapping[str, Sequence[tup
             there[row["i"]] += diff
             rows[row["i"]] = row
         sides.append([rows[i] for i, count in there.items() if count > 0])
-    return QUERIES[name].batch(*sides)
+    return query_of(name).batch(*sides)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from tests.simulation.jobs import INSERTS, QUERIES, Log, plan_for
+from tests.simulation.jobs import INSERTS, Log, plan_for, query_of
 from tests.simulation.world import Fiber, Killed, Process, Threads, World
 from tests.support.columns import column
 from tests.support.sinking import stage
@@ -37,6 +37,9 @@ TASKS = (1, 1, 2, 2, 4)
 
 FAN_INS = (2, 3, 8)
 """So many runs of rows are merged into one."""
+
+SHED_INSERT, SHED_COLUMNS = "shed-rows", ("input", "reason", "record")
+"""The name of the part of rows that were shed, as on Spark, and some of its columns."""
 
 SETTINGS = "settings"
 _TOLD = ("batch", "offsets", "clock_us", "end")
@@ -83,7 +86,8 @@ def _sent(value: Any) -> Any:
 class Run:
     """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
     per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
-    of tasks. ``set_aside``: parts of later ticks are moved out of sight."""
+    of tasks. ``set_aside``: parts of later ticks are moved out of sight. ``shed``: where rows
+    go that were shed. ``change_queries``: the query may be another one than that of the state."""
 
     world: World
     queries: tuple[str, ...]
@@ -94,6 +98,8 @@ class Run:
     draw: random.Random
     near: bool = False
     set_aside: bool = False
+    shed: Sink | None = None
+    change_queries: bool = False
     job: Any = None
     is_anew: bool = False
     """Nobody has begun the next tick, as far as it knows."""
@@ -120,6 +126,7 @@ class Run:
             placing=near_borders if self.near else None,
             clock_us=self.world.now_us,
             tasks=attempts,
+            change_queries=self.change_queries,
         )
         self.job, driver = job, job.driver
         manifest = driver.manifest
@@ -134,9 +141,11 @@ class Run:
         driver.owner = stored.owner(None if manifest is None else manifest.owner)
         for insert, query in zip(INSERTS, self.queries, strict=False):
             self.sinks[insert].prepare([column(name, "BIGINT") for name in columns_of(query)], driver.owner)
+        if self.shed is not None:
+            self.shed.prepare([column(name, "STRING") for name in SHED_COLUMNS], driver.owner)
         parts = {} if manifest is None else {n: (p.tick, p.identity) for n, p in manifest.parts.items()}
         for sink in self._each():
-            inserts = [insert for insert, own in self.sinks.items() if own is sink]
+            inserts = [insert for insert, own in self._all() if own is sink]
             sink.resume(inserts, Resumed(driver.tick, record is not None, parts, self.set_aside))
         while True:
             before = driver.manifest
@@ -153,7 +162,20 @@ class Run:
                 job.partitions = draw.choice(TASKS)
 
     def _each(self) -> list[Sink]:
-        return list({id(sink): sink for sink in self.sinks.values()}.values())
+        return list({id(sink): sink for _, sink in self._all()}.values())
+
+    def _all(self) -> list[tuple[str, Sink]]:
+        return [*self.sinks.items(), *([(SHED_INSERT, self.shed)] if self.shed is not None else [])]
+
+    def _shed_rows(self) -> pa.Table:
+        """As Spark's tick makes them of the files that the tasks wrote."""
+        rows = [
+            {"input": f"{query.name}/{alias}", "reason": reason, "record": json.dumps(row)}
+            for query in self.job.plan.queries
+            for reason in (query.options.at_limit.value,)
+            for alias, row in self.job._aside(query, reason)
+        ]
+        return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in SHED_COLUMNS]))
 
     def _planned(self, host: Mapping[str, Any]) -> dict[str, Any]:
         """What the next tick reads; the input ends when all is read."""
@@ -188,6 +210,9 @@ class Run:
                     sink = self.sinks[insert]
                     stage(sink, insert, start, names, table, job.partitions, job._tasks.run)
                     self.world.point(f"staged of {insert}")
+                shed = None if self.shed is None else self._shed_rows()
+                if shed is not None and shed.num_rows:
+                    stage(self.shed, SHED_INSERT, start, SHED_COLUMNS, shed, job.partitions, job._tasks.run)
             except Killed:
                 raise
             except BaseException:
@@ -196,6 +221,7 @@ class Run:
                 raise
             self.world.point("staged")
             staged = [(self.sinks[insert], insert) for insert in queries]
+            staged += [(self.shed, SHED_INSERT)] if shed is not None and shed.num_rows else []
             return ending.end_tick(job.driver, staged, start.attempt, host=host, told=told)
 
         job.tick(
@@ -215,4 +241,5 @@ def _nothing(columns: tuple[str, ...]) -> tuple[list[str], pa.Table]:
 
 def columns_of(query: str) -> tuple[str, ...]:
     """Of its result, all BIGINT."""
-    return (*QUERIES[query].columns, *((SHOWN_DIFF, SHOWN_TICK) if QUERIES[query].changes else ()))
+    asked = query_of(query)
+    return (*asked.columns, *((SHOWN_DIFF, SHOWN_TICK) if asked.changes else ()))

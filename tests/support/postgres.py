@@ -48,7 +48,7 @@ def postgres_binaries() -> Path:
 class Postgres:
     """One server; a context manager. ``password``: of the user ``watersmeet``, made anew for each.
     ``tls``: it takes connections by TLS alone; ``authority`` is the certificate that clients are to trust.
-    ``fsync``: what it confirms is on the disk.
+    ``fsync``: what it confirms is on the disk. ``connections``: how many it lets in.
 
     Example::
 
@@ -57,8 +57,9 @@ class Postgres:
             assert server.jdbc_url.startswith("jdbc:postgresql://127.0.0.1:")
     """
 
-    def __init__(self, *, tls: bool = False, fsync: bool = False) -> None:
+    def __init__(self, *, tls: bool = False, fsync: bool = False, connections: int = 100) -> None:
         self._is_tls = tls
+        self._connections = connections
         self._fsync = "on" if fsync else "off"
         self._bin = postgres_binaries()
         self.password = secrets.token_hex(12)
@@ -126,6 +127,7 @@ class Postgres:
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
             f" -c fsync={self._fsync}"
             " -c wal_level=logical -c timezone=UTC"
+            f" -c max_connections={self._connections} -c superuser_reserved_connections=0"
         )
         log = str(self._folder / "log")
         self._do("pg_ctl", "-D", self._data, "-l", log, "-o", options, "-w", "-t", "60", "start")

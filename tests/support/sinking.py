@@ -51,7 +51,8 @@ def stage(
     rows = table.rename_columns(list(names)).combine_chunks()
     part = sink.arrow_part(rows.schema, insert, start.tick, start.attempt)
     if part is None:
-        sink.write(JsonFrame(rows, ["BIGINT"] * len(names), tasks), insert, start.tick, start.attempt)
+        types = ["STRING" if pa.types.is_string(field.type) else "BIGINT" for field in rows.schema]
+        sink.write(JsonFrame(rows, types, tasks), insert, start.tick, start.attempt)
         staged = sink.staged_rows(insert, start.tick, start.attempt)
         assert staged == rows.num_rows, (staged, rows.num_rows)
         return

@@ -32,7 +32,7 @@ from watersmeet.objects.tables_sql import (
     begin_writing,
 )
 from watersmeet.postgres import Cursor, Server, client, rows_of
-from watersmeet.postgres_errors import advice, is_away, words
+from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
 from watersmeet.state.damage import damaged, missing
 from watersmeet.state.manifest import FOLDERS, PARTS
 
@@ -422,7 +422,9 @@ class _StateServer(Server):
         return StateError(
             f"{self._place.url} did not {self._what} for {seconds:.0f} s: {said}",
             code="store-away",
-            hint="see that the URL names it, and run again when it is back: the job goes on after its last"
+            hint=MORE_ROOM
+            if has_no_room(said)
+            else "see that the URL names it, and run again when it is back: the job goes on after its last"
             " whole tick",
         )
 

@@ -30,7 +30,7 @@ from watersmeet.postgres import (
     quoted,
     rows_of,
 )
-from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, words
+from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, told_table, words
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -296,6 +296,12 @@ class PostgresSink:
             return False
         staged.one_by_one = True
         return True
+
+    def is_about(self, error: Exception) -> bool:
+        """Whether the server says of an error that it is about this table: at the end of a transaction it may
+        be about any in it."""
+        ledger = self._there()
+        return told_table(error) == (ledger.schema, ledger.table)
 
     def refusal(self, error: Exception, insert: str, tick: int, attempt: str) -> Exception:
         """What is said when `show` raised an error."""

@@ -48,7 +48,7 @@ def publish_together(
             # What is looked at when a transaction ends may be any of them.
             again = [sink.sorts_out(error, insert, tick, attempt) for sink, insert in sinks]
             if not any(again):
-                sink, insert = doing
+                sink, insert = next((one for one in sinks if one[0].is_about(error)), doing)
                 raise sink.refusal(error, insert, tick, attempt) from None
     for (sink, insert), has in zip(sinks, shown, strict=True):
         sink.shown(insert, tick, attempt, there=has)

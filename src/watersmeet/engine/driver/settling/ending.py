@@ -9,13 +9,15 @@ manifest (`Joint`) are there or not there with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.identity import Identity
 from watersmeet.engine.driver.results import TickResult
+from watersmeet.errors import WatersmeetError
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 
@@ -74,15 +76,16 @@ def end_tick(
     result = driver.conclude()
     identity = driver.identify(told)
     for sink, insert in staged:
-        sink.check(insert, result.tick, identity)
+        with _named(driver, insert):
+            sink.check(insert, result.tick, identity)
     if completion is not None:
         completion.check(result.tick, identity)
-    parts = [
-        insert
-        for sink, insert in staged
-        if (joint is None or insert not in joint.inserts)
-        and sink.publish(insert, result.tick, attempt, identity)
-    ]
+    parts = []
+    for sink, insert in staged:
+        if joint is not None and insert in joint.inserts:
+            continue
+        with _named(driver, insert):
+            parts += [insert] if sink.publish(insert, result.tick, attempt, identity) else []
     if completion is not None:
         parts += completion.tell(result, attempt, identity)
     mark("publish")
@@ -92,3 +95,16 @@ def end_tick(
         driver.commit(host, parts, partial(joint.create, attempt=attempt, identity=identity))
     mark("commit")
     return result
+
+
+@contextmanager
+def _named(driver: TickDriver, insert: str) -> Iterator[None]:
+    """Of several INSERTs an error says which one it is of: sinks know what they are called, and several
+    INSERTs may go to one."""
+    try:
+        yield
+    except WatersmeetError as error:
+        if f'"{insert}"' not in error.message:
+            is_query = any(query.name == insert for query in driver.plan.queries)
+            error.message = f'{"INSERT " if is_query else ""}"{insert}": {error.message}'
+        raise
