@@ -12,8 +12,11 @@ import pytest
 
 import watersmeet as package
 from tests.support.small_disk import small_disk
+from watersmeet.cli.state_commands.copy import _or_nothing, copied, free_place
+from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
+from watersmeet.errors import StateError
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest, manifest_names
 
@@ -162,6 +165,29 @@ def test_a_copy_of_a_damaged_state_is_none(watersmeet, ran):
     refused = watersmeet("state", "copy", "job.sql", "copy")
     assert (refused.status, "is missing" in refused.err) == (2, True)
     assert manifest_names(Checkpoint("copy").store) == []
+
+
+def test_a_place_is_free_again_after_a_copy_that_came_to_nothing(watersmeet, ran, tmp_path):
+    with small_disk(tmp_path / "disk") as disk:
+        disk.fill(leave=8192)
+        full = watersmeet("state", "copy", "job.sql", str(disk.path / "copy"))
+        assert (full.status, "No space left" in full.err) == (2, True)
+        disk.make_room()
+        assert watersmeet("state", "copy", "job.sql", str(disk.path / "copy")).status == 0
+        taken = watersmeet("state", "copy", "job.sql", str(disk.path / "copy"))
+        assert (taken.status, "not-empty" in taken.err) == (2, True)
+        assert watersmeet("state", "check", str(disk.path / "copy")).status == 0
+
+
+def test_of_two_copies_into_one_place_the_first_stays(ran, tmp_path):
+    """The second one had found the place empty, and then had to wait."""
+    place, to = Place.of(ran.checkpoint.root, None, Path()), str(tmp_path / "copy")
+    with free_place(place, to):
+        list(copied(place, to))
+    whole = names(tmp_path / "copy")
+    with pytest.raises(StateError, match="is not empty"), _or_nothing(Checkpoint(to)):
+        raise AssertionError
+    assert names(tmp_path / "copy") == whole
 
 
 def test_a_running_job_can_be_copied(watersmeet, ran):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +11,11 @@ from pathlib import Path
 from watersmeet.cli.state_commands.check import interrupted
 from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.held import LOCK
 from watersmeet.errors import StateError, counted
 from watersmeet.objects.setting import STORE, store_at
 from watersmeet.state.copied import copy_newest
-from watersmeet.state.manifest import Manifest
+from watersmeet.state.manifest import Manifest, manifest_names
 
 
 def copied(place: Place, to: str) -> Iterator[str]:
@@ -30,7 +32,7 @@ def copied(place: Place, to: str) -> Iterator[str]:
         place.ticks()
         stopped = place.checkpoint.holder() is None
         begun = list[Manifest]()
-        with target.locked():
+        with target.locked(), _or_nothing(target):
             manifest = copy_newest(place.checkpoint.store, target.store, begun.append)
             target.owner(manifest.owner)
             settings = place.checkpoint.settings()
@@ -51,6 +53,23 @@ def copied(place: Place, to: str) -> Iterator[str]:
 
 
 @contextmanager
+def _or_nothing(target: Checkpoint) -> Iterator[None]:
+    """What is written into a directory goes again if it does not become a copy, so that the place is free for
+    the next try. It is locked; a copy that another command made there meanwhile stays. Raises: StateError."""
+    if manifest_names(target.store):
+        raise _taken(target)
+    try:
+        yield
+    except BaseException:
+        for path in target.root.iterdir() if target.stored_job is None else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
 def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
     """``to`` as the place of a state. Raises: StateError if something is there."""
     if "://" in to:
@@ -63,13 +82,19 @@ def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
 
 def _free(target: Checkpoint) -> Checkpoint:
     if target.stored_job is None:
-        taken = target.root.exists() and (not target.root.is_dir() or any(target.root.iterdir()))
+        taken = target.root.exists() and (
+            not target.root.is_dir() or any(path.name != LOCK for path in target.root.iterdir())
+        )
     else:
         taken = target.stored_job.is_half_gone() or target.stored_job.owner_there() is not None
     if taken:
-        raise StateError(
-            f"{target.place} is not empty",
-            code="not-empty",
-            hint="name a place that is empty, or not yet there",
-        )
+        raise _taken(target)
     return target
+
+
+def _taken(target: Checkpoint) -> StateError:
+    return StateError(
+        f"{target.place} is not empty",
+        code="not-empty",
+        hint="name a place that is empty, or not yet there",
+    )

@@ -15,6 +15,9 @@ from pathlib import Path
 from watersmeet.errors import EngineError, StateError
 from watersmeet.state.store import FILE_MODE
 
+LOCK = "lock"
+"""The name of the file."""
+
 _PAUSES_S = (0.05, 0.1, 0.2, 0.4, None)
 """Whoever looks who holds the lock (`holder`) has it for a moment."""
 
@@ -30,7 +33,7 @@ class Hold:
 
     def __init__(self, root: Path) -> None:
         self.run = uuid.uuid4().hex
-        self._handle = os.open(root / "lock", os.O_RDWR | os.O_CREAT, FILE_MODE)
+        self._handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
             _lock(self._handle)
         except OSError as error:
@@ -64,12 +67,12 @@ def holder(root: Path) -> str | None:
     kind = fcntl.LOCK_EX
     try:
         try:
-            handle = os.open(root / "lock", os.O_RDWR)
+            handle = os.open(root / LOCK, os.O_RDWR)
         except OSError as error:
             if error.errno not in (errno.EROFS, errno.EACCES):
                 raise
             kind = fcntl.LOCK_SH  # where NFS takes the other one of writers alone
-            handle = os.open(root / "lock", os.O_RDONLY)
+            handle = os.open(root / LOCK, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
