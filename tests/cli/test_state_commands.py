@@ -179,6 +179,15 @@ def test_a_place_is_free_again_after_a_copy_that_came_to_nothing(watersmeet, ran
         assert watersmeet("state", "check", str(disk.path / "copy")).status == 0
 
 
+@pytest.mark.parametrize("to", [".watersmeet/job/copy", ".watersmeet/job/state/../state/copy"])
+def test_a_copy_is_not_made_within_what_is_copied(watersmeet, ran, to):
+    """A reset would take it away."""
+    for command in (["state", "copy", "job.sql", to], ["stop", "job.sql", "--savepoint", to]):
+        refused = watersmeet(*command)
+        assert (refused.status, "not-outside" in refused.err) == (2, True)
+    assert not Path(to).exists()
+
+
 def test_of_two_copies_into_one_place_the_first_stays(ran, tmp_path):
     """The second one had found the place empty, and then had to wait."""
     place, to = Place.of(ran.checkpoint.root, None, Path()), str(tmp_path / "copy")

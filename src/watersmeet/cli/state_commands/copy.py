@@ -72,12 +72,23 @@ def _or_nothing(target: Checkpoint) -> Iterator[None]:
 @contextmanager
 def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
     """``to`` as the place of a state. Raises: StateError if something is there."""
+    _check_outside(place, to)
     if "://" in to:
         store = store_at(to, place.settings)
         with tempfile.TemporaryDirectory() as folder:
             yield _free(Checkpoint(folder, store))
     else:
         yield _free(Checkpoint(Path(to)))
+
+
+def _check_outside(place: Place, to: str) -> None:
+    """Raises: StateError, if it is within the checkpoint directory, with which it would go."""
+    if "://" not in to and place.checkpoint.root.resolve() in Path(to).resolve().parents:
+        raise StateError(
+            f"{to} is within the checkpoint directory {place.checkpoint.root}, with which it would go",
+            code="not-outside",
+            hint="name a place outside of it",
+        )
 
 
 def _free(target: Checkpoint) -> Checkpoint:

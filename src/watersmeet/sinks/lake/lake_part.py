@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.durable import sync
-from watersmeet.sinks.lake.statistics import statistics_of
+from watersmeet.sinks.lake.statistics import check_times, statistics_of
 from watersmeet.sinks.lake.storage import Storage, writing_told
 from watersmeet.sinks.lake.texts import check_texts
 
@@ -63,6 +63,8 @@ class LakePart:
                     check_texts(group, self.folder)
                     writer.write_table(in_table(group, wanted))
             size = out.tell()
+        if self.widened:
+            check_times(footer[0], self.folder)
         if not self.s3:
             sync(path)
         return {

@@ -13,8 +13,33 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.errors import EngineError
+
 _LONGEST = 64
 """Of texts, in characters."""
+
+
+def check_times(footer: Any, place: str) -> None:
+    """Raise: EngineError, if a column of a file of Iceberg holds a time outside of the years 1 to 9999 of
+    UTC, as 9999-12-31 23:00 is in New York: `pyiceberg` reads the least and the greatest as Python's times
+    when it commits the file, and other sinks may have the tick's rows by then."""
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        for place_of_column in range(footer.num_columns):
+            column = group.column(place_of_column)
+            said = column.statistics
+            if said is None or not said.has_min_max:
+                continue
+            try:
+                _ = said.min, said.max
+            except OverflowError:
+                raise EngineError(
+                    f'a time in "{column.path_in_schema}" is outside of the years 1 to 9999 of UTC, which the'
+                    f" client of {place} (pyiceberg) cannot have",
+                    code="sink-refused-row",
+                    hint="leave such rows out, or put the time out as text (CAST(… AS STRING)); nothing of"
+                    " the tick is published, and it is repeated when the job is run again",
+                ) from None
 
 
 def statistics_of(footer: Any, schema: pa.Schema) -> dict[str, Any]:

@@ -68,5 +68,7 @@ def _shown(value: pa.ChunkedArray) -> str:
         if pa.types.is_nested(value.type):
             return "…"
         shown = pc.cast(value, pa.large_binary()).to_pylist()[0]
+    except OverflowError:  # a time of a year that Python has not
+        return "…"
     text = "NULL" if shown is None else repr(shown)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
