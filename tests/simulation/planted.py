@@ -195,6 +195,31 @@ def released_before_matched() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def cache_not_compared() -> Iterator[None]:
+    """What a cache has under a name is taken for what the store has, whatever it is."""
+    with patch("watersmeet.objects.cache._seal", lambda *_: b"0" * 20):
+        yield
+
+
+@contextmanager
+def narrowed_from_nothing() -> Iterator[None]:
+    """A query that is taken over when it is narrower begins without the rows that were kept."""
+    opened = TickDriver.open
+
+    def emptied(plan: Any, *of: Any, change_queries: bool = False, **named: Any) -> Any:
+        driver = opened(plan, *of, change_queries=change_queries, **named)
+        if change_queries and driver.manifest is not None:
+            for query in driver.manifest.queries.values():
+                for node in query.nodes:
+                    for kept in node.arrangements.values():
+                        kept.runs.clear()
+        return driver
+
+    with patch.object(TickDriver, "open", emptied):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "commit before publish": commit_before_publish,
     "second sink after commit": second_sink_after_commit,
@@ -206,4 +231,6 @@ PLANTED: dict[str, Callable[[], Any]] = {
     "repeated with other files": repeated_with_other_files,
     "watermark of what came to nothing": watermark_of_what_came_to_nothing,
     "released before matched": released_before_matched,
+    "cache not compared": cache_not_compared,
+    "narrowed from nothing": narrowed_from_nothing,
 }

@@ -87,7 +87,8 @@ class Run:
     """One run of the job, until its input has ended. ``logs``: what there is to be read. ``sinks``: its own,
     per insert. ``draw``: by which it decides what to read. ``near``: hashes of keys are next to the borders
     of tasks. ``set_aside``: parts of later ticks are moved out of sight. ``shed``: where rows
-    go that were shed. ``change_queries``: the query may be another one than that of the state."""
+    go that were shed. ``change_queries``: the query may be another one than that of the state.
+    ``stops_after``: so many ticks, before the input has ended."""
 
     world: World
     queries: tuple[str, ...]
@@ -100,6 +101,7 @@ class Run:
     set_aside: bool = False
     shed: Sink | None = None
     change_queries: bool = False
+    stops_after: int | None = None
     job: Any = None
     is_anew: bool = False
     """Nobody has begun the next tick, as far as it knows."""
@@ -147,6 +149,7 @@ class Run:
         for sink in self._each():
             inserts = [insert for insert, own in self._all() if own is sink]
             sink.resume(inserts, Resumed(driver.tick, record is not None, parts, self.set_aside))
+        first = driver.tick
         while True:
             before = driver.manifest
             self.is_anew = False
@@ -158,6 +161,11 @@ class Run:
                     sink.close()
                 return True
             record = None
+            if self.stops_after is not None and driver.tick - first >= self.stops_after:
+                driver.kept.close()
+                for sink in self._each():
+                    sink.close()
+                return False
             if draw.random() < 0.5:
                 job.partitions = draw.choice(TASKS)
 

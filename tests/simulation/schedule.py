@@ -18,6 +18,7 @@ from typing import Any
 from pyarrow import parquet
 
 from tests.simulation.bucket import FAULTS, Bucket, Network, place_of
+from tests.simulation.cached import SpoiltCache
 from tests.simulation.determinism import simulated
 from tests.simulation.jobs import ALIKE, INSERTS, QUERIES, Log, expected, on_time
 from tests.simulation.run import Run, Trouble
@@ -49,6 +50,12 @@ _AIMED = 5
 
 _TWO_INSERTS = 0.15
 """Of schedules: jobs with two, half of them into one sink."""
+
+_CACHED = 0.15
+"""Of schedules: those whose runs have a cache, in which files are spoilt between runs."""
+
+_NARROWED = 0.5
+"""Of those with an INNER join alone: they go on with a narrower one."""
 
 _NAPS = (0.01, 1, 10, 300)
 """Seconds."""
@@ -119,6 +126,10 @@ class Schedule:
         self.finished = False
         self.runs: list[Process] = []
         self.overlapped: set[str] = set()
+        more = self.more = random.Random(f"more of {seed}")  # the draws above stay as they are
+        self.cache = SpoiltCache(_folder(), more, world.counts) if more.random() < _CACHED else None
+        self.narrows = self.queries == ("inner",) and more.random() < _NARROWED
+        self.narrowed = False
         into = "files" if self.folder else "a table"
         world.note(f"{' and '.join(self.queries)} into {into} ({len(self.servers)}), {self.trouble}")
 
@@ -133,6 +144,7 @@ class Schedule:
         for _ in range(MOST_RUNS):
             if self.finished:
                 break
+            self._change()
             process = self._process()
             fiber = world.spawn(process, partial(self.run, process))
             if draw.random() < 0.05 and self.network.rate:
@@ -151,6 +163,21 @@ class Schedule:
         if not self.finished:
             self.unexpected.append(f"a run alone did not come to the end: {fiber.error!r}")
         world.wait(lambda: all(f.process.name == "supervisor" for f in world.fibers))
+
+    def _change(self) -> None:
+        """Now and then the job goes on with a narrower query: by hand, so nothing of it goes on meanwhile,
+        and no tick is interrupted."""
+        if not self.narrows or self.narrowed:
+            return
+        manifests = sorted(name for name in self.bucket.objects if is_manifest(name))
+        if not manifests or any(fiber.process.name != "supervisor" for fiber in self.world.fibers):
+            return
+        tick = int(manifests[-1].rpartition("/")[2].partition(".")[0])
+        if f"begun/{tick + 1:012d}.json" not in self.bucket.objects:
+            self.narrowed = True
+            self.queries = ("narrow",)
+            self.world.counts["queries changed"] += 1
+            self.world.note("the query is narrower from now on")
 
     def _process(self) -> Process:
         draw = self.draw
@@ -189,8 +216,9 @@ class Schedule:
         each = [self._sink(process, place) for place in range(len(self.servers))]
         sinks = {INSERTS[number]: each[self._place(number)] for number in range(len(self.queries))}
         run = Run(
-            self.world, self.queries, ObjectStore(self.store_place), sinks, self.logs, self.trouble,
-            random.Random(self.draw.random()), self.near,
+            self.world, self.queries, self._store(), sinks, self.logs, self.trouble,
+            random.Random(self.draw.random()), self.near, change_queries=self.narrowed,
+            stops_after=self._stops_after(process),
         )  # fmt: skip
         try:
             self.finished |= run.execute()
@@ -211,6 +239,15 @@ class Schedule:
             raise
         finally:
             process.die()
+
+    def _stops_after(self, process: Process) -> int | None:
+        """Somebody stops the run, whose query is to be changed then."""
+        if not self.narrows or self.narrowed or process.name == "run alone":
+            return None
+        return self.more.randrange(1, 4)
+
+    def _store(self) -> ObjectStore:
+        return ObjectStore(self.store_place, None if self.cache is None else self.cache.begin())
 
     def _may_end(self, process: Process, code: str) -> bool:
         """Whether something was done to the run by which it may end so."""
@@ -250,6 +287,11 @@ class Schedule:
             queries = [query for number, query in enumerate(self.queries) if self._place(number) == place]
             wanted = sum((expected(query, self.logs, cuts) for query in queries), Counter[tuple[Any, ...]]())
             got = self._result(place)
+            if self.narrowed:  # rows of ticks before are those of the query before
+                wide = expected("inner", self.logs, cuts)
+                if not got <= wide:
+                    raise WrongError(f"narrowed: too many {dict(got - wide)}, cut at {cuts}")
+                got &= wanted
             if got != wanted:
                 lost, more = dict(wanted - got), dict(got - wanted)
                 raise WrongError(f"{' and '.join(queries)}: lost {lost}, too many {more}, cut at {cuts}")
@@ -290,6 +332,8 @@ class Schedule:
         return Counter({row: count for row, count in total.items() if count})
 
     def clean_up(self) -> None:
+        if self.cache is not None:
+            self.cache.remove()
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -34,6 +34,8 @@ WITHIN = {
     "repeated with other files": 400,
     "watermark of what came to nothing": 60,
     "released before matched": 60,
+    "cache not compared": 100,
+    "narrowed from nothing": 400,
 }
 """So many schedules show a planted bug."""
 
@@ -69,6 +71,8 @@ def test_whatever_fails_rows_come_out_once(seed, share):
     assert counts["crashes"] > SCHEDULES
     assert counts["takeovers"] > SCHEDULES / 10
     assert counts["tasks run twice"] > SCHEDULES
+    assert counts["cache: truncated"]
+    assert counts["queries changed"]
     faults = {name for name in counts if name.startswith("fault: ")}
     assert len(faults) == 6, faults
     assert {"state-fenced", "sink-taken"} <= ended.keys()
