@@ -30,7 +30,7 @@ def described(query: QueryPlan) -> dict[str, Any]:
     nodes, joins, kept = list(content["nodes"]), [], {}
     for join in query.every(JoinPlan):
         if join.asof is None and not join.changes:
-            joins.append(_join(join))
+            joins.append({**_join(join), "means": nodes[join.number].get("means", {})})
             nodes[join.number] = _without_what_may_differ(join, nodes[join.number])
     for node in query.nodes:
         for side in node.sides:
@@ -58,6 +58,7 @@ def hindrance(old: Described, new: Described) -> str:
         return "it needs columns that were not kept"
     accepts_less = all(
         set(before["asked"]) <= set(now["asked"])
+        and before.get("means", {}).items() <= now["means"].items()
         and all(_within(now["ends"][band], ends) for band, ends in before["ends"].items())
         and all(now["bounds"][bound] <= c for bound, c in before["bounds"].items())
         for before, now in zip(old["joins"], new["joins"], strict=True)
@@ -92,7 +93,10 @@ def differences(old: Described, new: Described) -> list[str]:
             told.append(f"{of} is no longer ON {' AND '.join(gone)}")
         elif come:
             told.append(f"{of} is now also ON {' AND '.join(come)}")
-    return told or ["what it reads, its filters, event times, windows, groups or settings are others"]
+    return told or [
+        "what it reads, its filters, what its names stand for, event times, windows, groups or settings are"
+        " others"
+    ]
 
 
 def _join(node: JoinPlan) -> dict[str, Any]:
@@ -108,6 +112,7 @@ def _without_what_may_differ(node: JoinPlan, content: Mapping[str, Any]) -> dict
     """By what rows are found and released stays: only how far from each other they may be does not."""
     return {
         **content,
+        "means": None,
         "bounds": [[b.evicted, b.by] for b in node.bounds],
         "bands": [_name(band) for band in node.bands],
         "values": [_name(b) if isinstance(b, ExactBand) else repr(b) for b in node.values.every],

@@ -1,18 +1,20 @@
 """Rule: a digest of what stored state depends on, to tell whether a query fits its checkpoint.
 
 In it: inputs and their sources (with the path or topic that they read), flags, event times and of what they
-are made, keys, the condition, kind and output mode. Not in it: lags, sinks, the projection; of a join with a
-table as of the tick its condition and the table, for nothing is kept by them: where the table is, what is
-read of it and how often may change between runs. Nor which columns are kept and of what they are made
-(`plan.identity.origins`): each stored file says that itself, and is compared with what the query needs of it.
+are made, keys, the condition and what its names stand for, kind and output mode. Not in it: lags, sinks, the
+projection; of a join with a table as of the tick its condition and the table, for nothing is kept by them:
+where the table is, what is read of it and how often may change between runs. Nor which columns are kept and
+of what they are made (`plan.identity.origins`): each stored file says that itself, and is compared with what
+the query needs of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
+from watersmeet.event_time import Side
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.plan.model.conditions import KeyPlan
@@ -31,7 +33,7 @@ from watersmeet.plan.model.nodes import (
     UpsertPlan,
     WindowGroupPlan,
 )
-from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
+from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
 from watersmeet.spec.model import Options, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
@@ -81,7 +83,30 @@ def _node(node: NodePlan, origins: Mapping[tuple[int, str], Origins]) -> dict[st
         "sides": [_side(side, origins[node.number, side.name]) for side in node.sides],
         "bounds": [[b.evicted, b.by, b.c] for b in node.bounds],
     }
-    return description | _by_kind(node, {side.name: origins[node.number, side.name] for side in node.sides})
+    own = {side.name: origins[node.number, side.name] for side in (*node.sides, *node.tables)}
+    return description | _by_kind(node, own)
+
+
+def _meaning(joins: Iterable[JoinPlan], origins: Mapping[str, Origins]) -> dict[str, object]:
+    """What the columns are made of that conditions ask for, where their names do not say it: a view may give
+    its names to others."""
+    means = {
+        joined_name(own.name, name): origins[own.name][name].digest
+        for join in joins
+        for side in Side
+        for own in [join.side(side)]
+        for name in _asked(join, side)
+        if name in origins[own.name] and not origins[own.name][name].named
+    }
+    return {"means": means} if means else {}
+
+
+def _asked(join: JoinPlan, side: Side) -> Iterator[str]:
+    """The columns of a side that a join's condition asks for."""
+    yield from (key.column(side) for key in join.keys)
+    yield from (band.measured(side).column for band in (*join.bands, *join.values.every))
+    own = join.side(side)
+    yield from (name for name in own.kept if own.joined(name) in join.residual_columns)
 
 
 @singledispatch
@@ -209,7 +234,7 @@ def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
                 None if join.residual is None else text_of(join.residual),
             ]
         )
-    return {"kind": "DELTA", "lookups": lookups}
+    return {"kind": "DELTA", "lookups": lookups, **_meaning((own.join for own in node.lookups), origins)}
 
 
 @_by_kind.register
@@ -217,6 +242,7 @@ def _(join: JoinPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     nearest = {} if join.asof is None else {"latest": join.asof.latest}
     return {
         **nearest,
+        **_meaning([join], origins),
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from sqlglot import exp
@@ -28,10 +28,12 @@ from watersmeet.spec.model import WINDOW_END, WINDOW_START, Expr
 
 @dataclass(frozen=True)
 class Origin:
-    """``digest``: 32 hexadecimal digits. ``text``: what the column is, for people."""
+    """``digest``: 32 hexadecimal digits. ``text``: what the column is, for people. ``named``: its name says
+    it, for it is a source's column by its own name."""
 
     digest: str
     text: str
+    named: bool = False
 
 
 Origins = Mapping[str, Origin]
@@ -71,7 +73,8 @@ def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origi
         text = joined_name(side.name, name)
         if is_computed(name):
             text = next(way.text for way in ways if way is not None)
-        origins[name] = Origin(digest_of(["input", types.get(name), parts]), text)
+        named = all(way is not None and way.named for way in ways)
+        origins[name] = Origin(digest_of(["input", types.get(name), parts]), text, named)
     return origins
 
 
@@ -93,6 +96,7 @@ def _read(branch: BranchPlan) -> Origins:
                 ]
             ),
             text_of(expr),
+            named=isinstance(expr, exp.Column) and expr.name == name,
         )
         for name, expr in branch.columns
     }
@@ -130,7 +134,8 @@ def _of_alias(side: SidePlan, origin: Origin) -> Origin:
     """The same beside columns of other inputs, of which some may be made of the same."""
     if side.feed is not None:
         return origin
-    return Origin(digest_of(["of", side.copy_of or side.name, origin.digest]), origin.text)
+    digest = digest_of(["of", side.copy_of or side.name, origin.digest])
+    return replace(origin, digest=digest)
 
 
 @_leaving.register
