@@ -237,6 +237,36 @@ def test_tables_that_get_their_rows_together(postgres, table):
         sink.close()
 
 
+def test_several_tables_put_rows_aside_together(postgres, table):
+    names = [table, f"{table}b"]
+    for name in names:
+        postgres.run(f"CREATE TABLE {name} (n bigint CHECK (n < 5))")
+    sinks = [prepared(postgres, name, {"n": "BIGINT"}, on_refused="aside") for name in names]
+    named = [(sink, insert) for sink, insert in zip(sinks, "qr", strict=True)]
+    for tick in (1, 2):
+        for sink, insert in named:
+            stage(sink, numbers(tick, 7), tick, insert=insert)
+        done = publish_together(named, tick, "a", ORIGIN, lambda cursor, inserts: inserts)
+        assert done == ["q", "r"]
+    for name in names:
+        assert stored(postgres, name) == ["1", "2"]
+        assert aside(postgres, name) == ['1|{"n":7}', '2|{"n":7}']
+    for sink in sinks:
+        sink.close()
+
+
+@pytest.mark.parametrize("deferred", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_rows_that_refer_to_others_of_their_tick_are_taken_with_them(postgres, table, deferred):
+    """Whichever comes first: a chain of rows, each of which refers to the one that was staged after it."""
+    postgres.run(f"CREATE TABLE {table} (n bigint PRIMARY KEY, m bigint REFERENCES {table} (n) {deferred})")
+    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_refused="aside")
+    refers = [2, 3, 4, None, 99, 5]  # 5 refers to nothing that there is, and 6 to 5
+    put(sink, pa.table({"n": [1, 2, 3, 4, 5, 6], "m": refers}), 1)
+    sink.close()
+    assert stored(postgres, table, "n") == ["1", "2", "3", "4"]
+    assert sorted(json.loads(row.split("|", 1)[1])["n"] for row in aside(postgres, table)) == [5, 6]
+
+
 def test_what_it_does_not_go_with(postgres, table):
     with pytest.raises(SpecError, match="does not go with a PRIMARY KEY"):
         sink_of(postgres, table, ("n",), on_refused="aside")

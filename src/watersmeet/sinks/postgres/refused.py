@@ -3,7 +3,8 @@
 ``_watersmeet_refused`` has a row per refused row: where it was to go, its tick, what the server said, and the
 row as JSON. Which rows those are is found by halves: a range of rows that is taken as a whole costs one
 statement, a range that is refused is cut in two. Of rows that are refused because of each other, such as two
-of one unique value, the first one that was staged is taken.
+of one unique value, the first one that was staged is taken. A row that refers to what is not there is tried
+again when all others were, for it may refer to one that came after it.
 
 What cannot even be staged (a NUL character, a text that the database's encoding lacks) is told by tasks, as
 the JSON of the row, in a second staging table.
@@ -26,6 +27,7 @@ _RANKED = "_watersmeet_ranked"
 _COUNTED = "watersmeet.refused"
 _DROPPED, _TOO_MANY = "WM001", "WM002"
 """SQLSTATEs of our own."""
+_REFERS_TO_NOTHING = "23503"
 
 _COLUMNS = "target, insert_name, tick, reason, sqlstate, constraint_name, record"
 
@@ -92,6 +94,7 @@ class RefusedRows:
                 raise self._too_many(insert, tick) from None
             raise
         ((refused,),) = rows_of(cursor, f"SELECT current_setting('{_COUNTED}')::bigint")
+        cursor.execute(f"DROP TABLE {_RANKED}")  # another sink may sort its rows out in this transaction
         return int(refused)
 
     def _by_halves(self, stage: Stage, target: Target, rows: int, insert: str, tick: int) -> str:
@@ -104,9 +107,17 @@ class RefusedRows:
             DECLARE
                 wm_lows bigint[] := ARRAY[0]; wm_highs bigint[] := ARRAY[{rows}];
                 wm_low bigint; wm_high bigint; wm_last int; wm_moved bigint; wm_refused bigint := 0;
+                wm_again bigint[] := '{{}}'; wm_fewer bigint := {rows + 1}; wm_waits boolean := true;
                 wm_state text; wm_said text; wm_detail text; wm_constraint text;
             BEGIN
-                WHILE cardinality(wm_lows) > 0 LOOP
+                WHILE cardinality(wm_lows) + cardinality(wm_again) > 0 LOOP
+                    IF cardinality(wm_lows) = 0 THEN  -- as long as that helps
+                        wm_waits := cardinality(wm_again) < wm_fewer;
+                        wm_fewer := cardinality(wm_again);
+                        SELECT array_agg(rank ORDER BY rank DESC), array_agg(rank + 1 ORDER BY rank DESC)
+                            INTO wm_lows, wm_highs FROM unnest(wm_again) AS rank;
+                        wm_again := '{{}}';
+                    END IF;
                     wm_last := cardinality(wm_lows);
                     wm_low := wm_lows[wm_last]; wm_high := wm_highs[wm_last];
                     wm_lows := wm_lows[:wm_last - 1]; wm_highs := wm_highs[:wm_last - 1];
@@ -124,9 +135,12 @@ class RefusedRows:
                             wm_last := (wm_low + wm_high) / 2;
                             wm_lows := wm_lows || ARRAY[wm_last, wm_low];
                             wm_highs := wm_highs || ARRAY[wm_high, wm_last];
+                        ELSIF wm_waits AND wm_state = '{_REFERS_TO_NOTHING}'
+                                AND cardinality(wm_again) <= {MOST_REFUSED} THEN
+                            wm_again := wm_again || wm_low;
                         ELSE
                             wm_refused := wm_refused + 1;
-                            IF wm_refused > {MOST_REFUSED} THEN
+                            IF wm_refused > {MOST_REFUSED} OR cardinality(wm_again) > {MOST_REFUSED} THEN
                                 RAISE EXCEPTION USING ERRCODE = '{_TOO_MANY}', MESSAGE = 'too many';
                             END IF;
                             INSERT INTO {self.sql} ({_COLUMNS}) SELECT {literal(self.table)},
