@@ -18,6 +18,7 @@ import pytest
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving, check_account
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.settling import shedding
 from watersmeet.engine.local import LocalJob
 from watersmeet.event_time import ENDED
 from watersmeet.front.sql import parse_job
@@ -240,3 +241,20 @@ def test_with_a_broadcast_side(kind, side, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     plan = planned(kind, "shed_oldest", hint=f"/*+ BROADCAST({side}) */")
     assert check(plan, Plain(kind, True), "shed_oldest", seed) > 0
+
+
+def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
+    """The driver holds no more of them at once than a task would."""
+    monkeypatch.setattr(shedding, "output_bytes", lambda memory: 5_000)
+    job = LocalJob(planned("LEFT", "shed_oldest", most=2), MemoryStore())
+    files = []
+
+    def put_out(*_: Any) -> Any:
+        files.extend(file for of_side in job.driver.aside("q").values() for file in of_side)
+        raise Crash
+
+    rows = [{"k": "k" * 2_000, "t": number, "i": number} for number in range(12)]
+    with pytest.raises(Crash):
+        job.tick(arriving(l=rows, r=[]), put_out=put_out)
+    assert sum(file.rows for file in files) == 10
+    assert max(file.rows for file in files) == 2

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +20,11 @@ import pyarrow as pa
 from watersmeet.engine.messages.reports import PadFile
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
+from watersmeet.engine.tasks.memory import output_bytes
 from watersmeet.event_time import NEVER, Mask
-from watersmeet.kernel.batches import take_rows
+from watersmeet.kernel.batches import cuts, take_rows
 from watersmeet.kernel.match.probe import Rows
+from watersmeet.kernel.pieces import row_sizes, rows_bound
 from watersmeet.kernel.slots import TIME_BITS
 from watersmeet.kernel.times import to_native
 from watersmeet.plan.model.job import QueryPlan
@@ -32,7 +35,7 @@ from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
 WRITTEN_AT_ONCE = 1 << 16
-"""Rows for the side output that are taken from a run at once."""
+"""Rows for the side output that are taken from a run at once, if they are not large."""
 
 
 @dataclass(frozen=True)
@@ -170,14 +173,29 @@ class _Part:
 
     def written(self, rows: Rows, reason: str, tick: int) -> Iterator[PadFile]:
         """Files of the rows, for the side output, with the columns that are kept of them."""
-        for low in range(0, len(rows), WRITTEN_AT_ONCE):
-            batch = take_rows(self.run.sorted_rows.batch, rows[low : low + WRITTEN_AT_ONCE])
+        for taken in self._taken(rows):
+            batch = take_rows(self.run.sorted_rows.batch, taken)
             native = [to_native(batch.column(of.name), of.type) for of in self.side.schema]
             record = pa.StructArray.from_arrays(native, names=self.side.schema.names)
             nulls = [pa.nulls(len(record), kind) for kind in (pa.string(), pa.string(), pa.int64())]
             told = pa.RecordBatch.from_arrays([record, *nulls], names=list(ASIDE_COLUMNS))
             file = write_aside(self.store, reason, tick, [told])
             yield file.model_copy(update={"reason": reason})
+
+    def _taken(self, rows: Rows) -> Iterator[Rows]:
+        """The rows in order, as many at once as are to be held; a row may be larger than that."""
+        batch, names, most = (
+            self.run.sorted_rows.batch,
+            self.side.schema.names,
+            output_bytes(self.side.memory),
+        )
+        for low in range(0, len(rows), WRITTEN_AT_ONCE):
+            some = rows[low : low + WRITTEN_AT_ONCE]
+            if rows_bound(batch, names, some) <= most:
+                yield some
+                continue
+            for first, end in pairwise(cuts(row_sizes(batch, names, some), most)):
+                yield some[first:end]
 
 
 def _oldest(parts: list[_Part], excess: int) -> list[Rows]:
