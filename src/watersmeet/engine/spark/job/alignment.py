@@ -57,10 +57,10 @@ class Alignment:
                 until, held = time.monotonic() + _PATIENCE_S, self._driver.held()
                 while held and query.isActive and not execution.uniqueSources().size():
                     if time.monotonic() > until:
-                        return
+                        break
                     time.sleep(0.002)
-                self._execution = execution
-                if query.isActive:
+                self._execution = execution  # from its first tick on it is held, whatever comes of this
+                if query.isActive and (not held or execution.uniqueSources().size()):
                     self.align()
             finally:
                 if locked:
@@ -68,13 +68,14 @@ class Alignment:
 
     def align(self) -> None:
         """Hold who is ahead now, and read who is no more. Raises: EngineError, if Spark does not let it."""
-        held = frozenset(self._driver.held()) if self._execution is not None else self._held
+        execution = self._execution  # the query may end meanwhile
+        held = frozenset(self._driver.held()) if execution is not None else self._held
         if held == self._held:
             return
         with _readable():
             if self._limits is None:
-                self._limits = self._execution.uniqueSources()
-                made = self._execution.sources()
+                self._limits = execution.uniqueSources()
+                made = execution.sources()
                 self._made = [made.apply(number) for number in range(made.size())]
                 if len(self._made) != len(self._sources):
                     raise _cannot()
@@ -84,7 +85,7 @@ class Alignment:
                     limits = limits.updated(made, none[source.traits.log])
                 elif source.name in held:
                     limits = getattr(limits, "$minus")(made)
-            getattr(self._execution, "uniqueSources_$eq")(limits)
+            getattr(execution, "uniqueSources_$eq")(limits)
         self._held = held
 
     def end(self) -> None:
