@@ -363,11 +363,11 @@ class TickDriver:
 
     def aside(self, query: str) -> Mapping[str, Sequence[PadFile]]:
         """Files of the open tick's late rows of stages, per alias of their input, if `keep_late` is set."""
-        return self._current().queries[query].aside
+        return self._current().queries[query].accounted.aside
 
     def broken(self, query: str) -> Mapping[str, Sequence[PadFile]]:
         """Files of the open tick's records of tables that are no rows, per source; see `keep_broken`."""
-        return self._current().queries[query].broken
+        return self._current().queries[query].accounted.broken
 
     def conclude(self) -> TickResult:
         """What the tick has come to, when all nodes are settled; nothing is stored yet.

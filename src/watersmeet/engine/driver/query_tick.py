@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.amount import Amount, amount_of
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, ingest_counts, late_total, least_out
+from watersmeet.engine.driver.counts import added, ingest_counts, late_total
 from watersmeet.engine.driver.heavy import shares_by_side, split_by_side
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
@@ -21,7 +21,9 @@ from watersmeet.engine.driver.limits import check_limits
 from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
+from watersmeet.engine.driver.settling.accounted import Accounted
 from watersmeet.engine.driver.settling.elsewhere import elsewhere, kept_by
+from watersmeet.engine.driver.settling.fed import Fed
 from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with_elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
@@ -32,7 +34,6 @@ from watersmeet.engine.messages.reports import (
     FeedReport,
     IngestReport,
     NodeReport,
-    PadFile,
     SideReport,
     lower,
 )
@@ -89,24 +90,14 @@ class QueryTick:
     others: Mapping[str, QueryTick] = field(default_factory=dict)
     begins: bool = False
     nodes: list[NodeState] = field(default_factory=list)
-    aside: dict[str, list[PadFile]] = field(default_factory=dict)
-    """Files of late rows of stages, and of shed rows, per alias."""
-    broken: dict[str, list[PadFile]] = field(default_factory=dict)
-    """Files of records of tables that are no rows, per source."""
     _work: dict[int, NodeWork] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
-    _fed: dict[int, list[FeedReport]] = field(default_factory=dict)
-    _fed_by_path: dict[int, list[list[FeedReport]]] = field(default_factory=dict)
-    _fed_abroad: dict[int, list[list[FeedReport]]] = field(default_factory=dict)
+    _fed: Fed = field(default_factory=Fed)
     _reports: dict[int, list[NodeReport]] = field(default_factory=dict)
-    _counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    _rows_out: int = 0
-    _matches: int = 0
-    _missing: list[tuple[str, str]] = field(default_factory=list)
-    _least_out: list[dict[str, int]] = field(default_factory=list)
+    accounted: Accounted = field(init=False)
 
     def __post_init__(self) -> None:
-        self._counts = ingest_counts(self.query, self.reports)
+        self.accounted = Accounted(ingest_counts(self.query, self.reports))
 
     def work(self, number: int) -> NodeWork:
         """What the tasks of node ``number`` need; all nodes beneath it are settled."""
@@ -245,18 +236,15 @@ class QueryTick:
             for report in own:
                 for column, time in report.least.items():
                     lower(least, side.watermark_key(column), time)
-                self._add_counts(side.name, report.counts)
-                for _, branch in side.sources if report.broken else ():
-                    self.broken.setdefault(branch.source.name, []).extend(report.broken)
-        self._rows_out = sum(report.rows_out for report in node_reports) if rows_out is None else rows_out
+        self.accounted.take(node, node_reports, rows_out)
         shape = self.shapes[number]
         shed = shed_rows(self.query, shape, arrangements, self.store, self.tick, told=self.keep_late)
         for alias, of_side in shed.items():
-            self._add_counts(alias, {"shed": of_side.rows})
-            self.aside.setdefault(alias, []).extend(of_side.files)
-        check_limits(self.query, shape, work, arrangements, self._rows_out)
+            self.accounted.add(alias, {"shed": of_side.rows})
+            self.accounted.set_aside(alias, of_side.files)
+        check_limits(self.query, shape, work, arrangements, self.accounted.rows_out)
         for fed, feed in ((side, feed) for side in node.sides for feed in side.feeds if feed.query):
-            self._count_fed(fed, self._fed_to(feed))
+            self.accounted.take_fed(fed.name, self._fed_to(feed))
         emitted = driver.outputs(
             node,
             Outgoing(
@@ -277,54 +265,23 @@ class QueryTick:
                 kept_by=kept_by(node, lambda query: self.others[query].shapes),
             )
         )
-        self._take_fed(number, [report.fed for report in node_reports if report.fed is not None])
-        by_path = zip(*(report.fed_by_path for report in node_reports), strict=True)
-        self._fed_by_path[number] = [list(reports_of_path) for reports_of_path in by_path]
-        abroad = zip(*(report.fed_abroad for report in node_reports), strict=True)
-        self._fed_abroad[number] = [list(reports_of_place) for reports_of_place in abroad]
-        self._matches += sum(report.matches for report in node_reports)
-        self._least_out.append(least_out(node_reports))
-        self._missing += [
-            (side.name, row)
-            for report in node_reports
-            for side, told in zip(node.sides, report.sides, strict=False)
-            for row in told.missing
-            if side.copy_of is None
-        ]
-
-    def _take_fed(self, number: int, fed: list[FeedReport]) -> None:
-        self._fed[number] = fed
+        self._fed.take(number, node_reports)
         parent = self.query.parent(number)
         if parent is not None:
-            self._count_fed(parent[1], fed)
-
-    def _count_fed(self, side: SidePlan, fed: Iterable[FeedReport]) -> None:
-        for report in fed:
-            self._add_counts(side.name, report.counts)
-            self.aside.setdefault(side.name, []).extend(report.aside)
+            self.accounted.take_fed(parent[1].name, self._fed.by(number))
 
     def _maker(self, feed: FeedPlan) -> QueryTick:
         """Whose node makes the rows of a feed."""
         return self if feed.query is None else self.others[feed.query]
 
     def _fed_to(self, feed: FeedPlan) -> Sequence[FeedReport]:
-        if feed.query is not None:
-            of_place = self.others[feed.query]._fed_abroad[feed.node]
-            return of_place[feed.place] if of_place else []
-        return self._fed[feed.node] if feed.path is None else self._fed_by_path[feed.node][feed.path]
+        return self._maker(feed)._fed.to(feed)
 
     def _let_rest(self, number: int) -> None:
         """Pass over nodes before ``number`` in whose place others are run."""
         for resting in range(len(self.nodes), number):
             self.nodes.append(NodeState(elsewhere=elsewhere(self.query, resting)))
-            self._least_out.append({})
-
-    def _add_counts(self, alias: str, counts: Mapping[str, int]) -> None:
-        counted = self._counts.get(alias)
-        if counted is None:  # rows on their way from join to join
-            return
-        for what, rows in counts.items():
-            counted[what] = counted.get(what, 0) + rows
+            self.accounted.take_rest()
 
     def result(self) -> tuple[QueryState, QueryResult]:
         """The query's next state, and what there is to say of the tick; all nodes are settled.
@@ -335,35 +292,36 @@ class QueryTick:
         before = self._node_before(len(self.query.nodes) - 1).emitted
         emitted, held = self.nodes[-1].emitted, self.held()
         for own, maker, there in self._inputs_elsewhere():
-            self._counts[own] = dict(maker._counts[there])
-            self._missing += [(own, row) for alias, row in maker._missing if alias == there]
+            self.accounted.take_elsewhere(own, maker.accounted, there)
         if self.query.inputs_elsewhere:
             order = {side.name: place for place, side in enumerate(self.query.alone.accounted)}
-            self._missing.sort(key=lambda told: order.get(told[0], len(order)))  # of joins: behind them
+            self.accounted.missing.sort(
+                key=lambda told: order.get(told[0], len(order))
+            )  # of joins: behind them
         inputs = [*(side.name for side in self.query.sides), *(own for own, _, _ in self._inputs_elsewhere())]
         state = {alias: held[alias] for alias in inputs if alias in held}
-        account, read = added(self.before.account, self._counts), self.every_input
+        account, read = added(self.before.account, self.accounted.counts), self.every_input
         after = QueryState(
             inputs=self.inputs,
             nodes=self.nodes,
             late_below=late_below(self.query, self.inputs, self.before.late_below),
             account=account,
             late=late_total(self.before.late, self._late_by(), self.query),
-            rows_out=self.before.rows_out + self._rows_out,
+            rows_out=self.before.rows_out + self.accounted.rows_out,
         )
-        check_promises(self.query.name, self.before, after, self._least_out)
+        check_promises(self.query.name, self.before, after, self.accounted.least_out)
         return after, QueryResult(
             risen_watermarks=risen(before, emitted),
             output_watermarks=emitted,
             input_watermarks={f"{a}.{c}": w for a, i in read.items() for c, w in i.watermarks.items()},
             state=state,
-            counts=self._counts,
+            counts=self.accounted.counts,
             account={alias: {**rows, "retained": held[alias]} for alias, rows in account.items()},
-            rows_out=self._rows_out,
+            rows_out=self.accounted.rows_out,
             total_rows_out=after.rows_out,
-            matches=self._matches,
+            matches=self.accounted.matches,
             state_bytes=after.nbytes,
-            missing_deletes=tuple(self._missing),
+            missing_deletes=tuple(self.accounted.missing),
             late=after.late,
             heavy=shares_by_side(self.shapes, self.nodes),
             split=split_by_side(report for reports in self._reports.values() for report in reports),
@@ -387,7 +345,7 @@ class QueryTick:
         """The inputs that others account for: alias, who does, alias there."""
         for own, query, there in self.query.inputs_elsewhere:
             maker = self.others[query]
-            if there in maker._counts:
+            if there in maker.accounted.counts:
                 yield own, maker, there
 
     @property
