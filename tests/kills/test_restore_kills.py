@@ -16,13 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import IMPORTED, objects
+from tests.chaos.__main__ import IMPORTED
 from tests.chaos.killed import Job, forked, in_a_process, store_of
 from watersmeet.cli.state_commands import restore
 from watersmeet.cli.state_commands.place import Place
 from watersmeet.cli.state_commands.ticks import tick_of
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.objects.store import ObjectStore
 from watersmeet.state.manifest import PARTS, load_newest, manifest_names
 from watersmeet.state.store import LocalStore
 
@@ -31,16 +30,10 @@ pytestmark = pytest.mark.kill
 MOST_STEPS = 60
 
 
-@pytest.fixture(scope="module")
-def at():
+@pytest.fixture(autouse=True, scope="module")
+def _imported():
     for module in IMPORTED:
         importlib.import_module(module)
-    with objects() as started:
-        yield started
-
-
-def checkpoint_of(job: Job) -> Checkpoint:
-    return Checkpoint(job.folder, store_of(job) if job.store == "objects" else None)
 
 
 def go_back(job: Job, step: int) -> None:
@@ -59,10 +52,9 @@ def go_back(job: Job, step: int) -> None:
 
         setattr(owner, name, before)
 
-    checkpoint = checkpoint_of(job)
+    checkpoint = Checkpoint(job.folder)
     planned = restore.planned(Place(job.folder, checkpoint), tick_of(manifest_names(checkpoint.store)[-2]))
     stepped(LocalStore, "delete")
-    stepped(ObjectStore, "_delete")
     stepped(restore, "put_aside")
     planned.run()
 
@@ -85,19 +77,16 @@ def take_away(job: Job, tick: int) -> None:
 
 
 @pytest.mark.parametrize("sink", ["function", "file"])
-@pytest.mark.parametrize("store", ["directory", "objects"])
-def test_killed_before_each_step_it_goes_on_from_the_tick_that_is_there(at, tmp_path, seed, store, sink):
+def test_killed_before_each_step_it_goes_on_from_the_tick_that_is_there(tmp_path, seed, sink):
     draw, went_back = random.Random(seed), set()
     steps = [*range(1, MOST_STEPS)]
-    if store == "objects":  # each run takes long there: some steps, and none that kills it
-        steps = [*sorted(draw.sample(range(1, 9), 2)), MOST_STEPS]
     while steps:
         step = steps[0]
-        folder = tmp_path / f"{store}-{sink}-{step}-{draw.randrange(1 << 30)}"
+        folder = tmp_path / f"{sink}-{step}-{draw.randrange(1 << 30)}"
         folder.mkdir()
         (folder / "spark").mkdir()
         query = draw.choice(["inner", "left", "full"])
-        job = Job(str(folder), query, sink, store, draw.randrange(1 << 32), *at, set_aside=True)
+        job = Job(str(folder), query, sink, "directory", draw.randrange(1 << 32), set_aside=True)
         newest = begun_and_cut(job)
         if newest is None:
             continue
