@@ -9,8 +9,9 @@
     database          PostgreSQL crashes, and comes back likewise
     burst             a quarter of a minute's rows come at once
 
-Kills are SIGKILL. Each third of the time has as many of each, in an order of its own. A run that
-ends by itself is started again, and told of: it must not, whatever was done to others.
+Kills are SIGKILL. Each third of the time has the same, in the same order, with as many tasks and cores: what
+a process holds on to goes by those. A run that ends by itself is started again, and told of: it must not,
+whatever was done to others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 import psutil
@@ -55,11 +57,14 @@ def drawn(draw: random.Random, minutes: float) -> list[str]:
     """What is done, one after the other."""
     if minutes < SHORT_MINUTES:
         return draw.sample(SHORT, len(SHORT))
-    events = []
-    for _ in range(3):
-        third = [kind for kind, often in KINDS.items() for _ in range(max(1, round(often * minutes / 30)))]
-        events += draw.sample(third, len(third))
-    return events
+    third = [kind for kind, often in KINDS.items() for _ in range(max(1, round(often * minutes / 30)))]
+    return draw.sample(third, len(third)) * 3
+
+
+def sizes_drawn(draw: random.Random, events: list[str]) -> list[tuple[int, int]]:
+    """Tasks per join and cores from the start on, and after each change of them, again and again: as many as a
+    third of ``events`` has changes."""
+    return draw.sample(SIZES, max(2, events.count("rescale") // 3))
 
 
 class Disturbed:
@@ -69,13 +74,14 @@ class Disturbed:
     def __init__(
         self,
         draw: random.Random,
+        minutes: float,
         job: Job,
         sender: Sender,
         cluster: Cluster,
         broker: KafkaBroker,
         postgres: Postgres,
     ) -> None:
-        self._draw, self._job, self._sender = draw, job, sender
+        self._draw, self._minutes, self._job, self._sender = draw, minutes, job, sender
         self._cluster, self._kafka, self._postgres = cluster, broker, postgres
         self._machine: subprocess.Popen[bytes] | None = None
         self._began = self._last_tick = time.monotonic()
@@ -85,25 +91,27 @@ class Disturbed:
         self.wrong: list[str] = []
         self.longest_s = 0.0
         self.account: dict[str, Any] | None = None
+        self._events = drawn(draw, minutes)
+        self._sizes = cycle(sizes_drawn(draw, self._events))
 
     def begin(self) -> None:
         """The job, to its first tick."""
+        self._job.size = next(self._sizes)
         self._job.start()
         assert self._job.run is not None
         self._job.run.await_ticks(1, TICK_S)
         self._began = self._last_tick = time.monotonic()
 
-    def go(self, minutes: float) -> None:
-        events = drawn(self._draw, minutes)
-        apart_s = minutes * 60 / len(events)
-        for number, event in enumerate(events):
+    def go(self) -> None:
+        apart_s = self._minutes * 60 / len(self._events)
+        for number, event in enumerate(self._events):
             self._pass_until(self._began + apart_s * (number + self._draw.uniform(0.2, 0.8)))
             if self._draw.random() < AT_WORK:
                 self._pass_until(time.monotonic() + TICK_S, or_tick=True)
             self._say(event)
             self.done[event] += 1
             self._do(event)
-        self._pass_until(self._began + minutes * 60)
+        self._pass_until(self._began + self._minutes * 60)
 
     def finish(self) -> None:
         """All that was sent goes through, and the input ends."""
@@ -140,7 +148,7 @@ class Disturbed:
         self._job.start()
 
     def _rescale(self) -> None:
-        self._job.size = self._draw.choice([size for size in SIZES if size != self._job.size])
+        self._job.size = next(self._sizes)
         self._say(f"  {self._job.size[0]} tasks and {self._job.size[1]} cores from now on")
         self._stop()
         self._job.start()

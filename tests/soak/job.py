@@ -70,6 +70,7 @@ CONF = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.ui.enabled": "false",
+    "spark.sql.streaming.minBatchesToRetain": "20",  # or its files grow through a slow machine's first third
 }
 
 

@@ -45,12 +45,15 @@ def soak(folder: Path, minutes: float, seed: int, rows_per_s: int) -> Result:
         for topic in TOPICS:
             broker.create_topic(topic, PARTITIONS)
         sender = Sender(folder / "sent", broker.bootstrap_servers, draw.randrange(1 << 32), rows_per_s)
-        disturbed, watch = Disturbed(draw, job, sender, cluster, broker, postgres), Watch(job, postgres)
+        disturbed, watch = (
+            Disturbed(draw, minutes, job, sender, cluster, broker, postgres),
+            Watch(job, postgres),
+        )
         sender.start()
         disturbed.begin()
         watch.start()
         began = time.monotonic()
-        disturbed.go(minutes)
+        disturbed.go()
         lasted_s = time.monotonic() - began
         watch.end()
         sender.end()
