@@ -62,8 +62,8 @@ def drawn(draw: random.Random, minutes: float) -> list[str]:
 
 
 def sizes_drawn(draw: random.Random, events: list[str]) -> list[tuple[int, int]]:
-    """Tasks per join and cores from the start on, and after each change of them, again and again: as many as a
-    third of ``events`` has changes."""
+    """Tasks per join and cores from the start on, and after each change, again and again: as many as a third
+    of ``events`` has changes."""
     return draw.sample(SIZES, max(2, events.count("rescale") // 3))
 
 
