@@ -334,3 +334,44 @@ def test_what_is_wrong_with_a_registry_is_refused(was, now, words):
         watersmeet.plan_job(watersmeet.parse_job(text))
     assert words in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+HEADED = """
+SET broken_output = 'bad';
+CREATE TABLE o (id BIGINT, at TIMESTAMP, WATERMARK FOR at)
+  WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'headed',
+    'schema.header' = 'confluent', 'metadata.at' = 'timestamp');
+CREATE TABLE out WITH ('connector' = 'memory'); CREATE TABLE bad WITH ('connector' = 'memory');
+INSERT INTO out SELECT id FROM o;
+"""
+
+
+def test_json_behind_the_number_of_its_schema(spark, kafka_broker, tmp_path):
+    """A record without the header is broken, whatever it says; so is one behind it that is no JSON."""
+    kafka_broker.create_topic("headed")
+    head = b"\x00\x00\x00\x00\x07"
+    good = [head + b'{"id": 1}', b"\x00\xff\xff\xff\xff" + b'{"id": 2}']
+    wrong = [b'{"id": 3}', head + b"{", head, head[:4], b"", b"\x01" + head[1:] + b'{"id": 4}']
+    kafka_broker.produce("headed", [(0, None, raw) for raw in [*good, *wrong]])
+    run = until_caught_up(spark, HEADED.format(servers=kafka_broker.bootstrap_servers), tmp_path / "state")
+    assert sorted(row["id"] for row in MemorySink.rows("out")) == [1, 2]
+    assert run.total("broken", "out", "o") == len(wrong)
+    assert {row["record"] for row in MemorySink.rows("bad")} >= {'{"id": 3}', "{"}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "words"),
+    [
+        ("'confluent'", "'glue'", "option 'schema.header' is 'glue'"),
+        (
+            "'schema.header'",
+            "'format' = 'csv', 'schema.header'",
+            'option "schema.header" is for the format json, and it is csv',
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_header_is_refused(was, now, words):
+    assert was in HEADED
+    with pytest.raises(WatersmeetError) as caught:
+        watersmeet.plan_job(watersmeet.parse_job(HEADED.replace(was, now).format(servers="localhost:1")))
+    assert words in str(caught.value)

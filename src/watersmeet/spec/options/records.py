@@ -30,10 +30,13 @@ REGISTRY_UNKNOWN = "schema.registry.unknown"
 WAIT, BROKEN = "wait", "broken"
 """What becomes of a record whose schema the registry does not have."""
 _OF_REGISTRY = (REGISTRY, REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_UNKNOWN)
-OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE, *_OF_REGISTRY)
+HEADER, CONFLUENT = "schema.header", "confluent"
+"""What stands before a record in JSON, and is passed over: a byte 0 and the number of its schema."""
+OPTIONS = (SCHEMA, DESCRIPTOR, MESSAGE, *_OF_REGISTRY, HEADER)
 FORMATS = (AVRO, PROTOBUF)
 """Formats of Kafka's records that are decoded by a schema."""
 
+_JSON = "json"
 _IN_BASE64 = "base64:"
 _HINTS = {
     SCHEMA: 'name a file with a schema, or write the schema itself: \'{"type": "record", …}\'',
@@ -75,9 +78,18 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
         prefix = name.partition(".")[0]
         if name in _OF_REGISTRY:
             prefix = AVRO
+        if name == HEADER:
+            prefix = _JSON
         if name in OPTIONS and prefix != format_:
             message = f'{what}: option "{name}" is for the format {prefix}, and it is {format_}'
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{prefix}', or leave it out")
+    header = source.options.get(HEADER)
+    if header is not None and header.strip().lower() != CONFLUENT:
+        yield SpecError(
+            f"{what}: option '{HEADER}' is '{header}'",
+            code="wrong-option",
+            hint=f"it can be '{CONFLUENT}': a byte 0 and a number of 4 bytes",
+        )
     if format_ not in FORMATS:
         return
     yield from _registry_problems(what, source)

@@ -35,6 +35,7 @@ from watersmeet.spec.options.kafka import (
 )
 from watersmeet.spec.options.names import source_option_problems
 from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
+from watersmeet.spec.options.records import HEADER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
@@ -44,6 +45,11 @@ OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
 """How long a broker waits for rows that are not there: only those that are there are asked for. By Kafka's
 own 500 each task of a partition took half a second."""
+
+_BEHIND_HEADER = (
+    "IF(substring(value, 1, 1) = X'00' AND length(value) >= 5, CAST(substring(value, 6) AS STRING), NULL)"
+)
+"""A record without the header is none."""
 
 _SPARKS = {name.lower(): name for name in READER}
 
@@ -165,7 +171,8 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
     schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
-    parse = f"from_{wanted}(CAST(value AS STRING), {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
+    text = _BEHIND_HEADER if HEADER in source.options else "CAST(value AS STRING)"
+    parse = f"from_{wanted}({text}, {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
     frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
     by_name |= {c.name: F.col(f"{_PARSED}.{quoted(c.name)}").alias(c.name) for c in values}
