@@ -214,8 +214,6 @@ BASE = "SELECT a.n, b.n AS m, a.w FROM s a LEFT JOIN u b ON a.k = b.k AND b.t BE
 @pytest.mark.parametrize(
     ("select", "told", "why"),
     [
-        (BASE.replace("+ 9", "+ 10"), "was ON b.t BETWEEN a.t - 5 AND a.t + 9, now it is ON", "may be gone"),
-        (BASE.replace("- 5", "- 6"), "now it is ON b.t BETWEEN a.t - 6 AND a.t + 9", "may be gone"),
         (BASE.replace("LEFT", "FULL"), "was LEFT, now it is FULL", "more is different"),
         (BASE.replace("a.k = b.k AND ", ""), "no longer ON a.k = b.k", "more is different"),
         (BASE + " AND a.w + b.w <> 1", "now also ON a.w + b.w <> 1", "columns that were not kept"),
@@ -238,16 +236,6 @@ def test_what_needs_more_than_was_kept_is_refused_and_begins_anew(select: str, t
     assert told in refused.value.message
     assert "begins anew at the offsets of the state" in str(refused.value.hint)
     assert why in str(refused.value.hint)
-
-
-def test_a_condition_that_is_left_out_is_not_taken_over() -> None:
-    target, store = TARGET, MemoryStore()
-    opened(f"{target}{BASE} AND a.w + b.w <> 1;", store).tick({"s": [], "u": []})
-    with pytest.raises(StateError, match=r"no longer ON a\.w \+ b\.w <> 1") as refused:
-        opened(f"{target}{BASE};", store)
-    assert "may be gone" in str(refused.value.hint)
-    said = opened(f"{target}{BASE};", store, change=True).driver.said
-    assert any("begins anew: " in text for text in said)
 
 
 RENAMED = (

@@ -17,6 +17,7 @@ QUERY = "q"
 PLACES_OF_A_ROW = (
     "matched",
     "padded",
+    "unknown",
     "released_unmatched",
     "grouped",
     "passed",

@@ -1,16 +1,17 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
-    in = matched + padded + released unmatched + released + grouped + passed + unmatchable + filtered + late
-       + NULL time + ahead + broken + retained + shed + deleted + deletes of nothing + stale
+    in = matched + padded + unknown + released unmatched + released + grouped + passed + unmatchable
+       + filtered + late + NULL time + ahead + broken + retained + shed + deleted + deletes of nothing + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed, ``released`` those that left a delta join, which does not count who
-had a partner; ``retained`` the rows still in it, matched or not; ``passed`` those that no join takes: they go
-out as they come; ``shed`` those that left at a limit. ``deleted`` counts rows that were deleted, and the
-deletes that did it; a change that stands for several rows counts as that many. A row that can match nothing
-counts as padded if its side is padded, else as unmatchable. What comes to an input from a join or from
-windows beneath counts like the rows of its sources. Rows that a filter beneath the ordering took away are not
-part of the stream and not of the account.
+had a partner; ``unknown`` those that left without a match, and were neither padded nor put out by ANTI, for
+the query was another one when partners of theirs may have come; ``retained`` the rows still in it, matched or
+not; ``passed`` those that no join takes: they go out as they come; ``shed`` those that left at a limit.
+``deleted`` counts rows that were deleted, and the deletes that did it; a change that stands for several rows
+counts as that many. A row that can match nothing counts as padded if its side is padded, else as unmatchable.
+What comes to an input from a join or from windows beneath counts like the rows of its sources. Rows that a
+filter beneath the ordering took away are not part of the stream and not of the account.
 
 >>> row = InputAccount.of("o", {"in": 5, "matched": 2, "late": 1, "padded": 1}, retained=1)
 >>> row.adds_up(), row.difference
@@ -54,6 +55,7 @@ class InputAccount:
     rows_in: int
     matched: int = 0
     padded: int = 0
+    unknown: int = 0
     released_unmatched: int = 0
     released: int = 0
     grouped: int = 0

@@ -86,7 +86,8 @@ class Arrangement(Record):
     the first of the plan's indexes); ``candidates``: what look-ups found by each, about, in the last ticks.
     ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
     column. Both are for people: nothing is computed from them. ``columns``: the origins of the columns by
-    which the last tick told rows apart, where rows are deleted.
+    which the last tick told rows apart, where rows are deleted. ``unknown_below``: per event-time column, of
+    rows below nobody knows whether they had a partner (`engine.driver.opening.completeness`).
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
@@ -97,6 +98,7 @@ class Arrangement(Record):
     most: int = 0
     paces: dict[str, Pace] = Field(default_factory=dict)
     columns: list[str] = Field(default_factory=list)
+    unknown_below: dict[str, Watermark] = Field(default_factory=dict)
 
     @property
     def stored(self) -> int:
@@ -163,7 +165,10 @@ class NodeState(Record):
 class QueryState(Record):
     """``nodes``: in order of their numbers. ``late_below``: per key, lesser times are late; never going back,
     not even when a later run allows more lateness, as partners may be gone. ``account``: rows since the
-    start, per alias; ``late``: how late those counted there as late were, per alias and column."""
+    start, per alias; ``late``: how late those counted there as late were, per alias and column.
+    ``complete_from``: per key, results with lesser times may be missing, for the query was another one when
+    their rows came; ``unknown``: how many rows of padded sides left without a pad for that, joined ones too.
+    """
 
     inputs: dict[str, InputState] = Field(default_factory=dict)
     nodes: list[NodeState] = Field(default_factory=list)
@@ -171,6 +176,8 @@ class QueryState(Record):
     account: dict[str, dict[str, int]] = Field(default_factory=dict)
     late: dict[str, dict[str, LateBy]] = Field(default_factory=dict)
     rows_out: int = 0
+    complete_from: dict[str, Watermark] = Field(default_factory=dict)
+    unknown: int = 0
 
     @property
     def nbytes(self) -> int:

@@ -2,8 +2,9 @@
 
 Per run and kind an array by row number: ``matched`` (bool, append mode: the row has had a match), ``count``
 (int32, changelog mode: how many live matches it has), ``gone`` (bool: the row left before its time: deleted,
-in changelog mode; matched, by a SEMI join; decided, or never to be asked for again, by an ASOF join). A row
-that no segment covers has 0.
+in changelog mode; matched, by a SEMI join; decided, or never to be asked for again, by an ASOF join),
+``unknown`` (bool: nobody knows whether the row had a partner, for the query was another one when it came). A
+row that no segment covers has 0.
 
 Marks are stored in segments: one file per task and tick, in which each touched slice of a run is one range of
 bytes. A newer segment hides the rows of older ones that it covers; nothing is rewritten in place, so an older
@@ -32,10 +33,15 @@ from watersmeet.state.damage import damaged
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
-MarkKind = Literal["matched", "count", "gone"]
+MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
 
-_DTYPES: dict[MarkKind, type] = {"matched": np.bool_, "count": np.int32, "gone": np.bool_}
+_DTYPES: dict[MarkKind, type] = {
+    "matched": np.bool_,
+    "count": np.int32,
+    "gone": np.bool_,
+    "unknown": np.bool_,
+}
 
 
 class Segment(FrozenRecord):

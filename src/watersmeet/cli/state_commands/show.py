@@ -15,8 +15,9 @@ from rich.text import Text
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
+from watersmeet.engine.driver.opening.completeness import shown_times
 from watersmeet.engine.driver.opening.moved import home_of, side_home
-from watersmeet.event_time import shown_time
+from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -54,7 +55,9 @@ class Kept:
 @dataclass(frozen=True)
 class StateReport:
     """The state as of a tick. ``files``, ``bytes``: of all runs, each once. ``differences``: how queries and
-    sources of the job's text differ from those of the state."""
+    sources of the job's text differ from those of the state. ``complete_from``: of queries that were changed,
+    per query and event time, results with lesser ones may be missing; ``unknown``: per such query, the rows
+    that were not padded, for they may have had a partner."""
 
     tick: int
     clock_us: int
@@ -64,6 +67,8 @@ class StateReport:
     bytes: int
     differences: tuple[str, ...] = ()
     rows_out: Mapping[str, int] = field(default_factory=dict)
+    complete_from: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -97,6 +102,10 @@ class StateReport:
         for kept in self.kept:
             for name, (least, most) in kept.times.items() if kept.rows else ():
                 yield f"{kept.name}: {name} from {least} to {most}"
+        for query, times in self.complete_from.items():
+            from_when = " and ".join(f"{key} >= {time}" for key, time in times.items())
+            withheld = f"; {self.unknown[query]:,} rows may have had a partner, and were not padded"
+            yield f"{query} was changed: complete are its results with {from_when}{withheld}"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         yield f"together {size_of(self.bytes)} in {files}, each counted once"
         if self.differences:
@@ -141,7 +150,18 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
         bytes=sum(sizes.values()),
         differences=(*_differences(change), *said_of_sources(manifest, plan)),
         rows_out={name: query.rows_out for name, query in manifest.queries.items()},
+        complete_from={
+            name: _shown(plans.get(name), query.complete_from)
+            for name, query in manifest.queries.items()
+            if query.complete_from
+        },
+        unknown={name: query.unknown for name, query in manifest.queries.items() if query.complete_from},
     )
+
+
+def _shown(query: QueryPlan | None, times: Mapping[str, Watermark]) -> dict[str, str]:
+    """Per watermark key, for people; plain numbers where the plan does not say what they are."""
+    return shown_times(query, times) if query is not None else {key: str(time) for key, time in times.items()}
 
 
 class _Held(NamedTuple):

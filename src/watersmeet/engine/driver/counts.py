@@ -73,3 +73,9 @@ def least_out(reports: Iterable[NodeReport]) -> dict[str, int]:
     for key, time in (item for report in reports for item in report.least_out.items()):
         lower(least, key, time)
     return least
+
+
+def unknown(reports_of_nodes: Iterable[Iterable[NodeReport]]) -> int:
+    """Rows of padded sides, joined ones too, that left in a tick and may have had a partner."""
+    sides = (side for reports in reports_of_nodes for report in reports for side in report.sides)
+    return sum(side.counts.get("unknown", 0) for side in sides)

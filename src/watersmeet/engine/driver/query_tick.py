@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.amount import Amount, amount_of
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, ingest_counts, late_total
+from watersmeet.engine.driver.counts import added, ingest_counts, late_total, unknown
 from watersmeet.engine.driver.heavy import shares_by_side, split_by_side
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
@@ -308,6 +308,8 @@ class QueryTick:
             account=account,
             late=late_total(self.before.late, self._late_by(), self.query),
             rows_out=self.before.rows_out + self.accounted.rows_out,
+            complete_from=self.before.complete_from,
+            unknown=self.before.unknown + unknown(self._reports.values()),
         )
         check_promises(self.query.name, self.before, after, self.accounted.least_out)
         return after, QueryResult(
@@ -449,6 +451,7 @@ class QueryTick:
             },
             index=arrangement.index,
             contents=list(self._contents(side)),
+            unknown_below=arrangement.unknown_below,
         )
         sharing = self.sharing.get(shape.sides[place].arrangement)
         if sharing is None:

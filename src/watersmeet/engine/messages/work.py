@@ -59,7 +59,7 @@ class SideWork(Record):
     and what it held before goes. Where other sides keep the same runs: ``shared_merges``, that leave what any
     of these ``others`` retains by its limits; ``taken_over``: what another merged in the last tick.
     ``contents``: in the first tick of a query, the runs in which another one keeps the side's rows; they come
-    to it as if they were new."""
+    to it as if they were new. ``unknown_below``: see `Arrangement`."""
 
     runs: list[LiveRun]
     new_runs: list[Run]
@@ -73,6 +73,7 @@ class SideWork(Record):
     others: list[dict[str, Watermark]] = Field(default_factory=list)
     taken_over: list[LiveRun] = Field(default_factory=list)
     contents: list[LiveRun] = Field(default_factory=list)
+    unknown_below: dict[str, Watermark] = Field(default_factory=dict)
 
     def of_contents(self) -> SideWork:
         """The work of whoever looks at `contents` alone."""

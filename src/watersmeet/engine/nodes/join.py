@@ -28,9 +28,9 @@ from watersmeet.engine.tasks.matches import Sought, put_matches
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive, least_of_run, pad, pad_files
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Everything, HashRange, NewRows, SideSlice
+from watersmeet.engine.tasks.slice import Everything, HashRange, NewRows, RunSlice, SideSlice
 from watersmeet.engine.tasks.taking_over import take_over
-from watersmeet.event_time import Side
+from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.match.pairs import Search
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.slots import order_of
@@ -203,12 +203,29 @@ def _release(
             matched = piece.are("matched", rows)
             hits = int(matched.sum())
             count(report, "matched", hits)
-            count(report, "padded" if own.task.padded else "released_unmatched", len(rows) - hits)
-            if own.task.padded and hits < len(rows):
-                alone, arrival = np.sort(rows[~matched]), piece.arrival() if is_new else None
+            if not own.task.padded:
+                count(report, "released_unmatched", len(rows) - hits)
+                continue
+            alone = np.sort(rows[~matched])
+            unknown = _unknown(own, piece, alone)
+            count(report, "unknown", int(unknown.sum()))
+            alone = alone[~unknown]
+            count(report, "padded", len(alone))
+            if len(alone):
+                arrival = piece.arrival() if is_new else None
                 if arrival is not None:
                     alone = alone[order_of(arrival[alone])]
                 yield from pad(shape, side, piece.rows.batch, alone)
+
+
+def _unknown(own: SideSlice, piece: RunSlice, rows: Rows) -> Mask:
+    """Of which of these rows, without a match, nobody knows whether they had a partner."""
+    unknown = np.zeros(len(rows), dtype=np.bool_)
+    if "unknown" in piece.live.marks:
+        unknown |= piece.are("unknown", rows)
+    for column, time in own.work.unknown_below.items():
+        unknown |= below(piece.rows.times(column)[rows], time)
+    return unknown
 
 
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:

@@ -1,17 +1,20 @@
 """Rule: what the joins of a query ask, so that it can be told how a changed query differs from the one whose
 state is there, and whether it can go on with that.
 
-It can where every pair that it accepts was accepted before, too, and all else is the same: an interval is
-narrower, or a condition over both sides was added. Then all rows that it needs were kept. ``rest`` is a
-digest of all that may not differ, ``joins`` is compared, and ``says`` is for people alone.
+It can where only how far times may be apart and conditions over both sides are others. If every pair that it
+accepts was accepted before, too, all rows that it needs were kept; else some may be gone, and it is said of
+which rows nobody knows any more whether they had a partner (`Wider`). ``rest`` is a digest of all that may
+not differ, ``joins`` is compared, and ``says`` is for people alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.conditions import ExactBand
+from watersmeet.measure import Measured
 from watersmeet.plan.conditions.conjuncts import split, text_of
 from watersmeet.plan.identity.fingerprint import content_of
 from watersmeet.plan.identity.origins import digest_of, origins_of
@@ -24,14 +27,42 @@ Described = Mapping[str, Any]
 Ends = Sequence[int | None]
 
 
+@dataclass(frozen=True)
+class End:
+    """An end of a band that has moved outwards: ``right - left`` could not be beyond ``old``, and now it may
+    be as far as ``new``. ``upper``: which one."""
+
+    left: Measured
+    right: Measured
+    upper: bool
+    old: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Wider:
+    """What a join accepts that it did not accept before. ``bounds``: those of its bounds, by (evicted, by),
+    that keep rows longer now; ``ends`` of bands; ``other``: conditions were left out, or are others."""
+
+    bounds: frozenset[tuple[str, str]]
+    ends: tuple[End, ...]
+    other: bool
+
+    @property
+    def accepts_more(self) -> bool:
+        return self.other or bool(self.ends)
+
+    def __bool__(self) -> bool:
+        return self.accepts_more or bool(self.bounds)
+
+
 def described(query: QueryPlan) -> dict[str, Any]:
     """``query``: as it is before it takes rows of others."""
     content, origins = content_of(query.nodes, query.options), origins_of(query.nodes)
     nodes, joins, kept = list(content["nodes"]), [], {}
-    for join in query.every(JoinPlan):
-        if join.asof is None and not join.changes:
-            joins.append({**_join(join), "means": nodes[join.number].get("means", {})})
-            nodes[join.number] = _without_what_may_differ(join, nodes[join.number])
+    for join in compared(query):
+        joins.append({**_join(join), "means": nodes[join.number].get("means", {})})
+        nodes[join.number] = _without_what_may_differ(join, nodes[join.number])
     for node in query.nodes:
         for side in node.sides:
             own = origins[node.number, side.name]
@@ -50,20 +81,50 @@ def described(query: QueryPlan) -> dict[str, Any]:
 
 
 def hindrance(old: Described, new: Described) -> str:
-    """Why the state of ``old`` has not all that ``new`` needs, for people; empty where it has: every pair
-    that the new query accepts, the old one accepted."""
+    """Why the state of ``old`` cannot be that of ``new``, for people; empty where it can."""
     if old["rest"] != new["rest"] or len(old["joins"]) != len(new["joins"]):
         return "more is different than how far apart times may be, and conditions over both sides"
     if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
         return "it needs columns that were not kept"
-    accepts_less = all(
-        set(before["asked"]) <= set(now["asked"])
-        and before.get("means", {}).items() <= now["means"].items()
-        and all(_within(now["ends"][band], ends) for band, ends in before["ends"].items())
-        and all(now["bounds"][bound] <= c for bound, c in before["bounds"].items())
+    if any(
+        not before.get("means", {}).items() <= now["means"].items()
         for before, now in zip(old["joins"], new["joins"], strict=True)
-    )
-    return "" if accepts_less else "it accepts pairs of which rows may be gone, or padded"
+    ):
+        return "names in its conditions stand for something else, or are not asked for any more"
+    return ""
+
+
+def wider_joins(old: Described, query: QueryPlan) -> dict[int, Wider]:
+    """Per node, by number, what it accepts that it did not accept before; of those that do. ``old``: of a
+    state that can be that of ``query`` (`hindrance`)."""
+    wider = {}
+    for before, join in zip(old["joins"], compared(query), strict=True):
+        now = _join(join)
+        ends = [end for band in join.bands for end in _moved(band, before["ends"][_name(band)])]
+        own = Wider(
+            bounds=frozenset(
+                (b.evicted, b.by) for b in join.bounds if b.c > before["bounds"][f"{b.evicted} by {b.by}"]
+            ),
+            ends=tuple(ends),
+            other=not set(before["asked"]) <= set(now["asked"])
+            or any(list(_moved(band, before["ends"][_name(band)])) for band in join.values.exact),
+        )
+        if own:
+            wider[join.number] = own
+    return wider
+
+
+def _moved(band: ExactBand, old: Ends) -> Iterator[End]:
+    """The ends that have moved outwards: those that are open are the same ones."""
+    if old[0] is not None and band.lower is not None and band.lower < old[0]:
+        yield End(band.left, band.right, False, old[0], band.lower)
+    if old[1] is not None and band.upper is not None and band.upper > old[1]:
+        yield End(band.left, band.right, True, old[1], band.upper)
+
+
+def compared(query: QueryPlan) -> list[JoinPlan]:
+    """The joins of which it may differ what they ask."""
+    return [join for join in query.every(JoinPlan) if join.asof is None and not join.changes]
 
 
 def differences(old: Described, new: Described) -> list[str]:
@@ -122,12 +183,6 @@ def _without_what_may_differ(node: JoinPlan, content: Mapping[str, Any]) -> dict
 
 def _name(band: ExactBand) -> str:
     return f"{band.left.name} to {band.right.name}, ends {band.lower is None:d}{band.upper is None:d}"
-
-
-def _within(new: Ends, old: Ends) -> bool:
-    """Of bands whose open ends are the same ones."""
-    low = old[0] is None or new[0] is None or new[0] >= old[0]
-    return low and (old[1] is None or new[1] is None or new[1] <= old[1])
 
 
 def _said(node: MatchPlan) -> dict[str, Any]:

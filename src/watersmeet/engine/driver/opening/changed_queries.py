@@ -5,7 +5,8 @@ other, and those that another query retains which keeps the same rows (`plan.sha
 all that it has. Rows from before never meet each other in it, are never padded or put out by ANTI, and are in
 no window. Of sources that come with it (`opening.changed_sources`) it has all rows, and of tables that are
 read as a whole. A query that has changed goes, and comes anew, unless it needs no more than it kept (see
-`plan.identity.described`): then it goes on with that.
+`plan.identity.described`): then it goes on with that. So does one that only accepts more pairs, and says
+from which times on it has all of them (`opening.wider`).
 
 A query of changes needs all rows of its tables: it is given those that others keep (`opening.contents`).
 
@@ -26,15 +27,17 @@ from typing import Any
 import numpy as np
 
 from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
+from watersmeet.engine.driver.opening.completeness import Completeness, completeness, said_of
 from watersmeet.engine.driver.opening.contents import Contents, contents_of
 from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
 from watersmeet.engine.driver.opening.moved import with_moved
+from watersmeet.engine.driver.opening.wider import gone_of, with_wider
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.names import called, input_of
-from watersmeet.plan.identity.described import described, differences, hindrance
+from watersmeet.plan.identity.described import Wider, described, differences, hindrance, wider_joins
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import KeptBy, SidePlan
@@ -62,6 +65,8 @@ class Change:
     """Of the changed ones, in what they differ; nothing where that is not known."""
     why_not: dict[str, str] = field(default_factory=dict)
     """Of those, why they do not go on with their state; empty for those that do."""
+    wider: dict[str, tuple[Mapping[int, Wider], Completeness]] = field(default_factory=dict)
+    """Of those that do what they accept that they did not accept before, per node, and what that means."""
 
     @classmethod
     def of(cls, manifest: Manifest, plan: JobPlan) -> Change:
@@ -84,9 +89,22 @@ class Change:
                 old, new = manifest.described[query.name], described(query)
                 self.how[query.name] = differences(old, new)
                 shared = "another query takes its rows, or it takes another's" if query.name in bound else ""
-                self.why_not[query.name] = hindrance(old, new) or shared
-                if not self.why_not[query.name]:
+                why_not = hindrance(old, new) or shared or self._widen(manifest, query)
+                self.why_not[query.name] = why_not
+                if not why_not:
                     self.goes_on.append(query.name)
+
+    def _widen(self, manifest: Manifest, query: QueryPlan) -> str:
+        """Work out what the query accepts that it did not; why it cannot go on by that, if so."""
+        wider = wider_joins(manifest.described[query.name], query)
+        if not wider:
+            return ""
+        state = manifest.queries[query.name]
+        told = completeness(query, wider, gone_of(state), state.inputs)
+        if told.problems:
+            return "; ".join(dict.fromkeys(told.problems))
+        self.wider[query.name] = wider, told
+        return ""
 
     @property
     def begins(self) -> list[str]:
@@ -105,12 +123,28 @@ class Change:
     def way_on(self) -> list[str]:
         """What --change-queries would make of each changed query."""
         return [
-            f'with that "{name}" keeps its rows, which are all that it needs'
+            f'with that "{name}" keeps its rows, {self._what_of_them(name)}'
             if name in self.goes_on
             else f'with that "{name}" begins anew at the offsets of the state, without its rows from before'
             f" ({self.why_not.get(name, 'the state does not say what was asked')})"
             for name in self.changed
         ]
+
+    def _what_of_them(self, name: str) -> str:
+        return (
+            "of which some may be gone that it would need"
+            if name in self.wider
+            else "which are all that it needs"
+        )
+
+    def from_when(self, plan: JobPlan, name: str) -> str:
+        """Of a query that goes on and accepts more: what of its results may be missing, and what is not put
+        out."""
+        if name not in self.wider:
+            return ""
+        (query,) = (query for query in plan.queries if query.name == name)
+        _, told = self.wider[name]
+        return said_of(query, told)
 
 
 @dataclass(frozen=True)
@@ -136,10 +170,15 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
     manifest = with_held_anew(manifest, brought, shapes, store)
     if not change:
         return Changed(manifest, of_sources, [])
-    queries = {query.name: manifest.queries[query.name] for query in stay}
+    queries = {
+        query.name: with_wider(manifest, query, shapes[query.name], *change.wider[query.name], store)
+        if query.name in change.wider
+        else manifest.queries[query.name]
+        for query in stay
+    }
     said = of_sources + [
         f"{called(name)} goes on with its rows: {'; '.join(change.how[name])}; what went out stays,"
-        " and a row that had a match by the old condition counts as matched"
+        f" and a row that had a match by the old condition counts as matched{change.from_when(plan, name)}"
         for name in change.goes_on
     ]
     said += [

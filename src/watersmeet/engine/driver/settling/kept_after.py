@@ -9,6 +9,7 @@ from watersmeet.engine.driver.settling.next_index import next_index
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import SideWork
+from watersmeet.event_time import NEVER
 from watersmeet.kernel.batches import same_rows
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import MarkKind, Segment, overlap, overlay, unite
@@ -89,6 +90,11 @@ def kept_after(
         most=max(before.most, sum(live.stored for live in runs)),
         paces=dict(side.paces),
         columns=[column.origin for column in layout.columns] if shape.stored[side.place].changes else [],
+        unknown_below={
+            column: time
+            for column, time in before.unknown_below.items()
+            if work.new_limits.get(column, NEVER) < time
+        },
     )
 
 
