@@ -259,7 +259,7 @@ def test_what_may_be_missing_is_told(select: str, how: str, from_when: str) -> N
 
 
 def test_a_row_whose_partner_left_before_the_change_is_not_padded() -> None:
-    """The row of u at 40 is released: W[s] is 46, less 5. Then one of s comes at 47, which goes back to 38."""
+    """The row of u at 40 is released: W[s] is 46, less 5. One of s comes at 47, that goes back to 38."""
     select = "SELECT a.n, b.n AS m FROM s a LEFT JOIN u b ON a.k = b.k AND b.t BETWEEN a.t - {} AND a.t + 9"
     store = MemoryStore()
 
