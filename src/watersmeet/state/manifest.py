@@ -87,7 +87,7 @@ class Arrangement(Record):
     ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
     column. Both are for people: nothing is computed from them. ``columns``: the origins of the columns by
     which the last tick told rows apart, where rows are deleted. ``unknown_below``: per event-time column, of
-    rows below nobody knows whether they had a partner (`engine.driver.opening.completeness`).
+    rows below nobody knows whether they had a partner (`plan.identity.completeness`).
     """
 
     runs: list[LiveRun] = Field(default_factory=list)

@@ -15,11 +15,11 @@ from rich.text import Text
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
-from watersmeet.engine.driver.opening.completeness import shown_times
 from watersmeet.engine.driver.opening.moved import home_of, side_home
 from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
+from watersmeet.plan.identity.completeness import shown_times
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.state.manifest import Arrangement, Manifest

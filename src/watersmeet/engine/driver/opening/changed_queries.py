@@ -27,16 +27,16 @@ from typing import Any
 import numpy as np
 
 from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
-from watersmeet.engine.driver.opening.completeness import Completeness, completeness, said_of
 from watersmeet.engine.driver.opening.contents import Contents, contents_of
 from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
 from watersmeet.engine.driver.opening.moved import with_moved
-from watersmeet.engine.driver.opening.wider import gone_of, with_wider
+from watersmeet.engine.driver.opening.wider import gone_of, seen_of, with_wider
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.names import called, input_of
+from watersmeet.plan.identity.completeness import Completeness, completeness, said_of
 from watersmeet.plan.identity.described import Wider, described, differences, hindrance, wider_joins
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -100,7 +100,7 @@ class Change:
         if not wider:
             return ""
         state = manifest.queries[query.name]
-        told = completeness(query, wider, gone_of(state), state.inputs)
+        told = completeness(query, wider, gone_of(state), seen_of(state))
         if told.problems:
             return "; ".join(dict.fromkeys(told.problems))
         self.wider[query.name] = wider, told

@@ -2,7 +2,7 @@
 
 Rows that were released stay away, so limits by which more would be retained now begin anew, and runs of which
 rows were released are written once more without them. Rows of which nobody knows whether they had a partner
-(`opening.completeness`) are marked, and a side remembers below which times all of its rows are such ones.
+(`plan.identity.completeness`) are marked, and a side remembers below which times all its rows are such ones.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from watersmeet.engine.driver.opening.completeness import Completeness, Times
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.event_time import NEVER, below
 from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.plan.identity.completeness import Completeness, Times
 from watersmeet.plan.identity.described import Wider
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, QueryState
@@ -37,6 +37,17 @@ def gone_of(state: QueryState) -> dict[tuple[int, str], Times]:
         for number, node in enumerate(state.nodes)
         for name, kept in node.arrangements.items()
     }
+
+
+def seen_of(state: QueryState) -> Times:
+    """Per key of an input the greatest time that its rows had."""
+    seen: Times = {}
+    for alias, own in state.inputs.items():
+        for partition in (partition for branch in own.branches for partition in branch.partitions.values()):
+            for column, time in partition.greatest.items():
+                key = f"{alias}.{column}"
+                seen[key] = max(time, seen.get(key, NEVER))
+    return seen
 
 
 def with_wider(
@@ -97,19 +108,19 @@ class KeptAnew:
             if is_longer and not live.retained:
                 continue
             opened = OpenRun.open(self._store, live.run, shape.layout)
-            rows, known = opened.sorted_rows, dict[MarkKind, MarkArray]()
+            rows, of_kind = opened.sorted_rows, dict[MarkKind, MarkArray]()
             # others keep what they have: not all that was merged for them is there any more
             own = live.model_copy(update={"merged_from": None} if is_longer else {})
             if is_longer and (live.released or live.run.name in self._merged_by_others):
                 there = opened.live(kept.limits, 0, live.run.rows) & ~self._read(live, "gone")
                 own, rows, order = self._without_released(live, opened, np.flatnonzero(there), shape)
-                known = {kind: self._read(live, kind)[order] for kind in _KEPT if kind in live.marks}
+                of_kind = {kind: self._read(live, kind)[order] for kind in _KEPT if kind in live.marks}
             if times:
-                unknown = known["unknown"] if "unknown" in known else self._read(own, "unknown")
+                unknown = of_kind["unknown"] if "unknown" in of_kind else self._read(own, "unknown")
                 for column, time in times.items():
                     unknown = unknown | below(rows.times(column), time)
-                known["unknown"] = unknown
-            for kind, of_rows in known.items():
+                of_kind["unknown"] = unknown
+            for kind, of_rows in of_kind.items():
                 marks.add(own.run.name, kind, 0, of_rows)
             runs.append(own)
         written = marks.write(self._store, self._made_in)

@@ -1,4 +1,4 @@
-"""From which event times on a query has all its results, when rows from before were not kept for it.
+"""Rule: from which event times on a query has all its results, when rows from before were not kept for it.
 
 A pair is missing where a row came before the query asked for it as it does now: its partner was released by a
 narrower interval, or was not compared with it by the condition as it is. By the bounds of a join such pairs
@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import singledispatch
 
 from watersmeet.conditions import Bound
 from watersmeet.event_time import NEVER, Side, Watermark, shift, shown_time
 from watersmeet.plan.identity.described import End, Wider
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, NodePlan, PassPlan, WindowedPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import WINDOW_END, WINDOW_START
-from watersmeet.watermark.tracker import InputState
 
 Times = dict[str, Watermark]
 """Per event-time column of a side, or per watermark key."""
@@ -48,19 +48,19 @@ def completeness(
     query: QueryPlan,
     wider: Mapping[int, Wider],
     gone: Mapping[OfSide, Mapping[str, Watermark]],
-    inputs: Mapping[str, InputState],
+    seen: Mapping[str, Watermark],
 ) -> Completeness:
     """Of a query that goes on with its state.
 
     Args:
         wider: what its joins accept that they did not accept before.
         gone: per side and event-time column, rows with lesser times were released.
-        inputs: by what was seen of each, by alias.
+        seen: per key of an input, ``alias.column``, the greatest time that its rows had; none: it had none.
     """
     told = Completeness()
     missing: dict[int, Times] = {}
     for node in query.nodes:
-        told_of = _OfNode(query, node, wider.get(node.number), gone, inputs, missing, told)
+        told_of = _OfNode(query, node, wider.get(node.number), gone, seen, missing, told)
         missing[node.number] = told_of.leaving()
     told.complete_from = {key: time for key, time in missing[query.root.number].items() if time > NEVER}
     return told
@@ -75,26 +75,20 @@ class _OfNode:
         node: NodePlan,
         wider: Wider | None,
         gone: Mapping[OfSide, Mapping[str, Watermark]],
-        inputs: Mapping[str, InputState],
+        seen: Mapping[str, Watermark],
         missing: Mapping[int, Times],
         told: Completeness,
     ) -> None:
         self._query, self._node, self._wider, self._told = query, node, wider, told
-        self._gone, self._inputs, self._missing = gone, inputs, missing
+        self._gone, self._greatest_times, self._missing = gone, seen, missing
 
     def leaving(self) -> Times:
-        node = self._node
-        brought = {side.name: self._brought(side) for side in node.sides}
-        if isinstance(node, JoinPlan) and node.asof is None and not node.changes:
-            return self._of_join(node, brought)
-        if not any(brought.values()):
-            return {}
-        if isinstance(node, PassPlan | LookupPlan):
-            return _by_keys(node.sides[0], brought[node.sides[0].name])
-        if isinstance(node, WindowedPlan) and not node.changes:
-            start = brought[node.side.name].get(node.time, NEVER)
-            return {} if start == NEVER else {WINDOW_START: start, WINDOW_END: shift(start, node.size)}
-        self._told.problems.append(f"{node.noun or 'what is above it'} needs all rows of a join beneath")
+        brought = {side.name: self._brought(side) for side in self._node.sides}
+        return _leaving(self._node, self, brought)
+
+    def refuse(self, why: str) -> Times:
+        """Nothing can be said."""
+        self._told.problems.append(why)
         return {}
 
     def _brought(self, side: SidePlan) -> Times:
@@ -108,7 +102,7 @@ class _OfNode:
                     times[column] = max(missing[key], times.get(column, NEVER))
         return times
 
-    def _of_join(self, join: JoinPlan, brought: Mapping[str, Times]) -> Times:
+    def of_join(self, join: JoinPlan, brought: Mapping[str, Times]) -> Times:
         leaving: Times = {}
         if self._accepts_more and any(
             self._greatest(side, column) is None for side in join.sides for column in side.event_times
@@ -215,10 +209,7 @@ class _OfNode:
         alias = next(i.alias for i in side.inputs if key.startswith(f"{i.alias}."))
         if any(own.stages for own in self._query.sides if own.name == alias):
             return None
-        name, state = key.removeprefix(f"{alias}."), self._inputs.get(alias)
-        branches = [] if state is None else state.branches
-        seen = (p.greatest.get(name, NEVER) for branch in branches for p in branch.partitions.values())
-        return max(seen, default=NEVER)
+        return self._greatest_times.get(key, NEVER)
 
     def _seen(self, side: SidePlan, column: str) -> Watermark:
         """The greatest time that was seen, where that is known."""
@@ -244,8 +235,31 @@ class _OfNode:
         }
 
 
-def _by_keys(side: SidePlan, times: Times) -> Times:
-    return {side.watermark_key(column): time for column, time in times.items()}
+@singledispatch
+def _leaving(node: NodePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+    """Per key that leaves a node, below which rows are missing; ``brought``: the same of its sides."""
+    missing = any(brought.values())
+    return at.refuse(f"{node.noun or 'what is above it'} needs all rows of a join") if missing else {}
+
+
+@_leaving.register(PassPlan)
+@_leaving.register(LookupPlan)
+def _as_they_came(node: NodePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+    side = node.sides[0]
+    return {side.watermark_key(column): time for column, time in brought[side.name].items()}
+
+
+@_leaving.register
+def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+    start = brought[node.side.name].get(node.time, NEVER)
+    return {} if start == NEVER else {WINDOW_START: start, WINDOW_END: shift(start, node.size)}
+
+
+@_leaving.register
+def _(node: JoinPlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+    if node.asof is None and not node.changes:
+        return at.of_join(node, brought)
+    return at.refuse("a join above another one needs all of its rows") if any(brought.values()) else {}
 
 
 def said_of(query: QueryPlan, told: Completeness) -> str:
