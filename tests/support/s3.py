@@ -81,7 +81,8 @@ class FullBucket:
 
 
 class Proxy:
-    """Between a client and the server. ``fault``: is asked with method, path and number of each request.
+    """Between a client and the server. ``fault``: is asked with method, path and number of each request;
+    ``delay_s``: so long each is on its way.
 
     Attributes:
         requests: how many came, per method and folder.
@@ -90,7 +91,12 @@ class Proxy:
         sent: bytes of objects that were put; ``given``: of those that were got.
     """
 
-    def __init__(self, endpoint: str, fault: Callable[[str, str, int], Fault | None] | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        fault: Callable[[str, str, int], Fault | None] | None = None,
+        delay_s: float = 0.0,
+    ) -> None:
         self.fault = fault or (lambda method, path, number: None)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.faults: Counter[Fault] = Counter()
@@ -124,6 +130,7 @@ class Proxy:
                     self._chunks() if chunked else self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 )
                 fault = proxy._count(self.command, self.path, body)
+                time.sleep(delay_s)
                 if proxy.status is not None:
                     return self._answer(proxy.status, {}, b"<Error><Code>AccessDenied</Code></Error>")
                 if fault == "reset":
