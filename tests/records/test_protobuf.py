@@ -289,6 +289,26 @@ def test_what_is_no_record(type_, name, raw, why):
     assert (why in found) if why else isinstance(found, dict)
 
 
+@pytest.mark.parametrize("size", [2**63 - 1, 2**63 - 200, 2**63, 2**62, 2**32, 100])
+@pytest.mark.parametrize("field", ["m1", "m2", "m3", "m4", "t1", "w2", "o3", "f1_double"])
+def test_a_length_that_no_record_has_is_of_one_record(seed, size, field):
+    """Beside messages that come twice, which are merged."""
+    file, types = FILES["proto3"]
+    made, rng = classes(file)["Outer"], random.Random(f"{seed} {size} {field}")
+    number = made.DESCRIPTOR.fields_by_name[field].number
+    poison = _varint(number << 3 | 2) + _varint(size) + b"abc"
+    records = [drawn(rng, made, file).SerializeToString() * 2 for _ in range(FEW)]
+    for found in decoded(file, "Outer", types, [poison, *records, poison])[1:-1]:
+        assert isinstance(found, dict), found
+    for found, raw in zip(decoded(file, "Outer", types, [*records, poison]), records, strict=False):
+        same(found, told(made.FromString(raw), types))
+
+
+def _varint(value: int) -> bytes:
+    *more, last = (value >> shift & 0x7F for shift in range(0, max(value.bit_length(), 1), 7))
+    return bytes([*(part | 0x80 for part in more), last])
+
+
 def test_a_required_field_that_is_missing():
     found = decoded(OLDER, "Two", {"s": "STRING"}, [b"\x12\x01a", b"\x08\x05\x12\x01a", b""])
     assert found == ['"i" is required, and is missing', {"s": "a"}, '"i" is required, and is missing']

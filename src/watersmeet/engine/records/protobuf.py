@@ -149,7 +149,8 @@ def _value(cursor: Cursor, at: Ints, wire: int) -> tuple[Ints, Ints]:
         return numbers, numbers
     if wire == BYTES:
         sizes = cursor.varint(at).view(np.int64)
-        return cursor.skip(at, sizes), sizes
+        start = cursor.skip(at, sizes)
+        return start, np.where(cursor.is_good(at), sizes, 0)  # one that ends early has none, whatever it says
     raw = np.ascontiguousarray(cursor.fixed(at, 8 if wire == FIXED64 else 4))
     numbers = raw.view("<i8" if wire == FIXED64 else "<u4")[:, 0].astype(np.int64)
     return numbers, numbers
