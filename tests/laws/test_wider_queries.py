@@ -276,3 +276,53 @@ def test_a_row_whose_partner_left_before_the_change_is_not_padded() -> None:
     # 1 and 3 may go back to 41 and 43, and 5, too: nothing was released there
     assert sorted(row["n"] for row in last.rows["o"]) == [1, 3, 5]
     assert last.result.queries["o"].account["a"] == {"in": 4, "padded": 3, "unknown": 1, "retained": 0}
+
+
+PADDED = "SELECT a.n, b.n AS m FROM s a LEFT JOIN u b ON a.k = b.k AND b.t BETWEEN a.t - {} AND a.t + 9"
+
+
+def of_key(number: int, time: int, key: int = 1) -> tuple[Row, int]:
+    return {"k": key, "t": time, "n": number, "w": 0}, 1
+
+
+def test_a_row_that_comes_below_its_limit_and_whose_partner_left_is_not_padded() -> None:
+    """W[u] is 94, so rows of s are released below 85; W[s] is 34, so one of 36 may still come."""
+    store = MemoryStore()
+    opened(f"{TARGET}{PADDED.format(5)};", store).tick(
+        {"s": [of_key(1, 40, 9)], "u": [of_key(2, 27), of_key(3, 100, 9)]}
+    )
+    job = opened(f"{TARGET}{PADDED.format(12)};", store, change=True)
+    job.tick({"s": [], "u": []})
+    out = job.tick({"s": [of_key(4, 36)], "u": []})
+    assert out.rows["o"] == []
+    assert out.result.queries["o"].account["a"] == {"in": 2, "padded": 1, "unknown": 1, "retained": 0}
+
+
+def test_what_left_before_an_earlier_change_is_known_at_a_later_one() -> None:
+    """The row of u at 93 is released: W[s] is 100, less 5. By the limits of the query as it was changed first
+    it would be there."""
+    store = MemoryStore()
+    job = opened(f"{TARGET}{PADDED.format(5)};", store)
+    job.tick({"s": [of_key(1, 106, 9)], "u": [of_key(2, 93), of_key(3, 100, 9)]})
+    job = opened(f"{TARGET}{PADDED.format(10)};", store, change=True)
+    job.tick({"s": [], "u": []})
+    job = opened(f"{TARGET}{PADDED.format(20)};", store, change=True)
+    job.tick({"s": [of_key(4, 112)], "u": []})
+    out = job.tick({"s": [], "u": []}, end=True)
+    assert [row["n"] for row in out.rows["o"] if row["m"] is None] == []
+    assert out.result.queries["o"].account["a"] == {"in": 2, "unknown": 2, "retained": 0}
+
+
+def test_a_query_that_comes_beside_one_that_was_changed_pads_its_rows() -> None:
+    """It takes over what that one retains, and not what is unknown of that."""
+    store, first = MemoryStore(), Condition(-5, 9, None)
+    query, beside = text_of(["LEFT JOIN"], [first]), beside_of("LEFT JOIN", Condition(-5, 9, None))
+    opened(query, store).tick({"s": [of_key(1, 106, 9)], "u": [of_key(2, 93), of_key(3, 100, 9)]})
+    query = text_of(["LEFT JOIN"], [Condition(-20, 9, None)])
+    opened(query, store, change=True).tick({"s": [of_key(4, 112, 8)], "u": []})
+    job = opened(query + beside, store, change=True)
+    assert any("begins with 2 rows of a that are retained" in said for said in job.driver.said), job.driver.said
+    job.tick({"s": [of_key(5, 112, 7)], "u": []})
+    out = job.tick({"s": [], "u": []}, end=True)
+    assert [row["n"] for row in out.rows["p"]] == [5]
+    assert [row["na"] for row in out.rows["o"]] == []

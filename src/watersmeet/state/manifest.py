@@ -87,7 +87,8 @@ class Arrangement(Record):
     ``most``: the most that were ever stored after a tick; ``paces``: how fast rows come, per event-time
     column. Both are for people: nothing is computed from them. ``columns``: the origins of the columns by
     which the last tick told rows apart, where rows are deleted. ``unknown_below``: per event-time column, of
-    rows below nobody knows whether they had a partner (`plan.identity.completeness`).
+    rows below nobody knows whether they had a partner (`plan.identity.completeness`); ``gone_below``:
+    likewise, rows below were released when the query kept fewer, though ``limits`` may be less since.
     """
 
     runs: list[LiveRun] = Field(default_factory=list)
@@ -99,6 +100,7 @@ class Arrangement(Record):
     paces: dict[str, Pace] = Field(default_factory=dict)
     columns: list[str] = Field(default_factory=list)
     unknown_below: dict[str, Watermark] = Field(default_factory=dict)
+    gone_below: dict[str, Watermark] = Field(default_factory=dict)
 
     @property
     def stored(self) -> int:
@@ -152,7 +154,8 @@ class KeptByState(Record):
 class NodeState(Record):
     """One node: the arrangements of its sides, by name, and its output watermarks as last put out; ``table``:
     the copy of the table that its rows met last. ``elsewhere``: another query's node keeps all that;
-    ``kept_by``: of these sides."""
+    ``kept_by``: of these sides. ``missing``: which rows may be missing of those that leave it, for the
+    query was another one when they were to come (`plan.identity.completeness.Missing`)."""
 
     arrangements: dict[str, Arrangement] = Field(default_factory=dict)
     emitted: dict[str, Watermark] = Field(default_factory=dict)
@@ -160,6 +163,7 @@ class NodeState(Record):
     table: TableCopy | None = None
     elsewhere: ElsewhereState | None = None
     kept_by: dict[str, KeptByState] = Field(default_factory=dict)
+    missing: list[dict[str, Watermark]] = Field(default_factory=list)
 
 
 class QueryState(Record):

@@ -263,6 +263,7 @@ class QueryTick:
                 table=work.table,
                 elsewhere=elsewhere(self.query, number),
                 kept_by=kept_by(node, lambda query: self.others[query].shapes),
+                missing=self._node_before(number).missing,
             )
         )
         self._fed.take(number, node_reports)

@@ -9,12 +9,14 @@ Two kinds of times, per event-time column of a side. ``below``: of every row, fo
 ``retained_below``: of rows that were there when the query changed, for they were compared with others that
 were there by the old condition alone.
 
-Joins above take what is missing beneath them for gone, and so on up to the query's results.
+Joins above take what is missing beneath them for gone, and so on up to the query's results. Rows may be
+missing in several ways, and each says less than all: of one that was to come with a partner which is gone,
+one time of each; of a pair that was there, all times. So ways are kept apart (`Missing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
 
@@ -24,10 +26,13 @@ from watersmeet.plan.identity.described import End, Wider
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, LookupPlan, NodePlan, PassPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import WINDOW_END, WINDOW_START
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 
 Times = dict[str, Watermark]
 """Per event-time column of a side, or per watermark key."""
+
+Missing = Sequence[Times]
+"""Ways in which rows are missing: in each, all of a row's times that are told, and not NULL, are less."""
 
 OfSide = tuple[int, str]
 """A side: its node's number, and its name."""
@@ -35,11 +40,13 @@ OfSide = tuple[int, str]
 
 @dataclass
 class Completeness:
-    """See the module. ``complete_from``: per watermark key; a result of which no time is less is there.
-    ``problems``: why pads cannot be told from lies, for people; then the rest says nothing."""
+    """See the module. ``missing``: per node, of the rows that leave it, by watermark keys; ``complete_from``:
+    per such key; a result of which no time is less is there. ``problems``: why pads cannot be told from lies,
+    or what is missing from what is not, for people; then the rest says nothing."""
 
     below: dict[OfSide, Times] = field(default_factory=dict)
     retained_below: dict[OfSide, Times] = field(default_factory=dict)
+    missing: dict[int, Missing] = field(default_factory=dict)
     complete_from: Times = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -49,6 +56,7 @@ def completeness(
     wider: Mapping[int, Wider],
     gone: Mapping[OfSide, Mapping[str, Watermark]],
     seen: Mapping[str, Watermark],
+    missing: Mapping[int, Missing],
 ) -> Completeness:
     """Of a query that goes on with its state.
 
@@ -56,18 +64,40 @@ def completeness(
         wider: what its joins accept that they did not accept before.
         gone: per side and event-time column, rows with lesser times were released.
         seen: per key of an input, ``alias.column``, the greatest time that its rows had; none: it had none.
+        missing: per node, what was missing already, for the query was changed before.
     """
     told = Completeness()
-    missing: dict[int, Times] = {}
     for node in query.nodes:
-        told_of = _OfNode(query, node, wider.get(node.number), gone, seen, missing, told)
-        missing[node.number] = told_of.leaving()
-    told.complete_from = {key: time for key, time in missing[query.root.number].items() if time > NEVER}
+        of_node = _OfNode(query, node, wider.get(node.number), gone, seen, told)
+        ways = [*missing.get(node.number, ()), *of_node.leaving()]
+        if not all(ways):
+            told.problems.append("no event time says which rows of a join are missing")
+        told.missing[node.number] = _told_once(ways)
+    for key in query.root.watermark_keys:
+        times = [way[key] for way in told.missing[query.root.number] if key in way]
+        if times:
+            told.complete_from[key] = max(times)
     return told
 
 
+def _told_once(ways: Iterable[Times]) -> Missing:
+    """Without those in which nothing is missing, and those of which another one says as much of no fewer."""
+    left: list[Times] = []
+    for way in ways:
+        if NEVER in way.values() or any(_says_no_less(way, other) for other in left):
+            continue
+        left = [other for other in left if not _says_no_less(other, way)]
+        left.append(way)
+    return left
+
+
+def _says_no_less(way: Times, other: Times) -> bool:
+    """Whether all rows of the one way are of the other one, too, which tells of the same times."""
+    return way.keys() == other.keys() and all(time <= other[key] for key, time in way.items())
+
+
 class _OfNode:
-    """What is missing at one node, and of what leaves it. ``missing``: of the nodes beneath."""
+    """What is missing at one node, and of what leaves it; what is missing of nodes beneath is told."""
 
     def __init__(
         self,
@@ -76,88 +106,85 @@ class _OfNode:
         wider: Wider | None,
         gone: Mapping[OfSide, Mapping[str, Watermark]],
         seen: Mapping[str, Watermark],
-        missing: Mapping[int, Times],
         told: Completeness,
     ) -> None:
         self._query, self._node, self._wider, self._told = query, node, wider, told
-        self._gone, self._greatest_times, self._missing = gone, seen, missing
+        self._gone, self._greatest_times = gone, seen
 
-    def leaving(self) -> Times:
+    def leaving(self) -> Missing:
         brought = {side.name: self._brought(side) for side in self._node.sides}
         return _leaving(self._node, self, brought)
 
-    def refuse(self, why: str) -> Times:
+    def refuse(self, why: str) -> Missing:
         """Nothing can be said."""
         self._told.problems.append(why)
-        return {}
+        return ()
 
-    def _brought(self, side: SidePlan) -> Times:
-        """Per event time of a side, below which rows beneath are missing."""
-        times: Times = {}
+    def _brought(self, side: SidePlan) -> Missing:
+        """By event times of a side, which rows beneath are missing."""
+        ways: list[Times] = []
         for feed in side.feeds:
-            missing = {} if feed.query is not None else self._missing.get(feed.node, {})
             keys = dict(feed.event_times) or {column: column for column in side.event_times}
-            for column, key in keys.items():
-                if key in missing:
-                    times[column] = max(missing[key], times.get(column, NEVER))
-        return times
+            beneath = self._told.missing.get(feed.node, ()) if feed.query is None else ()
+            ways += [{column: way[key] for column, key in keys.items() if key in way} for way in beneath]
+        return ways
 
-    def of_join(self, join: JoinPlan, brought: Mapping[str, Times]) -> Times:
-        leaving: Times = {}
+    def of_join(self, join: JoinPlan, brought: Mapping[str, Missing]) -> Missing:
         if self._accepts_more and any(
             self._greatest(side, column) is None for side in join.sides for column in side.event_times
         ):
-            self._told.problems.append(
-                "nobody knows which times rows had that came from joins to a UNION ALL"
-            )
-            return {}
+            return self.refuse("nobody knows which times rows had that came from joins to a UNION ALL")
+        ways: list[Times] = []
         for own in Side:
             side, other = join.side(own), join.side(own.other)
-            below = dict(self._below(join, side, other, brought))
-            retained = self._retained_below(join, side, other) if self._accepts_more else {}
+            below: Times = {}
+            for lost, told in self._without_partners(join, side, other, brought[other.name]):
+                _raise(below, told)
+                ways.append(_by_keys(other, lost) | _by_keys(side, told))
+                ways += [_by_keys(side, told)] if side.padded else []
+            ways += [_by_keys(other, lost) for lost in brought[other.name] if other.padded]
             if below:
                 self._told.below[join.number, side.name] = below
-            if retained:
-                self._told.retained_below[join.number, side.name] = retained
-            for times in (
-                brought[side.name],
-                below,
-                self._untold(side, retained),
-                self._released(join, side),
-            ):
-                for column, time in times.items():
-                    key = side.watermark_key(column)
-                    leaving[key] = max(time, leaving.get(key, NEVER))
-        return leaving
+        if self._accepts_more:
+            ways += self._of_retained(join)
+        leaves = {side.watermark_key(column) for side in join.leaving for column in side.event_times}
+        return [{key: time for key, time in way.items() if key in leaves} for way in ways]
 
     @property
     def _accepts_more(self) -> bool:
         return self._wider is not None and self._wider.accepts_more
 
-    def _below(
-        self, join: JoinPlan, side: SidePlan, other: SidePlan, brought: Mapping[str, Times]
-    ) -> Iterator[tuple[str, Watermark]]:
-        """Per column of ``side`` below which partners may be gone, or be missing from beneath."""
-        below: Times = {}
+    def _without_partners(
+        self, join: JoinPlan, side: SidePlan, other: SidePlan, brought: Missing
+    ) -> Iterator[tuple[Times, Times]]:
+        """Which rows of ``other`` are not there, gone or missing from beneath; and below which times of
+        ``side`` they may have had partners, if that can be told."""
         of_other = self._gone.get((join.number, other.name), {})
         for column, limit in of_other.items():
             key = other.watermark_key(column)
             of_column = [b for b in join.bounds if b.evicted == key and self._is_wider(b)]
-            if limit == NEVER or not of_column:
-                continue
-            self._note(below, side, ((b, limit) for b in of_column), other)
-        missing = brought[other.name]
-        if missing:
-            keys = {other.watermark_key(column): time for column, time in missing.items()}
-            self._note(below, side, ((b, keys[b.evicted]) for b in join.bounds if b.evicted in keys), other)
-        yield from below.items()
+            if limit != NEVER and of_column:
+                yield {column: limit}, self._partners(side, ((b, limit) for b in of_column), other)
+        for lost in brought:
+            keys = _by_keys(other, lost)
+            bounds = [b for b in join.bounds if b.evicted in keys and self._holds(join, b, other)]
+            yield lost, self._partners(side, ((b, keys[b.evicted]) for b in bounds), other)
 
     def _is_wider(self, bound: Bound) -> bool:
         return self._wider is not None and (bound.evicted, bound.by) in self._wider.bounds
 
-    def _note(
-        self, below: Times, side: SidePlan, limited: Iterator[tuple[Bound, Watermark]], other: SidePlan
-    ) -> None:
+    def _holds(self, join: JoinPlan, bound: Bound, other: SidePlan) -> bool:
+        """Whether a bound says something of all rows of ``other``: in a pair the time that it is about may be
+        NULL if it only follows from others."""
+        if bound.evicted not in {other.watermark_key(column) for column in other.nullable}:
+            return True
+        bands = ((band.left.column, band.right.column) for band in join.bands)
+        return {bound.evicted, bound.by} in [
+            {side.watermark_key(column) for side, column in zip(join.sides, pair, strict=True)}
+            for pair in bands
+        ]
+
+    def _partners(self, side: SidePlan, limited: Iterable[tuple[Bound, Watermark]], other: SidePlan) -> Times:
         """Rows of ``side`` can only have a partner that is not there where each of these bounds lets them:
         one of them is enough to tell. It is that of the least time of the first column."""
         told: Times = {}
@@ -166,42 +193,64 @@ class _OfNode:
             if column is not None and (not told or column in told):
                 time = shift(limit, bound.c + bound.slack)
                 told[column] = min(time, told.get(column, time))
-        for column, time in told.items():
-            below[column] = max(time, below.get(column, NEVER))
         if not told and side.padded:
             self._told.problems.append(
                 f"rows of {other.title} are gone, and no event time of {side.title} says which of its rows"
                 " had a partner among them"
             )
+        return told
 
-    def _retained_below(self, join: JoinPlan, side: SidePlan, other: SidePlan) -> Times:
-        """Per column of ``side``: rows of lesser times may have a partner that was there with them, and was
-        only compared by the old condition."""
+    def _of_retained(self, join: JoinPlan) -> Iterator[Times]:
+        """Of results of two rows that were both there, and were only compared by the old condition; and of
+        rows without a match that may have had such a partner."""
+        there = {
+            side.watermark_key(column): shift(greatest, 1)
+            for side in join.sides
+            for column in side.event_times
+            for greatest in [self._seen(side, column)]
+            if greatest > NEVER or column not in side.nullable  # else it is NULL in all of them
+        }
+        for of_sides in self._retained_below(join):
+            pair = dict(there)
+            for side, times in zip(join.sides, of_sides, strict=True):
+                keys = _by_keys(side, times)
+                below = {key: min(time, there.get(key, NEVER)) for key, time in keys.items()}
+                _raise(self._told.retained_below.setdefault((join.number, side.name), {}), times)
+                pair |= below
+                if side.padded:
+                    yield below
+            yield pair
+
+    def _retained_below(self, join: JoinPlan) -> Iterator[tuple[Times, Times]]:
+        """Per way in which the join accepts more, and per side and column: rows of lesser times may have a
+        partner that was there with them, and was only compared by the old condition."""
         assert self._wider is not None
-        below: Times = {}
         if not self._wider.other and all(self._is_of_times(join, end) for end in self._wider.ends):
             for end in self._wider.ends:
-                column, time = self._beyond(join, side, end)
-                below[column] = max(time, below.get(column, NEVER))
-            return below
+                yield self._beyond(join, join.left, end), self._beyond(join, join.right, end)
+            return
+        left, right = (self._of_all_seen(join, join.side(own), join.side(own.other)) for own in Side)
+        yield left, right
+
+    def _of_all_seen(self, join: JoinPlan, side: SidePlan, other: SidePlan) -> Times:
         after = {other.watermark_key(c): shift(self._seen(other, c), 1) for c in other.event_times}
-        self._note(below, side, ((b, after[b.evicted]) for b in join.bounds if b.evicted in after), other)
-        return below
+        bounds = [b for b in join.bounds if b.evicted in after and self._holds(join, b, other)]
+        return self._partners(side, ((b, after[b.evicted]) for b in bounds), other)
 
     def _is_of_times(self, join: JoinPlan, end: End) -> bool:
         """Whether the greatest times that were seen say who may lie beyond an end that has moved."""
         columns = ((join.left, end.left), (join.right, end.right))
         return not join.rechecks and all(measured.column in side.event_times for side, measured in columns)
 
-    def _beyond(self, join: JoinPlan, side: SidePlan, end: End) -> tuple[str, Watermark]:
+    def _beyond(self, join: JoinPlan, side: SidePlan, end: End) -> Times:
         """A column of ``side``, and a time: rows of no lesser ones have no partner between the old end and
         the new one among the rows that were seen."""
         is_left = side is join.left
         own, others = (end.left, end.right) if is_left else (end.right, end.left)
         greatest = self._seen(join.right if is_left else join.left, others.column)
         if is_left:  # partners: right in (left + old, left + new], or [left + new, left + old)
-            return own.column, shift(greatest, -end.old if end.upper else 1 - end.new)
-        return own.column, shift(greatest, 1 + end.new if end.upper else end.old)
+            return {own.column: shift(greatest, -end.old if end.upper else 1 - end.new)}
+        return {own.column: shift(greatest, 1 + end.new if end.upper else end.old)}
 
     def _greatest(self, side: SidePlan, column: str) -> Watermark | None:
         """The greatest time that was seen; None: nobody knows, for other joins make the rows."""
@@ -217,49 +266,46 @@ class _OfNode:
         assert greatest is not None
         return greatest
 
-    def _untold(self, side: SidePlan, retained: Times) -> Times:
-        """Below which results of two rows that were both there are missing."""
-        if not self._accepts_more:
-            return {}
-        after = {column: shift(self._seen(side, column), 1) for column in side.event_times}
-        return {column: min(time, retained.get(column, time)) for column, time in after.items()}
 
-    def _released(self, join: JoinPlan, side: SidePlan) -> Times:
-        """Below which results of rows that were released are missing."""
-        of_side = self._gone.get((join.number, side.name), {})
-        evicted = {b.evicted for b in join.bounds if self._is_wider(b)}
-        return {
-            column: limit
-            for column, limit in of_side.items()
-            if limit > NEVER and side.watermark_key(column) in evicted
-        }
+def _by_keys(side: SidePlan, times: Mapping[str, Watermark]) -> Times:
+    return {side.watermark_key(column): time for column, time in times.items()}
+
+
+def _raise(times: Times, others: Times) -> None:
+    for column, time in others.items():
+        times[column] = max(time, times.get(column, NEVER))
 
 
 @singledispatch
-def _leaving(node: NodePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
-    """Per key that leaves a node, below which rows are missing; ``brought``: the same of its sides."""
+def _leaving(node: NodePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+    """By the keys that leave a node, which rows are missing; ``brought``: the same of its sides."""
     missing = any(brought.values())
-    return at.refuse(f"{node.noun or 'what is above it'} needs all rows of a join") if missing else {}
+    return at.refuse(f"{node.noun or 'what is above it'} needs all rows of a join") if missing else ()
 
 
 @_leaving.register(PassPlan)
 @_leaving.register(LookupPlan)
-def _as_they_came(node: NodePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+def _as_they_came(node: NodePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
     side = node.sides[0]
-    return {side.watermark_key(column): time for column, time in brought[side.name].items()}
+    return [_by_keys(side, way) for way in brought[side.name]]
 
 
 @_leaving.register
-def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
-    start = brought[node.side.name].get(node.time, NEVER)
-    return {} if start == NEVER else {WINDOW_START: start, WINDOW_END: shift(start, node.size)}
+def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
+    ways = brought[node.side.name]
+    if any(node.time not in way for way in ways):
+        return at.refuse("windows need all rows of a join, and their time does not say which are missing")
+    # one that is missing may have brought those after it, within the gap, into a session of its own
+    is_session = node.kind is WindowKind.SESSION
+    starts = [shift(way[node.time], node.size if is_session else 0) for way in ways]
+    return [{WINDOW_START: start, WINDOW_END: shift(start, node.size)} for start in starts]
 
 
 @_leaving.register
-def _(node: JoinPlan, at: _OfNode, brought: Mapping[str, Times]) -> Times:
+def _(node: JoinPlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
     if node.asof is None and not node.changes:
         return at.of_join(node, brought)
-    return at.refuse("a join above another one needs all of its rows") if any(brought.values()) else {}
+    return at.refuse("a join above another one needs all of its rows") if any(brought.values()) else ()
 
 
 def said_of(query: QueryPlan, told: Completeness) -> str:

@@ -30,7 +30,7 @@ from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_so
 from watersmeet.engine.driver.opening.contents import Contents, contents_of
 from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
 from watersmeet.engine.driver.opening.moved import with_moved
-from watersmeet.engine.driver.opening.wider import gone_of, seen_of, with_wider
+from watersmeet.engine.driver.opening.wider import gone_of, missing_of, seen_of, with_wider
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import StateError
 from watersmeet.kernel.batches import same_rows, take_rows
@@ -100,7 +100,7 @@ class Change:
         if not wider:
             return ""
         state = manifest.queries[query.name]
-        told = completeness(query, wider, gone_of(state), seen_of(state))
+        told = completeness(query, wider, gone_of(state), seen_of(state), missing_of(state))
         if told.problems:
             return "; ".join(dict.fromkeys(told.problems))
         self.wider[query.name] = wider, told
@@ -387,7 +387,8 @@ class Coming:
         ]
         if shape.padded:
             self._settled += runs
-        return other.model_copy(update={"runs": runs, "limits": {}, "candidates": {}}), ""
+        update = {"runs": runs, "limits": {}, "candidates": {}, "unknown_below": {}, "gone_below": {}}
+        return other.model_copy(update=update), ""
 
     def _is_copied(self, live: LiveRun) -> bool:
         return bool(live.released) or live.run.name in self._merged_by_others

@@ -122,5 +122,6 @@ def node_of(manifest: Manifest, elsewhere: ElsewhereState) -> NodeState:
                 own: there.kept_by[name] for own, name in elsewhere.sides.items() if name in there.kept_by
             },
             "emitted": _by_own_keys(there.emitted, elsewhere),
+            "missing": [_by_own_keys(way, elsewhere) for way in there.missing],
         }
     )

@@ -17,7 +17,7 @@ from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.plan.identity.completeness import Completeness, Times
+from watersmeet.plan.identity.completeness import Completeness, Missing, Times
 from watersmeet.plan.identity.described import Wider
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.state.manifest import Arrangement, LiveRun, Manifest, QueryState
@@ -33,10 +33,15 @@ _KEPT: tuple[MarkKind, ...] = ("matched", "unknown")
 def gone_of(state: QueryState) -> dict[tuple[int, str], Times]:
     """Per side and event time, below which its rows were released."""
     return {
-        (number, name): dict(kept.limits)
+        (number, name): _greatest(kept.limits, kept.gone_below)
         for number, node in enumerate(state.nodes)
         for name, kept in node.arrangements.items()
     }
+
+
+def missing_of(state: QueryState) -> dict[int, Missing]:
+    """Per node, which rows were missing of it already."""
+    return {number: node.missing for number, node in enumerate(state.nodes)}
 
 
 def seen_of(state: QueryState) -> Times:
@@ -77,7 +82,9 @@ def with_wider(
                 arrangements[side.name] = kept
             if side.padded:
                 arrangements[side.name] = unknown_below(arrangements[side.name], told.below.get(of_side, {}))
-        nodes[node.number] = nodes[node.number].model_copy(update={"arrangements": arrangements})
+        nodes[node.number] = nodes[node.number].model_copy(
+            update={"arrangements": arrangements, "missing": list(told.missing[node.number])}
+        )
     complete_from = _greatest(state.complete_from, told.complete_from)
     return state.model_copy(update={"nodes": nodes, "complete_from": complete_from})
 
@@ -127,7 +134,8 @@ class KeptAnew:
         for own in runs:
             own.marks = {**own.marks, **written.get(own.run.name, {})}
         if is_longer:
-            kept = kept.model_copy(update={"limits": {}, "candidates": {}})
+            gone_below = _greatest(kept.limits, kept.gone_below)
+            kept = kept.model_copy(update={"limits": {}, "candidates": {}, "gone_below": gone_below})
         return kept.model_copy(update={"runs": runs})
 
     def _read(self, live: LiveRun, kind: MarkKind) -> MarkArray:

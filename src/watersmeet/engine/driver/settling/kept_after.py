@@ -90,9 +90,10 @@ def kept_after(
         most=max(before.most, sum(live.stored for live in runs)),
         paces=dict(side.paces),
         columns=[column.origin for column in layout.columns] if shape.stored[side.place].changes else [],
-        unknown_below={
+        unknown_below=before.unknown_below,  # of rows that come below limits, too: they may be on time
+        gone_below={
             column: time
-            for column, time in before.unknown_below.items()
+            for column, time in before.gone_below.items()
             if work.new_limits.get(column, NEVER) < time
         },
     )
