@@ -33,14 +33,11 @@ def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], Non
         on_begin: told of the manifest that is going to be copied, of each attempt.
 
     Raises:
-        StateError: there is no state in ``source``, it is damaged, or there is one in ``target``.
+        StateError: there is no state in ``source``, it is damaged, or there is one in ``target``, which may
+            have come there meanwhile.
     """
     if manifest_names(target):
-        raise StateError(
-            "there is a state already where this one was to be copied to",
-            code="not-empty",
-            hint="name an empty place",
-        )
+        raise _taken()
 
     def copy(manifest: Manifest) -> tuple[Manifest, bytes]:
         on_begin(manifest)
@@ -51,8 +48,20 @@ def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], Non
     manifest, sealed = of_newest(source, copy)
     verify_files(manifest, target)
     name = manifest_name(manifest.tick)
-    target.create(name, sealed)
+    is_ours = target.create(name, sealed) or bytes(target.read(name)) == sealed
+    if not is_ours or manifest_names(target) != [name]:
+        if is_ours:
+            target.delete(name)  # of two, each of which finds the other's, none is taken for a state
+        raise _taken()
     return load(target, name)
+
+
+def _taken() -> StateError:
+    return StateError(
+        "there is a state already where this one was to be copied to",
+        code="not-empty",
+        hint="name an empty place",
+    )
 
 
 def of_newest(source: Store, read: Callable[[Manifest], Read]) -> Read:
