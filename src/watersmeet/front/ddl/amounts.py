@@ -7,7 +7,10 @@ import re
 _UNITS = {"": 1, "B": 1} | {
     f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?B|[KMGT]|)")
+_DIGITS = r"\d{1,18}"
+"""No amount has more."""
+_ROWS = re.compile(_DIGITS)
+_SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*([KMGT]?I?B|[KMGT]|)")
 
 ROWS_HINT = "it can be a whole number above zero, or 'none'"
 
@@ -17,16 +20,20 @@ def is_none(written: str) -> bool:
 
 
 def rows_in(written: str) -> int | None:
-    """A whole number above zero; None for any other text."""
-    return int(written) if written.strip().isdecimal() and int(written) else None
+    """A whole number above zero; None for any other text.
+
+    >>> rows_in(" 10 "), rows_in("0"), rows_in("9" * 5000)
+    (10, None, None)
+    """
+    return int(written) or None if _ROWS.fullmatch(written.strip()) else None
 
 
 def bytes_in(written: str, least: int = 1) -> int | None:
     """``512 MB``, ``2g``, ``1073741824``; a kilobyte has 1,024 bytes, as Spark's have. None: it is less, or
     no size.
 
-    >>> bytes_in("2 KB"), bytes_in("1.5k"), bytes_in("0"), bytes_in("many")
-    (2048, 1536, None, None)
+    >>> bytes_in("2 KB"), bytes_in("1.5k"), bytes_in("0"), bytes_in("many"), bytes_in("9" * 400)
+    (2048, 1536, None, None, None)
     """
     match = _SIZE.fullmatch(written.strip().upper())
     if match is None:
