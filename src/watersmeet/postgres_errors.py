@@ -41,6 +41,12 @@ MORE_ROOM = (
 """What to do when a server has no connection left."""
 IN_ROW = ("22", "23", "44", "P0", "21")
 """Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
+OF_SERVER = (
+    "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "24", "25", "26", "27",
+    "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58", "72",
+    "F0", "HV", "XX",
+)  # fmt: skip
+"""The classes that the server has for all else. Any other one is a user's own: of a trigger that raises."""
 
 _CONNECTING = "Failed to connect: "
 _ADDRESS = re.compile(
@@ -190,7 +196,8 @@ def _unnamed(text: str) -> str:
 
 def refuses_row(error: BaseException) -> bool:
     """Whether it is a row that the server did not take."""
-    return (state_of(error) or "")[:2] in IN_ROW
+    state = state_of(error) or "00000"
+    return state[:2] in IN_ROW or state[:2] not in OF_SERVER
 
 
 def state_of(error: BaseException) -> str | None:

@@ -275,8 +275,9 @@ def test_copies_go_on_as_the_original_would(ran, capsys, postgres, tmp_path, mon
         "state_store_endpoint": ran.endpoint,
         "state_store_allow_http": "true",
     }
-    with monkeypatch.context() as patch:  # without TLS it is reached by settings alone
-        patch.setattr("watersmeet.cli.state_commands.copy.store_at", lambda url, settings: store_of(in_s3))
+    with monkeypatch.context() as patch:  # the job's settings are of the other store
+        patch.setenv("AWS_ENDPOINT_URL", ran.endpoint)
+        patch.setenv("AWS_ALLOW_HTTP", "true")
         assert command("state", "copy", "job.sql", in_s3["state_store"]) == 0
     sets = "".join(f"SET {name} = '{value}';\n" for name, value in in_s3.items())
     (tmp_path / "s3.sql").write_text(sets + JOB)

@@ -329,3 +329,17 @@ def test_what_is_written_while_all_is_removed_goes_too(store, monkeypatch):
         store.write("runs/a", b"x")
         with pytest.raises(StateError, match="does not become empty"):
             store.clear({"runs", "job"}, last="job/reset")
+
+
+def test_without_tls_a_server_is_asked_when_the_environment_says_so(endpoint, bucket, monkeypatch):
+    """For who names a store alone, as `state copy` does; the client's settings do not hide it."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(StateError) as refused:
+        ObjectStore(Place(f"s3://{bucket}/refused")).has("a")
+    assert refused.value.code == "store-refused"
+    assert "SET state_store_allow_http = true" in str(refused.value.hint)
+    assert "AWS_ALLOW_HTTP=true" in str(refused.value.hint)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    store = ObjectStore(Place(f"s3://{bucket}/allowed"))
+    store.create("a", b"x")
+    assert store.has("a")

@@ -84,6 +84,30 @@ def test_it_is_said_why(postgres, table):
     sink.close()
 
 
+@pytest.mark.parametrize(
+    ("says", "state"),
+    [
+        ("RAISE EXCEPTION 'no fives'", "P0001"),
+        ("ASSERT NEW.n <> 5, 'no fives'", "P0004"),  # which a handler of OTHERS does not see
+        ("RAISE EXCEPTION 'no fives' USING ERRCODE = 'BR001'", "BR001"),
+        ("RAISE EXCEPTION 'no fives' USING ERRCODE = '45000'", "45000"),
+    ],
+)
+def test_a_trigger_may_say_no_in_any_words(postgres, table, says, state):
+    """By an error of its own, too: classes of SQLSTATE that are none of the server's are users'."""
+    postgres.run(
+        f"CREATE TABLE {table} (n bigint); CREATE FUNCTION {table}() RETURNS trigger LANGUAGE plpgsql AS $$"
+        f" BEGIN IF NEW.n = 5 THEN {says}; END IF; RETURN NEW; END $$; CREATE TRIGGER {table} BEFORE INSERT ON"
+        f" {table} FOR EACH ROW EXECUTE FUNCTION {table}()"
+    )
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    put(sink, numbers(1, 5, 7), 1)
+    assert stored(postgres, table, "n") == ["1", "7"]
+    (line,) = aside(postgres, table, "sqlstate, record->>'n', reason")
+    assert line == f"{state}|5|no fives"
+    sink.close()
+
+
 def test_of_rows_that_refuse_each_other_the_first_is_taken(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint UNIQUE, m bigint)")
     sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_refused="aside")

@@ -7,8 +7,9 @@ been carried out all the same: who asks for it has to see to that.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -50,12 +51,18 @@ _AGAIN = "\n\nDebug source"
 _ANSWER = re.compile(r"<Error\b|ExceptionName: ")
 """Where a server's own words begin, in errors of the clients that the package has."""
 _MAY_PASS = frozenset({408, 409, 425, 429, *range(500, 600)}) - {501, 505}
+_NOT_ASKED = "builder error"
+"""What the client says when it sends nothing, for it cannot, or must not."""
 _QUERY = re.compile(r"\?[^\s)]*")
 _ENVIRONMENT = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, or the machine's role",
     "gs": "GOOGLE_SERVICE_ACCOUNT (a path), or the machine's service account",
     "az": "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, or the machine's identity",
 }
+_PREFIXES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
+_OF_THE_CLIENT = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
+"""What the environment may say of the client itself, behind the provider's prefix; the client reads it no
+more as soon as it is told anything."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ def _client(place: Place) -> Client:
         return from_url(
             place.url,
             client_options={  # what is not said is the environment's to say
+                **dict(_said_by_environment(place)),
                 "timeout": f"{int(place.timeout_s * 1000)}ms",
                 **({"allow_http": True} if place.allow_http else {}),
             },
@@ -141,6 +149,13 @@ def _client(place: Place) -> Client:
             code="store-refused",
             hint="see the options of the object store (state_store_region and its like) and the environment",
         ) from None
+
+
+def _said_by_environment(place: Place) -> Iterator[tuple[str, str]]:
+    for name in _OF_THE_CLIENT:
+        value = os.environ.get(f"{_PREFIXES[place.scheme]}_{name.upper()}")
+        if value:
+            yield name, value
 
 
 def asked(
@@ -207,7 +222,7 @@ def may_pass(error: BaseException) -> bool:
     status = _STATUS.search(str(error))
     if status is not None:
         return int(status[1]) in _MAY_PASS
-    return "builder error" not in str(error)
+    return _NOT_ASKED not in str(error)
 
 
 def is_full(said: str) -> bool:
@@ -238,7 +253,14 @@ def told(place: Place, what: str, error: BaseException) -> StateError:
     if may_pass(error):
         hint = "run again when it is back: the job goes on after its last whole tick"
         return StateError(said, code="store-away", hint=hint)
-    return StateError(said, code="store-refused", hint="see to the URL, the region and the endpoint")
+    hint = "see to the URL, the region and the endpoint"
+    if _NOT_ASKED in str(error) and "http://" in str(error):
+        name = f"{_PREFIXES[place.scheme]}_ALLOW_HTTP"
+        hint += (
+            f"; without TLS (http://) a server is asked by SET state_store_allow_http = true alone, or {name}=true in"
+            " the environment of each process"
+        )
+    return StateError(said, code="store-refused", hint=hint)
 
 
 def plain(error: BaseException) -> str:
