@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.debezium_times import options_map, time_of
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.engine.spark.whole_json import ROW, not_whole, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
@@ -27,6 +28,7 @@ from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import BINARY, DOUBLE, STRING, TIMES
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
+_EVENT = f"{_PARSED}.{ROW}"
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 
 
@@ -40,30 +42,30 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
     """
     names = [column.name for column in source.columns]
     text = _text("value", _enveloped, source, names, parser)
-    parse = _parse(text, _enveloped(_fields(source, names)), parser)
+    parse = whole_json(text, _enveloped(_fields(source, names)), parser)
     key = source.primary_key
     keys = () if key is None or "key" not in raw.columns else key.columns
     parsed = {_PARSED: parse}
     if keys:
         text = _text("key", _of_key, source, keys, parser)
-        parsed[_KEY] = _parse(text, _of_key(_fields(source, keys)), parser)
+        parsed[_KEY] = whole_json(text, _of_key(_fields(source, keys)), parser)
     value = F.expr("CAST(value AS STRING)").alias("value")
     told = raw.where("value IS NOT NULL").select(
         *(F.expr(sql).alias(name) for name, sql in parsed.items()), value, partition.alias(PARTITION)
     )
-    written = {part: f"coalesce({_PARSED}.payload.{part}, {_PARSED}.{part})" for part in ("before", "after")}
+    written = {part: f"coalesce({_EVENT}.payload.{part}, {_EVENT}.{part})" for part in ("before", "after")}
     parts = {
-        _OP: f"coalesce({_PARSED}.payload.op, {_PARSED}.op)",
+        _OP: f"coalesce({_EVENT}.payload.op, {_EVENT}.op)",
         _BEFORE: _typed(source, names, written["before"], parser),
         _AFTER: _typed(source, names, written["after"], parser),
     }
     if keys:
         of_record = ", ".join(
-            f"{literal(name)}, coalesce({_KEY}.payload.{quoted(name)}, {_KEY}.{quoted(name)})"
+            f"{literal(name)}, coalesce({_KEY}.{ROW}.payload.{quoted(name)}, {_KEY}.{ROW}.{quoted(name)})"
             for name in keys
         )
         parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
-    wrong = [f"{_PARSED} IS NULL", f"{_PARSED}.{_CORRUPT} IS NOT NULL"]
+    wrong = [not_whole(_PARSED)]
     wrong += _untyped(source, names, written.values(), parser)
     wrong += _unavailable(source, written["after"])
     events = told.select(
@@ -141,12 +143,12 @@ def _fields(source: Source, names: Sequence[str]) -> str:
 def _enveloped(row: str) -> str:
     """The fields of an event, with or without its schema, of those of a row."""
     envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
-    return f"{envelope}, payload: STRUCT<{envelope}>, {_CORRUPT}: STRING"
+    return f"{envelope}, payload: STRUCT<{envelope}>"
 
 
 def _of_key(row: str) -> str:
     """The fields of a record's key, likewise."""
-    return f"{row}, payload: STRUCT<{row}>, {_CORRUPT}: STRING"
+    return f"{row}, payload: STRUCT<{row}>"
 
 
 def _text(
@@ -169,7 +171,7 @@ def _text(
 
 def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:
     options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return f"from_json({text}, {literal(f'STRUCT<{fields}>')}, {options_map(options)})"
+    return f"from_json({text}, {literal(f'STRUCT<{fields}, {_CORRUPT}: STRING>')}, {options_map(options)})"
 
 
 def _typed(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> str:

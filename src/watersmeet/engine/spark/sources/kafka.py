@@ -20,6 +20,7 @@ from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.engine.spark.whole_json import ROW, not_whole, whole_json
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
@@ -168,14 +169,20 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
             c.name: f"CAST({metadata[c.name]} AS {c.type})" for c in source.columns if c.name in metadata
         }
         return upserts(raw, source, partition, parser, filled)
-    parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
-    schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
     text = _BEHIND_HEADER if HEADER in source.options else "CAST(value AS STRING)"
-    parse = f"from_{wanted}({text}, {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
+    shown = f"coalesce({text}, CAST(value AS STRING), '')"
+    if wanted == "json":
+        fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in values)
+        parse, row = whole_json(text, fields, parser), f"{_PARSED}.{ROW}"
+        broken = f"IF({not_whole(_PARSED)}, {shown}, NULL)"
+    else:
+        parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(parser.items()))
+        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
+        parse = f"from_{wanted}({text}, {literal(schema + f', {_CORRUPT} STRING')}, map({given}))"
+        row, broken = _PARSED, f"IF({_PARSED} IS NULL, {shown}, {_PARSED}.{_CORRUPT})"
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
     frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
-    by_name |= {c.name: F.col(f"{_PARSED}.{quoted(c.name)}").alias(c.name) for c in values}
-    broken = f"IF({_PARSED} IS NULL, coalesce(CAST(value AS STRING), ''), {_PARSED}.{_CORRUPT})"
+    by_name |= {c.name: F.col(f"{row}.{quoted(c.name)}").alias(c.name) for c in values}
     columns = [by_name[column.name] for column in source.columns]
     return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN))

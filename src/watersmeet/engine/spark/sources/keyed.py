@@ -17,13 +17,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.whole_json import ROW, not_whole, whole, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
 
-_PARSED, _CORRUPT, _KEY, _NO_VALUE = ours("parsed"), ours("corrupt"), ours("key"), ours("no_value")
+_PARSED, _KEY, _NO_VALUE = ours("parsed"), ours("key"), ours("no_value")
 
 
 def with_key(frame: DataFrame, source: Source) -> DataFrame:
@@ -70,7 +71,7 @@ def upserts(
     types = {column.name: column.type for column in source.columns}
     values = [name for name in types if name not in metadata]
     frame = raw.select(
-        F.expr(from_json("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(
+        F.expr(_object("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(
             _PARSED
         ),
         F.expr(_key_of(source, key, parser)).alias(_KEY),
@@ -81,11 +82,11 @@ def upserts(
         partition.alias(PARTITION),
     )
     broken = [
-        f"(NOT {_NO_VALUE} AND ({_PARSED} IS NULL OR {_PARSED}.{_CORRUPT} IS NOT NULL))",
-        f"(key AND ({_KEY} IS NULL OR {_KEY}.{_CORRUPT} IS NOT NULL))",
+        f"(NOT {_NO_VALUE} AND {not_whole(_PARSED)})",
+        f"(key AND {not_whole(_KEY)})",
     ]
     for name in key.columns:
-        own, other = f"{_PARSED}.{quoted(name)}", f"{_KEY}.{quoted(name)}"
+        own, other = (f"{part}.{ROW}.{quoted(name)}" for part in (_PARSED, _KEY))
         broken.append(f"(key AND NOT {_NO_VALUE} AND {own} IS NOT NULL AND NOT ({own} <=> {other}))")
         broken.append(f"coalesce({other}, {own}) IS NULL")
     return frame.select(
@@ -100,24 +101,19 @@ def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str]) -> SparkCol
     if name in metadata:
         return F.col(quoted(ours(f"metadata:{name}")))
     if name in key.columns:
-        return F.expr(f"coalesce({_KEY}.{quoted(name)}, {_PARSED}.{quoted(name)})")
-    return F.expr(f"{_PARSED}.{quoted(name)}")
+        return F.expr(f"coalesce({_KEY}.{ROW}.{quoted(name)}, {_PARSED}.{ROW}.{quoted(name)})")
+    return F.expr(f"{_PARSED}.{ROW}.{quoted(name)}")
 
 
 def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
-    """The columns of the key, of the record's, as a STRUCT."""
+    """The columns of the key, of the record's, as `whole_json` gives them."""
     types = {column.name: str(column.type) for column in source.columns}
     if key_format(source.options) == RAW:
         (name,) = key.columns
-        cast = f"try_cast(CAST(key AS STRING) AS {types[name]})"
-        wrong = f"IF({cast} IS NULL, CAST(key AS STRING), NULL)"
-        return f"named_struct({literal(name)}, {cast}, {literal(_CORRUPT)}, {wrong})"
-    return from_json("CAST(key AS STRING)", [(name, types[name]) for name in key.columns], parser)
+        return whole(f"try_cast(CAST(key AS STRING) AS {types[name]})", name)
+    return _object("CAST(key AS STRING)", [(name, types[name]) for name in key.columns], parser)
 
 
-def from_json(text: str, columns: list[tuple[str, str]], parser: Mapping[str, str]) -> str:
-    """A text as a STRUCT of these columns (name, type) and `_CORRUPT`, as Spark SQL."""
-    schema = ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns)
-    options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    given = ", ".join(f"{literal(k)}, {literal(v)}" for k, v in sorted(options.items()))
-    return f"from_json({text}, {literal(f'{schema}, {_CORRUPT} STRING')}, map({given}))"
+def _object(text: str, columns: list[tuple[str, str]], parser: Mapping[str, str]) -> str:
+    """A text as an object of these columns (name, type)."""
+    return whole_json(text, ", ".join(f"{quoted(name)}: {type_}" for name, type_ in columns), parser)
