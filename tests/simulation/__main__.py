@@ -47,7 +47,8 @@ def summary(
     faults = {name[7:]: n for name, n in sorted(counts.items()) if name.startswith("fault: ")}
     lines = [
         f"{schedules:,} schedules in {seconds:,.0f} s, {schedules / max(seconds, 0.001):,.1f} per second",
-        f"{counts['runs']:,} runs, {counts['ticks']:,} ticks, {counts['points']:,} points",
+        f"{counts['runs']:,} runs, {counts['ticks']:,} ticks, {counts['points']:,} points, "
+        f"{counts['sections']:,} sections fetched",
         f"{counts['crashes']:,} crashes, {counts['takeovers']:,} takeovers while another run slept, "
         f"{counts['sleeps']:,} sleeps, {counts['tasks run twice']:,} tasks run twice",
         f"{sum(faults.values()):,} faults: " + ", ".join(f"{n:,} {name}" for name, n in faults.items()),

@@ -6,7 +6,7 @@ has given up long since (``late``), and of a request for many a part alone done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +127,17 @@ class Client:
             return SimpleNamespace(bytes=lambda: pa.py_buffer(content))
 
         return self._ask(f"get {name}", get)
+
+    def get_ranges(
+        self, name: str, *, starts: Sequence[int], lengths: Sequence[int], coalesce: int = 0
+    ) -> list[pa.Buffer]:
+        def get() -> list[pa.Buffer]:
+            content = pa.py_buffer(self._object(name))
+            return [content[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+
+        self._network.world.counts["sections"] += len(starts)
+        ranges: list[pa.Buffer] = self._ask(f"get {name}", get)
+        return ranges
 
     def head(self, name: str) -> Any:
         return self._ask(f"head {name}", lambda: len(self._object(name)))

@@ -17,6 +17,7 @@ from tests.simulation.files import SimulatedFiles
 from tests.simulation.table import SimulatedStorage
 from tests.simulation.world import SECOND_US, Threads, World
 from watersmeet.engine.driver import merge_policy
+from watersmeet.state.runs import written
 
 
 class _Os:
@@ -84,6 +85,7 @@ def simulated(seed: int) -> Iterator[World]:
             "watersmeet.objects.store.ThreadPoolExecutor": Threads,
             "watersmeet.state.behind.ThreadPoolExecutor": Threads,
             "watersmeet.engine.driver.merge_policy.FAN_IN": merge_policy.FAN_IN,
+            "watersmeet.state.runs.written.SECTION_BYTES": written.SECTION_BYTES,
         }.items():
             patches.enter_context(patch(where, value))
         World.current = world

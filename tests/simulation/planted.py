@@ -220,6 +220,13 @@ def narrowed_from_nothing() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def sections_are_files() -> Iterator[None]:
+    """What is needed of the store goes by the names of sections, which are no object's."""
+    with patch.object(manifests.Manifest, "files", manifests.Manifest.names):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     "commit before publish": commit_before_publish,
     "second sink after commit": second_sink_after_commit,
@@ -233,4 +240,5 @@ PLANTED: dict[str, Callable[[], Any]] = {
     "released before matched": released_before_matched,
     "cache not compared": cache_not_compared,
     "narrowed from nothing": narrowed_from_nothing,
+    "sections are files": sections_are_files,
 }

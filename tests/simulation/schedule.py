@@ -31,6 +31,7 @@ from watersmeet.sinks.base import Sink
 from watersmeet.sinks.files import FileSink
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.state.manifest import is_manifest, load_newest
+from watersmeet.state.runs import written
 from watersmeet.state.sealed import unsealed
 from watersmeet.state.whole import verify_files
 
@@ -56,6 +57,9 @@ _CACHED = 0.15
 
 _NARROWED = 0.5
 """Of those with an INNER join alone: they go on with a narrower one."""
+
+_IN_SECTIONS = 0.5
+"""Those whose runs are written in sections, where there are several tasks."""
 
 _NAPS = (0.01, 1, 10, 300)
 """Seconds."""
@@ -130,6 +134,8 @@ class Schedule:
         self.cache = SpoiltCache(_folder(), more, world.counts) if more.random() < _CACHED else None
         self.narrows = self.queries == ("inner",) and more.random() < _NARROWED
         self.narrowed = False
+        if more.random() < _IN_SECTIONS:
+            written.SECTION_BYTES = 1
         into = "files" if self.folder else "a table"
         world.note(f"{' and '.join(self.queries)} into {into} ({len(self.servers)}), {self.trouble}")
 

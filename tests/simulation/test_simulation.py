@@ -36,6 +36,7 @@ WITHIN = {
     "released before matched": 60,
     "cache not compared": 100,
     "narrowed from nothing": 400,
+    "sections are files": 100,
 }
 """So many schedules show a planted bug."""
 
@@ -73,6 +74,7 @@ def test_whatever_fails_rows_come_out_once(seed, share):
     assert counts["tasks run twice"] > SCHEDULES
     assert counts["cache: truncated"]
     assert counts["queries changed"]
+    assert counts["sections"]
     faults = {name for name in counts if name.startswith("fault: ")}
     assert len(faults) == 6, faults
     assert {"state-fenced", "sink-taken"} <= ended.keys()

@@ -15,6 +15,7 @@ from watersmeet.observe.held import Ahead as AheadTold
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
+from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.plan.model.job import JobPlan
 
 
@@ -98,6 +99,19 @@ class Ahead(Protocol):
     def by(self) -> int | None: ...
 
 
+class Traffic(Protocol):
+    """Bytes that came from the store of the state, from a cache, and went there; and requests."""
+
+    @property
+    def fetched(self) -> int: ...
+    @property
+    def cached(self) -> int: ...
+    @property
+    def written(self) -> int: ...
+    @property
+    def requests(self) -> int: ...
+
+
 class TickResult(Protocol):
     """What is read of a tick."""
 
@@ -111,6 +125,8 @@ class TickResult(Protocol):
     def held(self) -> Mapping[str, Ahead]: ...
     @property
     def tasks(self) -> Mapping[str, int]: ...
+    @property
+    def traffic(self) -> Mapping[str, Sequence[Traffic]]: ...
 
 
 class ChangedFiles(Protocol):
@@ -193,6 +209,29 @@ def report_of(
         clock_us,
         held=held,
         tasks=dict(result.tasks),
+        store=_store_use(result.traffic),
+    )
+
+
+def _store_use(traffic: Mapping[str, Sequence[Traffic]]) -> StoreUse | None:
+    if not traffic:
+        return None
+    every = [of_task for of_tasks in traffic.values() for of_task in of_tasks]
+    return StoreUse(
+        fetched_bytes=sum(of_task.fetched for of_task in every),
+        cached_bytes=sum(of_task.cached for of_task in every),
+        written_bytes=sum(of_task.written for of_task in every),
+        requests=sum(of_task.requests for of_task in every),
+        steps=tuple(
+            StepUse(
+                step,
+                tuple(of_task.fetched for of_task in of_tasks),
+                tuple(of_task.cached for of_task in of_tasks),
+                tuple(of_task.written for of_task in of_tasks),
+                tuple(of_task.requests for of_task in of_tasks),
+            )
+            for step, of_tasks in traffic.items()
+        ),
     )
 
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -23,12 +24,14 @@ from watersmeet.objects.cache import Cache
 from watersmeet.objects.requests import Place, asked
 from watersmeet.state.damage import missing
 from watersmeet.state.manifest import FOLDERS, PARTS, is_manifest
+from watersmeet.state.sections import ALIGNED, Section, by_object, object_of, section_of
+from watersmeet.state.traffic import Meter
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 AT_ONCE = 16
-"""Puts that are under way together."""
+"""Puts that are under way together, and gets."""
 
 LARGEST_PUT = 256 << 20
 """Bytes; what is larger goes up in parts, and is there when the last one is."""
@@ -44,6 +47,9 @@ _PART = 32 << 20
 _CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 """What goes by a name that no other content ever has. All else has to be what is there now: another machine
 may have removed it, and made it anew."""
+
+_Fetched = list[tuple[str, pa.Buffer]]
+"""Names, and what is stored under them."""
 
 _CREATES = 2
 """So often an object is created at once, when what was in its way is gone: whoever slept meanwhile has no
@@ -89,6 +95,7 @@ class ObjectStore:
     def __init__(self, place: Place, cache: Cache | None = None) -> None:
         self.place = place
         self.cache = cache
+        self.traffic = Meter()
         self._uploads: _Uploads | None = None
 
     def __getstate__(self) -> tuple[Place, Cache | None]:
@@ -100,21 +107,27 @@ class ObjectStore:
     def __repr__(self) -> str:
         return f"ObjectStore({self.place.url!r})"
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
         content = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        self.traffic.add(written=content.size, requests=1)
         uploads = self._uploads
         if uploads is None:
-            self._put(name, content)
+            self._put(name, content, sections)
         else:
-            uploads.add(name, content, uploads.threads.submit(self._put, name, content))
+            uploads.add(name, content, uploads.threads.submit(self._put, name, content, sections))
 
-    def _put(self, name: str, content: pa.Buffer) -> None:
+    def _put(self, name: str, content: pa.Buffer, sections: Sequence[str]) -> None:
         def put(client: Client) -> None:
             in_parts = content.size > LARGEST_PUT
             client.put(name, _bytes_of(content), use_multipart=in_parts, chunk_size=_PART)
 
         asked(self.place, f'take "{name}"', put)
-        self._remember(name, content)
+        for section in filter(None, map(section_of, sections)):
+            self._remember(section.name, section.of(content))
+        if not sections:
+            self._remember(name, content)
 
     def _remember(self, name: str, content: pa.Buffer) -> None:
         if self.cache is not None and name.startswith(_CACHED):
@@ -136,6 +149,7 @@ class ObjectStore:
     def create(self, name: str, data: bytes) -> bool:
         """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
         appear."""
+        self.traffic.add(written=len(data), requests=1)
 
         def created(client: Client) -> bool:
             from obstore.exceptions import AlreadyExistsError
@@ -152,29 +166,73 @@ class ObjectStore:
         return asked(self.place, f'take "{name}"', created)
 
     def read(self, name: str) -> pa.Buffer:
-        uploads = self._uploads
-        if uploads is not None and name in uploads.waiting:
-            return uploads.waiting[name][0]
-        is_cached = self.cache is not None and name.startswith(_CACHED)
-        if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
-            return kept
+        return self.read_all([name])[0]
+
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        """As `Store.read_all`: what has to be fetched comes together, sections of one object that lie side by
+        side by one request."""
+        there = {name: content for name in names if (content := self._at_hand(name)) is not None}
+        fetched = by_object(name for name in names if name not in there)
+        for contents in self._at_once(list(fetched.items())):
+            for name, content in contents:
+                there[name] = content
+                self._remember(name, content)
+        return [there[name] for name in names]
+
+    def _at_hand(self, name: str) -> pa.Buffer | None:
+        """What need not be fetched: it is on its way to the store, or in the cache."""
+        section = section_of(name)
+        object_name = name if section is None else section.object
+        if self._uploads is not None and object_name in self._uploads.waiting:
+            content = self._uploads.waiting[object_name][0]
+            return content if section is None else section.of(content)
+        if self.cache is None or not name.startswith(_CACHED):
+            return None
+        kept = self.cache.read(name)
+        if kept is not None:
+            self.traffic.add(cached=kept.size)
+        return kept
+
+    def _at_once(self, objects: list[tuple[str, list[Section | None]]]) -> Iterator[_Fetched]:
+        if len(objects) < 2:
+            yield from (self._fetch(*asked_for) for asked_for in objects)
+            return
+        with ThreadPoolExecutor(min(AT_ONCE, len(objects)), thread_name_prefix="fetches") as threads:
+            yield from threads.map(lambda asked_for: self._fetch(*asked_for), objects)
+
+    def _fetch(self, name: str, sections: list[Section | None]) -> _Fetched:
+        """Of one object what is asked for. Raises: StateError."""
+        ranges = sorted((section for section in sections if section is not None), key=lambda s: s.offset)
+
+        def fetched(client: Client) -> _Fetched:
+            whole = [(name, pa.py_buffer(client.get(name).bytes()))] if None in sections else []
+            if not ranges:
+                return whole
+            starts, lengths = [s.offset for s in ranges], [s.length for s in ranges]
+            parts = client.get_ranges(name, starts=starts, lengths=lengths, coalesce=ALIGNED)
+            return [*whole, *((s.name, pa.py_buffer(part)) for s, part in zip(ranges, parts, strict=True))]
+
         try:
-            content = asked(
-                self.place, f'give "{name}"', lambda client: pa.py_buffer(client.get(name).bytes())
-            )
+            contents = asked(self.place, f'give "{name}"', fetched)
         except FileNotFoundError:
             raise missing(name, f" in {self.place.url}") from None
-        self._remember(name, content)
-        return content
+        apart = sum(after.offset - before.end > ALIGNED for before, after in pairwise(ranges))
+        requests = (None in sections) + (apart + 1 if ranges else 0)
+        self.traffic.add(fetched=sum(content.size for _, content in contents), requests=requests)
+        return contents
 
     def has(self, name: str) -> bool:
+        self.traffic.add(requests=1)
+
         def looked(client: Client) -> bool:
-            client.head(name)
+            client.head(object_of(name))
             return True
 
         return asked(self.place, f'say whether there is "{name}"', looked, missing=False)
 
     def names(self, folder: str) -> list[str]:
+        self.traffic.add(requests=1)
+
         def listed(client: Client) -> list[str]:
             objects = client.list_with_delimiter(folder)["objects"]
             return sorted(f"{folder}/{entry['path'].rpartition('/')[2]}" for entry in objects)
@@ -200,6 +258,7 @@ class ObjectStore:
     def _delete(self, names: Sequence[str]) -> None:
         """By few requests, in no order. Raises: StateError."""
         if names:
+            self.traffic.add(requests=1)
 
             def gone(client: Client) -> bool:
                 client.delete(list(names))

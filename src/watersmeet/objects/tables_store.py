@@ -35,6 +35,8 @@ from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
 from watersmeet.state.damage import damaged, missing
 from watersmeet.state.manifest import FOLDERS, PARTS
+from watersmeet.state.sections import Section, object_of, section_of
+from watersmeet.state.traffic import Meter
 
 Answer = TypeVar("Answer")
 
@@ -79,6 +81,11 @@ _GIVEN = "SELECT json_array_elements_text($2::json)"
 """Names, which are one parameter."""
 
 
+_BEGIN = f"greatest($3::bigint - part::bigint * {PART_BYTES}, 0)"
+_END = f"least($4::bigint - part::bigint * {PART_BYTES}, {PART_BYTES})"
+"""Of a row's content, what is of the bytes [$3, $4) of its file."""
+
+
 class _Needed:
     """The tables are."""
 
@@ -94,7 +101,9 @@ class TablesStore:
     def __init__(self, place: TablesPlace, cache: Cache | None = None) -> None:
         self.place = place
         self.cache = cache
+        self.traffic = Meter()
         self._held: dict[str, pa.Buffer] | None = None
+        self._sections: dict[str, Sequence[str]] = {}
         self._held_bytes = 0
 
     def __getstate__(self) -> tuple[TablesPlace, Cache | None]:
@@ -106,8 +115,12 @@ class TablesStore:
     def __repr__(self) -> str:
         return f"TablesStore({self.place.url!r})"
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
         content = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        if sections:
+            self._sections[name] = sections
         if self._held is None:
             self._put({name: content})
             return
@@ -145,10 +158,15 @@ class TablesStore:
                 self._remove(cursor, list(files))
             cursor.adbc_ingest(TABLE, self._rows(files), mode="append", db_schema_name=SCHEMA)
 
+        self.traffic.add(written=sum(content.size for content in files.values()), requests=1)
+        sections = {name: self._sections.pop(name, ()) for name in files}
         self._asked(f'take "{next(iter(files))}"', put, writes=True)
         if self.cache is not None:
             for name, content in files.items():
-                self._remember(name, content)
+                for section in filter(None, map(section_of, sections[name])):
+                    self._remember(section.name, section.of(content))
+                if not sections[name]:
+                    self._remember(name, content)
 
     def _rows(self, files: Mapping[str, pa.Buffer]) -> pa.RecordBatchReader:
         pipeline = self.place.pipeline
@@ -176,6 +194,7 @@ class TablesStore:
     def create(self, name: str, data: bytes) -> bool:
         """As `Store.create`. Raises: StateError when nobody can say whether it was stored; then it may still
         appear."""
+        self.traffic.add(written=len(data), requests=1)
         return self._asked(
             f'take "{name}"', lambda cursor: self.create_within(cursor, name, data), writes=True
         )
@@ -194,16 +213,28 @@ class TablesStore:
         return True
 
     def read(self, name: str) -> pa.Buffer:
-        if self._held and name in self._held:
-            return self._held[name]
+        section = section_of(name)
+        object_name = name if section is None else section.object
+        if self._held and object_name in self._held:
+            held = self._held[object_name]
+            return held if section is None else section.of(held)
         is_cached = self.cache is not None and name.startswith(_CACHED)
         if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
+            self.traffic.add(cached=kept.size)
             return kept
-        content = self._asked(f'give "{name}"', lambda cursor: self._content(cursor, name), empty=None)
+
+        def given(cursor: Cursor) -> pa.Buffer | None:
+            return self._content(cursor, name) if section is None else self._part(cursor, section)
+
+        content = self._asked(f'give "{name}"', given, empty=None)
         if content is None:
             raise missing(name, f" in {self.place.url}")
+        self.traffic.add(fetched=content.size, requests=1)
         self._remember(name, content)
         return content
+
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        return [self.read(name) for name in names]
 
     def _content(self, cursor: Cursor, name: str) -> pa.Buffer | None:
         """What is stored; None: nothing. Raises: StateError where a part of it is gone."""
@@ -218,23 +249,55 @@ class TablesStore:
                 break
             if content is None:
                 content = pa.allocate_buffer(rows.column("size")[0].as_py())
-            for value in rows.column("content"):
-                piece = value.as_buffer()
-                end = filled + piece.size
-                if end > content.size:
-                    raise damaged(f'file "{name}" in {self.place.url}', "it has more parts than one")
-                memoryview(content)[filled:end] = memoryview(piece)
-                filled = end
+            filled = self._fill(content, filled, rows, name)
             part = last
         if content is not None and filled < content.size:
             raise damaged(f'file "{name}" in {self.place.url}', "rows of it are gone")
         return content
 
+    def _part(self, cursor: Cursor, section: Section) -> pa.Buffer | None:
+        """What is stored of a section; None: nothing. Raises: StateError where a part of it is gone."""
+        sql = f"""SELECT substring(content FROM ({_BEGIN} + 1)::integer FOR ({_END} - {_BEGIN})::integer)
+            AS content FROM {FILES} WHERE pipeline = $1 AND name = $2
+            AND part >= $5::bigint AND part < $6::bigint ORDER BY part"""
+        content, filled = pa.allocate_buffer(section.length), 0
+        part, end = section.offset // PART_BYTES, -(-section.end // PART_BYTES)
+        while part < end:
+            last = min(part + _READ_AT_ONCE, end)
+            given = (self.place.pipeline, section.object, section.offset, section.end, part, last)
+            cursor.execute(sql, parameters=given)
+            rows = cursor.fetch_arrow_table()
+            if not rows.num_rows:
+                break
+            filled = self._fill(content, filled, rows, section.object)
+            part = last
+        if filled < content.size:
+            if not filled and not self._is_there(cursor, section.object):
+                return None
+            raise damaged(f'file "{section.object}" in {self.place.url}', "rows of it are gone")
+        return content
+
+    def _fill(self, content: pa.Buffer, filled: int, rows: pa.Table, name: str) -> int:
+        """Put what rows hold behind what is there; how much is there then."""
+        for value in rows.column("content"):
+            piece = value.as_buffer()
+            end = filled + piece.size
+            if end > content.size:
+                raise damaged(f'file "{name}" in {self.place.url}', "it has more parts than one")
+            memoryview(content)[filled:end] = memoryview(piece)
+            filled = end
+        return filled
+
+    def _is_there(self, cursor: Cursor, name: str) -> bool:
+        sql = f"SELECT 1 FROM {FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
+        return bool(rows_of(cursor, sql, self.place.pipeline, name))
+
     def has(self, name: str) -> bool:
+        name = object_of(name)
         if self._held and name in self._held:
             return True
-        sql = f"SELECT 1 FROM {FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
-        return bool(self._rows_of(f'say whether there is "{name}"', sql, self.place.pipeline, name))
+        what = f'say whether there is "{name}"'
+        return self._asked(what, lambda cursor: self._is_there(cursor, name), empty=False)
 
     def names(self, folder: str) -> list[str]:
         sql = f"""SELECT name FROM {FILES}

@@ -22,6 +22,7 @@ from watersmeet.errors import counted
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
 from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, held_words
+from watersmeet.observe.store_use import StoreUse
 from watersmeet.plan.explain.durations import rounded_up
 
 RECENT_TICKS = 10
@@ -101,7 +102,8 @@ class TickReport:
     clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
     ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
     tick does not read. ``tasks``: per insert, in how many tasks its rows were worked on, the most that any
-    step of it had; 0: the driver did all of it itself."""
+    step of it had; 0: the driver did all of it itself. ``store``: what it asked of the store of its state,
+    where that is remote."""
 
     tick: int
     seconds: float
@@ -113,6 +115,7 @@ class TickReport:
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
+    store: StoreUse | None = None
 
     @property
     def most_tasks(self) -> str:
@@ -244,6 +247,7 @@ class LiveProgress:
             f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
             f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
             f"not read yet: {report.behind}\n" if report.behind else "",
+            f"{report.store.words()}\n" if report.store else "",
             f"{held}\n" if (held := ahead_words(report.held, not self._integers)) else "",
         )
         table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -268,8 +272,9 @@ class LiveProgress:
 class PlainProgress(_Quiet):
     """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
     rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
-    what is not read yet, where that is known, and which sources wait for others; and the least watermark, how
-    far it is behind the clock, and why it does not move."""
+    what is not read yet, where that is known; what was asked of the store of the state, where that is remote
+    (beyond `LINE`); which sources wait for others; and the least watermark, how far it is behind the clock,
+    and why it does not move."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -289,10 +294,13 @@ class PlainProgress(_Quiet):
         )
         if report.behind:
             line += f", backlog {report.behind}"
+        asked = f", {report.store.words()}" if report.store else ""
+        line += asked
         if report.held:
             line += f", {ahead_words(report.held, not self._integers)}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        for told in (line, *_missing(report), *self._hot.told(report)):
+        print(_cut(line, LINE + len(asked)), file=self._out, flush=True)
+        for told in (*_missing(report), *self._hot.told(report)):
             print(_cut(told), file=self._out, flush=True)
 
     def _watermark(self, report: TickReport) -> str:
@@ -322,8 +330,8 @@ def _missing(report: TickReport) -> list[str]:
     ]
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= LINE else f"{line[: LINE - 1]}…"
+def _cut(line: str, most: int = LINE) -> str:
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _standstill(report: TickReport) -> str:

@@ -28,6 +28,7 @@ from watersmeet.state.runs.heavy import HeavyKey
 from watersmeet.state.runs.merged_from import MergedFrom
 from watersmeet.state.runs.run import Run
 from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.sections import object_of
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.tracker import InputState
@@ -225,7 +226,11 @@ class Manifest(Record):
     parts: dict[str, KnownPart] = Field(default_factory=dict)
 
     def files(self) -> set[str]:
-        """Every stored name that this manifest needs."""
+        """All that has to be in the store for this manifest."""
+        return {object_of(name) for name in self.names()}
+
+    def names(self) -> set[str]:
+        """Every name by which it is read: several may be sections of one file (`state.sections`)."""
         names = set(file_lists.names_in(self.host))
         for live in self.runs():
             names.add(live.run.name)

@@ -12,12 +12,19 @@ from typing import Any
 
 from watersmeet.errors import StateError
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 """The format that is written. Earlier ones than the first of `STEPS`, or than this, were never released."""
 
 Step = Callable[[dict[str, Any]], dict[str, Any]]
 
-STEPS: Mapping[int, Step] = {}
+
+def _eight(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Of format 9 runs may be sections of a file (`state.sections`): who does not know of them takes the file
+    for one that nobody names. Each run of format 8 is a file of its own, as it may be."""
+    return manifest
+
+
+STEPS: Mapping[int, Step] = {8: _eight}
 """Format -> what makes the next one of it."""
 
 

@@ -25,6 +25,8 @@ import pyarrow as pa
 from watersmeet.durable import AT_ONCE, make_folders, sync
 from watersmeet.errors import StateError
 from watersmeet.state.damage import missing, not_written, written
+from watersmeet.state.sections import object_of, section_of
+from watersmeet.state.traffic import Meter
 
 STAGED = ".tmp"
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
@@ -33,12 +35,19 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 class Store(Protocol):
     """See the module's contract. ``is_remote``: each call costs a request's time, so that a tick lists
-    nothing and deletes nothing itself."""
+    nothing and deletes nothing itself. ``traffic``: what came and went since it was asked last, where that is
+    counted."""
 
     is_remote: bool
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
-        """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too."""
+    @property
+    def traffic(self) -> Meter | None: ...
+
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
+        """Store ``data`` under a name that nobody has used. ``lasting``: it is read after this tick, too;
+        ``sections``: the names by which parts of it are going to be read, if it is not read as a whole."""
 
     def together(self) -> AbstractContextManager[None]:
         """What this process writes within need not be durable before the end: the disk is waited for once.
@@ -48,10 +57,14 @@ class Store(Protocol):
         """Store ``data`` unless ``name`` exists; whether it was stored."""
 
     def read(self, name: str) -> pa.Buffer:
-        """The stored bytes. Raises StateError when there are none."""
+        """The stored bytes, of a section (`state.sections`) its own. Raises: StateError when there are
+        none."""
+
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        """The same of several names, in order. Raises: StateError when one is not there."""
 
     def has(self, name: str) -> bool:
-        """Whether there is such a name."""
+        """Whether there is such a name, of a section its object's."""
 
     def names(self, folder: str) -> list[str]:
         """All names in ``folder``, sorted; none when there is no such folder."""
@@ -96,6 +109,7 @@ class LocalStore:
     the mode 0700, files 0600. Names that begin with a dot are the file system's (``.nfs…``), not ours."""
 
     is_remote = False
+    traffic = None
 
     def __init__(self, root: str | Path) -> None:
         self.root = os.fspath(root)
@@ -137,7 +151,9 @@ class LocalStore:
             os.close(handle)
         return staged
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
         path, waiting = self._path(name), self._waiting if lasting else None
         with written(path):
             os.rename(self._stage(path, data, lasting=lasting and waiting is None), path)
@@ -173,6 +189,13 @@ class LocalStore:
         return True
 
     def read(self, name: str) -> pa.Buffer:
+        section = section_of(name)
+        return self._whole(name) if section is None else section.of(self._whole(section.object))
+
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        return [self.read(name) for name in names]
+
+    def _whole(self, name: str) -> pa.Buffer:
         path = self._path(name)
         try:
             with open(path, "rb") as file:
@@ -183,7 +206,7 @@ class LocalStore:
             raise missing(name, f" in {self.root}") from None
 
     def has(self, name: str) -> bool:
-        return os.path.exists(self._path(name))
+        return os.path.exists(self._path(object_of(name)))
 
     def names(self, folder: str) -> list[str]:
         try:
@@ -256,12 +279,15 @@ class MemoryStore:
     """
 
     is_remote = False
+    traffic = None
 
     def __init__(self) -> None:
         self._data: dict[str, pa.Buffer] = {}
         self.opened: dict[str, Any] = {}
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
         self.opened.pop(name, None)
         self._data[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
 
@@ -275,13 +301,17 @@ class MemoryStore:
         return True
 
     def read(self, name: str) -> pa.Buffer:
+        section = section_of(name)
         try:
-            return self._data[name]
+            return self._data[name] if section is None else section.of(self._data[section.object])
         except KeyError:
             raise missing(name) from None
 
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        return [self.read(name) for name in names]
+
     def has(self, name: str) -> bool:
-        return name in self._data
+        return object_of(name) in self._data
 
     def names(self, folder: str) -> list[str]:
         return sorted(name for name in self._data if name.rpartition("/")[0] == folder)

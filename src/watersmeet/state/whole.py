@@ -10,7 +10,7 @@ from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import stored_marks
 from watersmeet.state.runs import merged_from
-from watersmeet.state.runs.opened import verify_run
+from watersmeet.state.runs.opened import damaged_runs
 from watersmeet.state.store import Store
 
 
@@ -21,8 +21,10 @@ def verify_files(manifest: Manifest, store: Store) -> None:
 
 
 def damage_in(manifest: Manifest, store: Store, whole: Container[str] = ()) -> Iterator[StateError]:
-    """What is missing or damaged of all that the manifest names, which is read, each file once. ``whole``:
+    """What is missing or damaged of all that the manifest names, which is read, each name once. ``whole``:
     names that were read before, and are not again."""
+    runs = {live.run.name: live.run for live in manifest.runs() if live.run.name not in whole}
+    yield from damaged_runs(store, list(runs.values()))
     for name, check in _checks(manifest, store):
         if name in whole:
             continue
@@ -33,8 +35,6 @@ def damage_in(manifest: Manifest, store: Store, whole: Container[str] = ()) -> I
 
 
 def _checks(manifest: Manifest, store: Store) -> Iterator[tuple[str, Callable[[], object]]]:
-    for run in {live.run.name: live.run for live in manifest.runs()}.values():
-        yield run.name, partial(verify_run, store, run)
     moved = {live.merged_from.file: live.merged_from for live in manifest.runs() if live.merged_from}
     for merged in moved.values():
         yield merged.file, partial(merged_from.verified, store, merged)

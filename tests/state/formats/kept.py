@@ -10,11 +10,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import watersmeet
+from tests.support.far_store import FarStore, cut_small
 from watersmeet.engine.local import LocalJob
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.migrations import STATE_VERSION
-from watersmeet.state.store import MemoryStore, Store
+from watersmeet.state.store import Store
 
 FOLDER = Path(__file__).parent
 KEPT_TICKS, ALL_TICKS = 14, 22
@@ -45,8 +48,8 @@ def rows_of(tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
     return rows
 
 
-def opened(store: Store) -> LocalJob:
-    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(JOB)), store)
+def opened(store: Store, partitions: int = 1) -> LocalJob:
+    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(JOB)), store, partitions=partitions)
 
 
 def run(job: LocalJob, until: int) -> list[dict[str, list[str]]]:
@@ -73,8 +76,10 @@ def main() -> None:
         raise SystemExit(
             f"{kept(STATE_VERSION)} is there: states of a format that was written stay as they are"
         )
-    store = MemoryStore()
-    run(opened(store), KEPT_TICKS)
+    store = FarStore()
+    with pytest.MonkeyPatch.context() as patch:
+        cut_small(patch)
+        run(opened(store, partitions=3), KEPT_TICKS)
     manifest = load_newest(store)
     assert manifest is not None
     names = sorted(manifest.files()) + store.names("manifests")[-1:]

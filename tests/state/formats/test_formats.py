@@ -12,6 +12,7 @@ from watersmeet.state import migrations
 from watersmeet.state.manifest import load_newest, manifest_name
 from watersmeet.state.migrations import STATE_VERSION, migrated
 from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.sections import section_of
 from watersmeet.state.store import MemoryStore
 
 VERSIONS = sorted(int(file.stem) for file in FOLDER.glob("*.zip"))
@@ -47,6 +48,7 @@ def test_what_is_kept_has_rows_of_every_kind():
     assert sum(count > 0 for count in rows) >= 12
     assert any(live.marks for live in manifest.runs())
     assert any(live.released for live in manifest.runs())
+    assert any(section_of(live.run.name) for live in manifest.runs())
     assert kept(VERSIONS[-1]).stat().st_size < 200_000
 
 
@@ -67,15 +69,16 @@ def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
     def renamed(manifest):
         return {("fingerprints" if key == "prints" else key): value for key, value in manifest.items()}
 
-    monkeypatch.setattr(migrations.migrated, "__defaults__", ({7: renamed},))
+    monkeypatch.setattr(migrations.migrated, "__defaults__", ({7: renamed, **migrations.STEPS},))
     assert run(opened(store), ALL_TICKS) == uninterrupted
 
 
 def test_steps_are_taken_in_order():
-    steps = {n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]} for n in (5, 6, 7)}
+    steps = {n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]} for n in range(5, STATE_VERSION)}
     found = migrated({"state_version": 5, "steps": []}, steps)
-    assert found == {"state_version": STATE_VERSION, "steps": [5, 6, 7]}
-    for version, why in ((4, "reads formats 5 to 8"), (9, "newer version")):
+    assert found == {"state_version": STATE_VERSION, "steps": [*range(5, STATE_VERSION)]}
+    unread = STATE_VERSION + 1
+    for version, why in ((4, f"reads formats 5 to {STATE_VERSION}"), (unread, "newer version")):
         with pytest.raises(StateError) as refused:
             migrated({"state_version": version, "steps": []}, steps)
         assert why in f"{refused.value.message} {refused.value.hint}"

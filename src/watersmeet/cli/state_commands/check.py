@@ -64,7 +64,7 @@ def checked(place: Place) -> Checked:
         result.problems += [(tick_of(name), problem) for problem in problems]
         if manifest is not None:
             needed |= manifest.files()
-            whole |= set() if problems else manifest.files()
+            whole |= set() if problems else manifest.names()
     result.files = len(needed)
     if not any("manifest" in problem for _, problem in result.problems):
         result.orphans = sorted(stored - needed)

@@ -30,7 +30,7 @@ from watersmeet.engine.driver.opening.checks import check_columns, check_same_jo
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
-from watersmeet.engine.driver.results import QueryResult, TickResult
+from watersmeet.engine.driver.results import DRIVER, INGEST, QueryResult, TickResult
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.open_tick import OpenTick
@@ -63,6 +63,7 @@ from watersmeet.state.manifest import (
 )
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
+from watersmeet.state.traffic import Traffic, taken_of
 from watersmeet.state.whole import verify_files
 from watersmeet.watermark import tracker
 from watersmeet.watermark.alignment import Ahead
@@ -74,8 +75,9 @@ class TickDriver:
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
-    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``owner``:
-    the id of the state, for sinks. ``settings``: how the run is set. ``inputs``: their watermarks.
+    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``tasks``: so
+    many a node has, about. ``owner``: the id of the state, for sinks. ``settings``: how the run is set.
+    ``inputs``: their watermarks.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class TickDriver:
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
         self.keep_late = self.keep_broken = self.ordered = False
+        self.tasks = 1
         self._incomplete = frozenset[str]()
         self.said, self._contents, self._begin = list[str](), list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
@@ -188,6 +191,7 @@ class TickDriver:
             flush_bytes=self.flush_bytes,
             null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
             ordered=self.ordered,
+            tasks=self.tasks,
             placing=self.placing,
             **ingest_fields(self.plan, self.shapes, self.manifest, late),
         )
@@ -269,6 +273,7 @@ class TickDriver:
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.rows_in = rows_read(self.plan, ingest_reports)
+        tick.ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, self.store) for contents in self._contents]
         tick.ended = end
         sharing = sharing_of(self.shapes, self.manifest, self._incomplete)
@@ -324,7 +329,7 @@ class TickDriver:
                 lambda reader: reader.read(table, self.store, work.tick, self.placing),
             )
 
-        work.table = driver_of(node).table(node, shape, met) or work.table
+        work.table, work.tasks = driver_of(node).table(node, shape, met) or work.table, self.tasks
         name = f"{work.tick}-{tick.start.attempt}-{place}-{number}.json"
         if name.endswith(FIRST_WORK):
             work.idle, work.settings = decisions(tick.inputs), self.settings
@@ -397,8 +402,23 @@ class TickDriver:
             queries=states,
             finished=tick.ended,
         )
-        held = self.inputs.ahead(tick.inputs)
-        return TickResult(tick.start.tick, tick.start.clock_us, results, tick.ended, tick.rows_in, held)
+        return TickResult(
+            tick.start.tick,
+            tick.start.clock_us,
+            results,
+            tick.ended,
+            tick.rows_in,
+            held=self.inputs.ahead(tick.inputs),
+            traffic=self._traffic(tick),
+        )
+
+    def _traffic(self, tick: OpenTick) -> dict[str, tuple[Traffic, ...]]:
+        """See `TickResult`."""
+        own = taken_of(self.store)
+        if own is None:
+            return {}
+        of_nodes = (told for query in tick.queries.values() for told in query.traffic())
+        return {INGEST: tick.ingested, **dict(of_nodes), DRIVER: (own,)}
 
     def identify(self, told: Mapping[str, str]) -> Identity:
         """From what the rows of the tick that was concluded were made; see `identity_of`."""

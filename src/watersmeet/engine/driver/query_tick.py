@@ -48,6 +48,7 @@ from watersmeet.spec.model import WatermarkRule
 from watersmeet.state.manifest import Arrangement, LiveRun, NodeState, QueryState, TableCopy
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
+from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.lateness import LateBy
 from watersmeet.watermark.output import risen
 from watersmeet.watermark.tracker import BranchRules, InputState, from_stages
@@ -329,6 +330,13 @@ class QueryTick:
             heavy=shares_by_side(self.shapes, self.nodes),
             split=split_by_side(report for reports in self._reports.values() for report in reports),
         )
+
+    def traffic(self) -> Iterator[tuple[str, tuple[Traffic, ...]]]:
+        """With the store, of the tasks of each node."""
+        for number, reports in self._reports.items():
+            told = tuple(report.traffic for report in reports if report.traffic is not None)
+            if told:
+                yield f"{self.query.name}/{number}", told
 
     def held(self) -> dict[str, int]:
         """The rows that are kept after the tick, per alias; of inputs of rows that others make, too."""

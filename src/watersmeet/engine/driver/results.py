@@ -9,9 +9,12 @@ from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.messages.reports import SplitKey
 from watersmeet.event_time import Watermark
+from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
+
+INGEST, DRIVER = "ingest", "driver"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,9 @@ class QueryResult:
 class TickResult:
     """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``held``: the sources that are
     not to be read in the next one. ``tasks``: per query in how many tasks its nodes were run, the most of
-    them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's."""
+    them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's. ``traffic``: with the
+    store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its tasks; what is done behind
+    the back of a tick counts to the next one. Empty where nobody counts."""
 
     tick: int
     clock_us: int
@@ -60,3 +65,4 @@ class TickResult:
     rows_in: Mapping[str, int]
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
+    traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)

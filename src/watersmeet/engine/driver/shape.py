@@ -194,6 +194,7 @@ def _side_shape(
     feeds = [] if plan.padded else plan.feeds
     never_null = set.intersection(*(set(feed.not_null) for feed in feeds)) if feeds else set()
     nullable = tuple(column for column in plan.nullable if column not in never_null)
+    changes = node.changes or driver_of(node).carries_changes
     return SideShape(
         query=query.name,
         name=plan.name,
@@ -217,7 +218,7 @@ def _side_shape(
         nullable=nullable,
         padded=plan.padded,
         carried=plan.carried,
-        changes=node.changes or driver_of(node).carries_changes,
+        changes=changes,
         passes=plan.passes,
         hides_released=held.hides_released,
         hides_gone=held.hides_gone,
@@ -226,6 +227,7 @@ def _side_shape(
         is_kept_elsewhere=plan.kept_by is not None,
         held=digest_of([digests.get(name, name) for name in held.keys]),
         most_per_key=query.options.max_rows_per_key,
+        ranged=held.ranged and (changes or not held.found_by),  # what is kept of changes is written by tasks
     )
 
 

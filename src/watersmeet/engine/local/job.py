@@ -246,7 +246,7 @@ class LocalJob:
         for name, table in self._table_sources.items():
             if rows.get(name):
                 self._tables.change(table, rows[name])
-        driver.ordered = self.partitions == 1
+        driver.ordered, driver.tasks = self.partitions == 1, self.partitions
         start = driver.begin(clock_us)
         if self._watcher is not None:
             self._watcher.began(start)

@@ -12,6 +12,7 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import Marks
 from watersmeet.state.record import Record
 from watersmeet.state.runs.run import Run
+from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.lateness import LateBy
 
 
@@ -26,7 +27,7 @@ class PadFile(Record):
 
 class IngestReport(Record):
     """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
-    by the names of those sides."""
+    by the names of those sides. ``traffic``: with the store, since another report of the task told it."""
 
     arrangement: str
     branch: int
@@ -36,6 +37,7 @@ class IngestReport(Record):
     greatest: dict[str, dict[str, int]] = Field(default_factory=dict)
     counts: dict[str, int] = Field(default_factory=dict)
     late: dict[str, LateBy] = Field(default_factory=dict)
+    traffic: Traffic | None = None
 
 
 class SideReport(Record):
@@ -89,7 +91,8 @@ class NodeReport(Record):
     """Of one task of a node. ``fed``: for a node whose rows go to another one; ``fed_by_path``: per path;
     ``fed_abroad``: per place in other queries to which all rows go.
     ``rows_out``: rows that left the task, before the query's last filter. ``least_out``: per watermark key
-    the least time among them. ``split``: keys whose rows all tasks shared (the first task tells)."""
+    the least time among them. ``split``: keys whose rows all tasks shared (the first task tells).
+    ``traffic``: with the store."""
 
     partition: int
     sides: list[SideReport]
@@ -100,6 +103,7 @@ class NodeReport(Record):
     matches: int = 0
     least_out: dict[str, int] = Field(default_factory=dict)
     split: list[SplitKey] = Field(default_factory=list)
+    traffic: Traffic | None = None
 
     def side(self, side: Side) -> SideReport:
         return self.sides[place_of(side)]

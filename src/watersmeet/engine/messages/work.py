@@ -28,7 +28,8 @@ class TickStart:
     """What ingest needs to know of the tick. ``late_below``: per arrangement and event-time column;
     ``max_ahead``: per arrangement and branch, µs after the tick's clock (None: off); ``sources``: their
     names, likewise; ``indexes``: by what each arrangement's runs are sorted. ``null_fails``: a row without
-    an event time fails the tick; ``ordered``: runs say in which order their rows came."""
+    an event time fails the tick; ``ordered``: runs say in which order their rows came; ``tasks``: so many are
+    about to take them, more or fewer perhaps."""
 
     tick: int
     attempt: str
@@ -42,6 +43,7 @@ class TickStart:
     indexes: Mapping[str, str | None] = field(default_factory=dict)
     null_fails: bool = False
     ordered: bool = False
+    tasks: int = 1
     placing: Annotated[
         Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]] | None, Field(exclude=True)
     ] = None
@@ -119,7 +121,8 @@ class NodeWork(Record):
     paths that begin here and come to nothing. ``clock_us``: the tick's clock. ``keep_broken``: records of its
     table that are no rows are wanted. ``idle``, in the first of a tick: what the attempt decided, per query,
     alias and branch: all partitions, and which are idle.
-    ``settings``, there too: how the run was set (a digest)."""
+    ``settings``, there too: how the run was set (a digest). ``tasks``: so many are about to take rows that it
+    writes for another node."""
 
     tick: int
     sides: list[SideWork]
@@ -134,6 +137,7 @@ class NodeWork(Record):
     closed: list[int] = Field(default_factory=list)
     idle: dict[str, dict[str, list[dict[str, bool]]]] = Field(default_factory=dict)
     settings: str = ""
+    tasks: int = 1
 
     def side(self, side: Side) -> SideWork:
         return self.sides[place_of(side)]

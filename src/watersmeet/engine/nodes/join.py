@@ -231,10 +231,11 @@ def _unknown(own: SideSlice, piece: RunSlice, rows: Rows) -> Mask:
 def _least(own: SideSlice, report: SideReport, partition: int, partitions: int) -> None:
     """The least event times over the retained rows of the runs that this task answers for (whole runs)."""
     runs = [*own.work.runs, *(LiveRun(run=run) for run in own.work.new_runs)]
+    there = {piece.name: piece.run for piece in (*own.old, *own.new_runs)}
     for number, live in enumerate(runs):
-        if number % partitions != partition:
+        if not own.cut.answers_for(live.run, number, partition, partitions):
             continue
-        opened = OpenRun.open(own.store, live.run, own.task.layout)
+        opened = there.get(live.run.name) or OpenRun.open(own.store, live.run, own.task.layout)
         if "gone" in live.marks:
             least_of_run(own, live, opened, report)
             continue

@@ -27,6 +27,7 @@ from watersmeet.engine.tasks.share import ManyMatches, Share
 from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.kernel.batches import one_batch, size
 from watersmeet.state.store import Store
+from watersmeet.state.traffic import taken_of
 
 OUTPUT_ROWS = 200_000
 """Small results are collected into batches of about this many rows before they leave."""
@@ -117,6 +118,7 @@ class NodeTask:
         report.fed = None if writer is None else writer.finish()
         report.fed_by_path = [path.finish() for path in paths]
         report.fed_abroad = [other.finish() for other in abroad]
+        report.traffic = taken_of(self.store)
         control = pa.array([report.model_dump_json()], pa.string())
         yield pa.RecordBatch.from_arrays([*self._no_row, control], schema=self.schema)
 
@@ -129,6 +131,7 @@ class NodeTask:
             index=index,
             ordered=ordered,
             lasting=not feed.side.changes,
+            tasks=work.tasks,
         )
         return FeedWriter(feed, runs, work, self.store)
 

@@ -101,7 +101,9 @@ class _Forgetting:
 
     store: Store
 
-    def write(self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True) -> None:
+    def write(
+        self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
+    ) -> None:
         return
 
     def create(self, name: str, data: bytes) -> bool:

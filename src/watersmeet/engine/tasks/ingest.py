@@ -27,6 +27,7 @@ from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.runs.columns import null_column
 from watersmeet.state.store import Store
+from watersmeet.state.traffic import taken_of
 from watersmeet.watermark.lateness import Missed
 
 ON_TIME, LATE, NULL_TIME, AHEAD = 0, 1, 2, 3
@@ -47,7 +48,7 @@ class IngestWriter:
     """
 
     def __init__(self, start: TickStart, arrangement: str, branch: int, store: Store, task: int = 0) -> None:
-        self._start = start
+        self._start, self._store = start, store
         self._side = start.sides[arrangement]
         self._late_below = start.late_below[arrangement]
         max_ahead = start.max_ahead[arrangement][branch]
@@ -63,6 +64,7 @@ class IngestWriter:
             (branch, task),
             start.indexes.get(arrangement),
             start.ordered,
+            tasks=start.tasks,
         )
         self._integer = {
             column: pa.types.is_integer(self._side.schema.field(column).type)
@@ -153,6 +155,7 @@ class IngestWriter:
         """Write what is held and return the report as JSON text."""
         self.report.runs, self.report.pads = self._writer.finish()
         self.report.copies = self._writer.copies()
+        self.report.traffic = taken_of(self._store)
         return self.report.model_dump_json()
 
     def _count(self, what: str, mask: Mask) -> None:

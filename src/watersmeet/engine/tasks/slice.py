@@ -3,6 +3,7 @@ tick's new rows, and the marks of both."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -66,6 +67,11 @@ class Cut:
         """Of the rows in that range, if not all of them (None) belong to the task, which do."""
         return None
 
+    def answers_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
+        """Whether it is this one of so many tasks that is asked of all rows of the ``number``-th run. It is
+        one task alone."""
+        return number % partitions == partition
+
 
 @dataclass(frozen=True)
 class HashRange(Cut):
@@ -84,6 +90,12 @@ class HashRange(Cut):
 
     def of(self, rows: SortedRows) -> tuple[int, int]:
         return slice_of(rows.slots, self.low, self.high)
+
+    def answers_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
+        """One of those that do not pass the run over: nobody has to fetch it for that alone."""
+        ends = borders(partitions)[1:-1]
+        first, last = bisect_right(ends, run.low), bisect_right(ends, run.high)
+        return first + number % (last - first + 1) == partition
 
 
 class Everything(Cut):
@@ -399,10 +411,9 @@ class SideSlice:
         return self._merge_new()
 
     def _slices(self, runs: list[LiveRun], cut: Cut, hidden: Mapping[str, Watermark]) -> Iterator[RunSlice]:
-        for live in runs:
-            if cut.misses(live.run):
-                continue
-            opened = OpenRun.open(self.store, live.run, self.task.layout)
+        own = [live for live in runs if not cut.misses(live.run)]
+        runs_opened = OpenRun.open_all(self.store, [live.run for live in own], self.task.layout)
+        for live, opened in zip(own, runs_opened, strict=True):
             for start, stop in cut.parts(opened.sorted_rows):
                 if start < stop:
                     hides_gone = self.task.hides_gone

@@ -27,7 +27,7 @@ from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.slots import Slots
 from watersmeet.state.runs.run import Run
-from watersmeet.state.runs.written import sort_rows, write_run
+from watersmeet.state.runs.written import sort_rows, write_run, write_sections
 from watersmeet.state.store import Store
 
 FLUSH_ROWS = 1_000_000
@@ -43,7 +43,8 @@ Placing = Callable[[Slots], Slots]
 class SideWriter:
     """Writes the runs and pads of one side in one task. ``place``: the branch, and the ingest task;
     ``index``: by what runs are sorted; ``ordered``: they say in which order their rows came; ``lasting``:
-    they are state, and not rows of changes, of which tasks write anew what is kept."""
+    they are state, and not rows of changes, of which tasks write anew what is kept; ``tasks``: so many are
+    about to read them, each what is its own of them (`SideShape.ranged`)."""
 
     def __init__(
         self,
@@ -57,8 +58,13 @@ class SideWriter:
         index: str | None = None,
         ordered: bool = False,
         lasting: bool = True,
+        tasks: int = 1,
     ) -> None:
         self._ordered = ordered
+        # A place in the order in which rows came is one within a run. And where nothing is fetched, nothing
+        # is spared by fetching a part.
+        is_cut = side.ranged and store.is_remote and not ordered
+        self._tasks = tasks if is_cut else 1
         self._lasting = lasting
         self._side, self._store, self._tick = side, store, tick
         self._flush_rows, self._flush_bytes = flush_rows, min(flush_bytes, run_bytes(side.memory))
@@ -74,7 +80,9 @@ class SideWriter:
         self.runs: list[Run] = []
         self.pads: list[PadFile] = []
         self._copies = [
-            SideWriter(copy, store, tick, flush_rows, flush_bytes, placing, place, None, ordered, lasting)
+            SideWriter(
+                copy, store, tick, flush_rows, flush_bytes, placing, place, None, ordered, lasting, tasks
+            )
             for copy in side.copies
         ]
 
@@ -157,6 +165,18 @@ class SideWriter:
                 self._side.changes
             ):  # tasks store what the changes come to: nothing is released from these runs
                 layout = replace(layout, releasing=(), watched=(), found_by=(), counts_keys=False)
+            if self._tasks > 1:
+                self.runs += write_sections(
+                    self._store,
+                    self._side.arrangement,
+                    rows,
+                    layout,
+                    tick=self._tick,
+                    tasks=self._tasks,
+                    origin=origin,
+                    lasting=self._lasting,
+                )
+                continue
             run = write_run(
                 self._store,
                 self._side.arrangement,

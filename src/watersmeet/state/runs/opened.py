@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.match.probe import Rows
@@ -27,28 +28,56 @@ FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
 that it passes over, at most."""
 
+AT_ONCE, AT_ONCE_BYTES = 64, 64 << 20
+"""So many runs are fetched together to be compared with their checksums, of about so many bytes."""
+
 
 def verify_run(store: Store, run: Run) -> None:
     """Read all of a run. Raises: StateError when it is missing, or not what was written."""
-    data = store.read(run.name)
+    _verified(run, store.read(run.name))
+
+
+def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
+    """Read all of several runs, some of them together where each costs a request: what is wrong with them."""
+    first = 0
+    while first < len(runs):
+        end, nbytes = first + 1, runs[first].nbytes
+        while store.is_remote and end < len(runs) and end - first < AT_ONCE and nbytes < AT_ONCE_BYTES:
+            nbytes += runs[end].nbytes
+            end += 1
+        try:
+            contents: Sequence[pa.Buffer | None] = store.read_all([run.name for run in runs[first:end]])
+        except StateError as error:
+            contents = [None] * (end - first)  # one of them: which it is shows when each is read
+            if end - first == 1 or error.code not in ("state-missing", "state-damaged"):
+                yield error
+                contents = []
+        for run, data in zip(runs[first:end], contents, strict=False):
+            try:
+                _verified(run, store.read(run.name) if data is None else data)
+            except StateError as error:
+                yield error
+        first = end
+
+
+def _verified(run: Run, data: pa.Buffer) -> None:
     if data.size != run.nbytes or zlib.crc32(data) != run.checksum:
         raise damaged(f'run "{run.name}"', "it is not what was written")
 
 
 def schema_of(store: Store, run: Run) -> pa.Schema:
     """The columns of a run's file. Raises: StateError when it is missing or not what the manifest says."""
-    return _opened(store, run).schema
+    return _opened(run, store.read(run.name)).schema
 
 
 def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
     """All that a run's file holds. Raises: StateError when it is missing or not what was written."""
     verify_run(store, run)
-    yield from batches_in(_opened(store, run))
+    yield from batches_in(_opened(run, store.read(run.name)))
 
 
-def _opened(store: Store, run: Run) -> pa.ipc.RecordBatchFileReader:
-    """Raises: StateError when it is missing or not what the manifest says."""
-    data = store.read(run.name)
+def _opened(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
+    """Raises: StateError when it is not what the manifest says."""
     if data.size != run.nbytes:
         raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
     try:
@@ -68,19 +97,38 @@ class OpenRun:
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
         """Map the run. Raises StateError when it is missing or not what the manifest says."""
-        held = store.opened if isinstance(store, MemoryStore) else {}
-        cached = held.get(run.name)
+        return next(cls.open_all(store, [run], layout))
+
+    @classmethod
+    def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
+        """The same of several, in order; what has to be fetched is fetched together."""
+        if isinstance(store, MemoryStore):
+            yield from (cls._held(store, run, layout) for run in runs)
+        elif store.is_remote:
+            contents = store.read_all([run.name for run in runs])
+            yield from (cls._of(run, data, layout) for run, data in zip(runs, contents, strict=True))
+        else:
+            yield from (cls._of(run, store.read(run.name), layout) for run in runs)
+
+    @classmethod
+    def _held(cls, store: MemoryStore, run: Run, layout: RunLayout) -> OpenRun:
+        """As it was opened before, where nothing of it has changed."""
+        cached = store.opened.get(run.name)
         if cached is not None and cached.layout is layout and cached.run == run:
             opened: OpenRun = cached
             return opened
+        store.opened[run.name] = fresh = cls._of(run, store.read(run.name), layout)
+        return fresh
+
+    @classmethod
+    def _of(cls, run: Run, data: pa.Buffer, layout: RunLayout) -> OpenRun:
         try:
-            batch = one_batch(list(batches_in(_opened(store, run))))
+            batch = one_batch(list(batches_in(_opened(run, data))))
         except (pa.ArrowException, OSError, IndexError) as error:
             raise damaged(f'run "{run.name}"', str(error)) from None
         if batch.num_rows != run.rows:
             raise damaged(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
-        held[run.name] = fresh = cls(run, batch, layout)
-        return fresh
+        return cls(run, batch, layout)
 
     @cached_property
     def sorted_rows(self) -> SortedRows:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 import uuid
 import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.kernel.asof import CAME
+from watersmeet.kernel.batches import size
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.kernel.match.prefixes import sorted_prefixes
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.ordinals import ordinals_of
 from watersmeet.kernel.pieces import Columns, reordered, whole
-from watersmeet.kernel.slots import Slots, buckets_in, encode, order_of, shift_for
+from watersmeet.kernel.slots import Slots, borders, buckets_in, encode, order_of, shift_for
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.measure import Measured
 from watersmeet.state.runs.beside import least_times, order_of_times
@@ -24,7 +28,13 @@ from watersmeet.state.runs.columns import with_origins
 from watersmeet.state.runs.heavy import heavy_keys_in
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
 from watersmeet.state.runs.run import Run
+from watersmeet.state.sections import ALIGNED, Section
 from watersmeet.state.store import Store
+
+MOST_SECTIONS = 16
+"""Of one object: manifests list each, and whoever has more tasks fetches what is several's."""
+SECTION_BYTES = 256 << 10
+"""Of less, a request takes longer than the bytes."""
 
 
 def sort_rows(
@@ -108,6 +118,73 @@ def write_run(
         arrival: per row its place in the order in which they came; asked for in the tick in which they do.
         lasting: it becomes part of the state; else it brings rows within this tick.
     """
+    rows = replace(rows, batch=whole(rows.batch))
+    data, keys = _encoded(rows, layout, arrival)
+    name = _named(arrangement, tick if made_in is None else made_in)
+    store.write(name, data, lasting=lasting)
+    run = _described(name, data, keys, rows, layout, tick, group or name)
+    return run.model_copy(update={"level": level, "origin": origin, "stands_for": stands_for})
+
+
+def write_sections(
+    store: Store,
+    arrangement: str,
+    rows: SortedRows,
+    layout: RunLayout,
+    *,
+    tick: int,
+    tasks: int,
+    origin: tuple[int, str, int] | None = None,
+    lasting: bool = True,
+) -> list[Run]:
+    """Write sorted rows (at least one) as a run for each of so many tasks that they are cut into by hashes,
+    one behind the other in one object: each task fetches what is its own. Fewer, where they would be small.
+
+    To whoever merges, they are one group.
+    """
+    rows = replace(rows, batch=whole(rows.batch))
+    places = _places(rows, tasks)
+    if len(places) == 2:
+        return [write_run(store, arrangement, rows, layout, tick=tick, origin=origin, lasting=lasting)]
+    spanned = _spanned(rows, layout, places)
+    encoded = [_encoded(part, layout, None) for part in spanned]
+    name, sink, runs = _named(arrangement, tick), pa.BufferOutputStream(), list[Run]()
+    for part, (data, keys) in zip(spanned, encoded, strict=True):
+        sink.write(bytes(-sink.tell() % ALIGNED))
+        section = Section(name, sink.tell(), data.size)
+        sink.write(data)
+        run = _described(section.name, data, keys, part, layout, tick, name)
+        runs.append(run.model_copy(update={"origin": origin}))
+    store.write(name, sink.getvalue(), lasting=lasting, sections=[run.name for run in runs])
+    return runs
+
+
+def _places(rows: SortedRows, tasks: int) -> list[int]:
+    """The places at which rows are cut into sections, 0 and the end among them: where the ranges of hashes of
+    tasks begin, of several tasks together where each by itself would have little or they are many."""
+    few = min(MOST_SECTIONS, tasks, size(whole(rows.batch).columns) // SECTION_BYTES)
+    if few < 2:
+        return [0, len(rows)]
+    of_tasks = borders(tasks)
+    cuts = [of_tasks[tasks * section // few] for section in range(1, few)]
+    places = np.searchsorted(rows.slots, np.array(cuts, dtype=np.int64), side="left").tolist()
+    return sorted({0, *places, len(rows)})
+
+
+def _spanned(rows: SortedRows, layout: RunLayout, places: Sequence[int]) -> list[SortedRows]:
+    """The parts of sorted rows between these places, each with spans of its own."""
+    measured = dict.fromkeys([*(Measured(column) for column in layout.event_times), *layout.indexes])
+    ordinals = {index.name: rows.ordinals(index) for index in measured}
+    parts = []
+    for low, high in pairwise(places):
+        own = {name: (int(of[low:high].min()), int(of[low:high].max())) for name, of in ordinals.items()}
+        greatest = rows.greatest if rows.index is None else own[rows.index.name][1]
+        parts.append(replace(rows.part(low, high), spans={**rows.spans, **own}, greatest=greatest))
+    return parts
+
+
+def _encoded(rows: SortedRows, layout: RunLayout, arrival: Rows | None) -> tuple[pa.Buffer, tuple[int, ...]]:
+    """(the file of a run, how many keys there are where that is counted)."""
     arrays: list[pa.Array] = [pa.array(rows.slots)]
     names = [SLOT]
     for column in layout.ordering:
@@ -135,9 +212,18 @@ def write_run(
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    data = sink.getvalue()
-    name = _named(arrangement, tick if made_in is None else made_in)
-    store.write(name, data, lasting=lasting)
+    return sink.getvalue(), tuple(keys)
+
+
+def _described(
+    name: str,
+    data: pa.Buffer,
+    keys: tuple[int, ...],
+    rows: SortedRows,
+    layout: RunLayout,
+    tick: int,
+    group: str,
+) -> Run:
     return Run(
         name=name,
         rows=len(rows),
@@ -150,10 +236,7 @@ def write_run(
         low=int(rows.slots[0]),
         high=int(rows.slots[-1]),
         spans=dict(rows.spans),
-        group=group or name,
-        level=level,
-        origin=origin,
-        stands_for=stands_for,
-        keys=tuple(keys),
-        heavy=heavy_keys_in(rows.slots, kept, layout.key),
+        group=group,
+        keys=keys,
+        heavy=heavy_keys_in(rows.slots, whole(rows.batch), layout.key),
     )

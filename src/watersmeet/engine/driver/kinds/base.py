@@ -34,7 +34,8 @@ Watermarks = Mapping[str, Watermark]
 
 @dataclass(frozen=True)
 class Held:
-    """How the rows of a side are held in runs; see `state.runs.layout.RunLayout` and `SideShape`."""
+    """How the rows of a side are held in runs; see `state.runs.layout.RunLayout` and `SideShape`. ``dealt``:
+    tasks take rows by other things than the hashes of keys."""
 
     keys: tuple[str, ...] = ()
     indexes: tuple[Measured, ...] = ()
@@ -46,6 +47,12 @@ class Held:
     hides_gone: bool = False
     found_by: tuple[tuple[str, ...], ...] = ()
     counts_keys: bool = False
+    dealt: bool = False
+
+    @property
+    def ranged(self) -> bool:
+        """Each task needs the rows of a range of hashes alone, unless they are found by a further key."""
+        return bool(self.keys) and not (self.by_value or self.dealt)
 
 
 @dataclass(frozen=True)

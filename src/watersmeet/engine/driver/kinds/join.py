@@ -37,7 +37,8 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         )
 
     def held(self, query: QueryPlan, node: JoinPlan, side: SidePlan) -> Held:
-        held = replace(held_to_match(query, node, side), hides_released=node.looks_above)
+        is_dealt = node.broadcast is not None
+        held = replace(held_to_match(query, node, side), hides_released=node.looks_above, dealt=is_dealt)
         if node.asof is None:
             return replace(held, hides_gone=not node.changes)
         held = replace(held, releasing=side.event_times, watched=())

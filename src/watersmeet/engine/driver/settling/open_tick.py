@@ -9,13 +9,15 @@ from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.event_time import Watermark
 from watersmeet.state.manifest import Manifest
+from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.tracker import InputState
 
 
 @dataclass
 class OpenTick:
     """``inputs``: the watermarks that the tick moves; ``late_below``: below which time its rows are late;
-    ``manifest``: what it has come to, once it was concluded."""
+    ``manifest``: what it has come to, once it was concluded; ``ingested``: the traffic of ingest tasks with
+    the store."""
 
     start: TickStart
     inputs: dict[str, dict[str, InputState]]
@@ -24,4 +26,5 @@ class OpenTick:
     rows_in: dict[str, int] = field(default_factory=dict)
     advances_back: dict[str, tuple[AdvanceBack, ...]] = field(default_factory=dict)
     ended: bool = False
+    ingested: tuple[Traffic, ...] = ()
     manifest: Manifest | None = None

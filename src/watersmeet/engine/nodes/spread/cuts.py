@@ -76,6 +76,9 @@ class Spread(Cut):
         add(done, high)
         return parts
 
+    def answers_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
+        return self.own.answers_for(run, number, partition, partitions)
+
     def _part(self, rows: SortedRows, bucket: int, first: int, end: int) -> tuple[int, int]:
         low, high = first, end
         if self.reaching is not None and rows.index is not None and first < end:

@@ -40,6 +40,11 @@ class TaskCounts:
         self._given: dict[tuple[str, int], int] = {}
         self._found: dict[str, float] = {}
 
+    @property
+    def about(self) -> int:
+        """So many a node has that has much to do."""
+        return self._asked or int(self._context.defaultParallelism)
+
     def begin(self) -> None:
         """A tick begins."""
         self._rows.clear()

@@ -233,6 +233,7 @@ class Ticks:
         """
         self.timings = Timings()
         self._counts.begin()
+        self.driver.tasks = self._counts.about
         start = self.driver.begin(clock_us)
         self.timings.mark("begin")
         rows: list[Any] = []
