@@ -24,13 +24,14 @@ from watersmeet import awaited
 from watersmeet import postgres as client_module
 from watersmeet.errors import SpecError, StateError
 from watersmeet.front.sql import run_settings
-from watersmeet.objects import tables_store
+from watersmeet.objects import tables_rows, tables_store
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.setting import store_of
 from watersmeet.objects.tables_place import TablesPlace
 from watersmeet.objects.tables_store import TablesStore
 from watersmeet.postgres_errors import words
 from watersmeet.spec.secrets import Secret
+from watersmeet.state.sections import Section
 
 pytestmark = pytest.mark.postgres
 
@@ -86,7 +87,7 @@ def test_what_is_written_is_read(store):
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("parts", [1, 4, 9])
 def test_files_of_many_rows_are_whole(store, monkeypatch, parts, extra):
-    monkeypatch.setattr(tables_store, "PART_BYTES", 1000)
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 1000)
     data = random.Random(parts).randbytes(parts * 1000 + extra)
     store.write("runs/a", data)
     assert bytes(store.read("runs/a")) == data
@@ -96,8 +97,46 @@ def test_files_of_many_rows_are_whole(store, monkeypatch, parts, extra):
     assert bytes(store.read("manifests/1")) == data
 
 
+def test_sections_are_read_of_the_rows_that_have_them(store, monkeypatch):
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 1000)
+    draw = random.Random(1)
+    data = draw.randbytes(7777)
+    ends = [
+        (0, 7777),
+        (999, 1001),
+        (1000, 2000),
+        (6999, 7777),
+        (3, 3),
+        *(sorted((draw.randrange(7778), draw.randrange(7778))) for _ in range(40)),
+    ]
+    names = [Section("runs/a-1-0f.arrow", low, high - low).name for low, high in ends]
+    store.write("runs/a-1-0f.arrow", data, sections=names)
+    store.traffic.take()
+    for (low, high), content in zip(ends, store.read_all(names), strict=True):
+        assert bytes(content) == data[low:high]
+    assert store.traffic.take().fetched == sum(high - low for low, high in ends)
+    assert store.has(names[0])
+    with pytest.raises(StateError) as raised:
+        store.read(Section("runs/none.arrow", 0, 5).name)
+    assert raised.value.code == "state-missing"
+
+
+def test_a_section_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeypatch):
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    store.write("runs/a.arrow", bytes(75))
+    postgres.run(
+        "DELETE FROM watersmeet_state.files"
+        f" WHERE pipeline = '{pipeline}' AND name = 'runs/a.arrow' AND part = 3"
+    )
+    assert bytes(store.read("runs/a.arrow@40+20")) == bytes(20)
+    for lost in ("runs/a.arrow@25+10", "runs/a.arrow@32+2", "runs/a.arrow@70+9"):
+        with pytest.raises(StateError, match="rows of it are gone") as raised:
+            store.read(lost)
+        assert raised.value.code == "state-damaged"
+
+
 def test_a_file_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeypatch):
-    monkeypatch.setattr(tables_store, "PART_BYTES", 10)
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
     for part in (0, 1, 7):
         store.write(f"runs/{part}", bytes(75))
         postgres.run(
@@ -210,7 +249,7 @@ def steps(store):
 def test_a_session_that_ends_at_any_message_changes_nothing(postgres, fault, monkeypatch):
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""
-    monkeypatch.setattr(tables_store, "PART_BYTES", 2000)
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
     rounds = 0
     for number in itertools.count(0, 1 if fault == "lost" else 2):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:

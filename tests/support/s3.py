@@ -159,7 +159,7 @@ class Proxy:
                     return
                 if fault == "unavailable but done":
                     return self._answer(503, {}, b"<Error><Code>InternalError</Code></Error>")
-                if self.command == "GET" and status == 200:
+                if self.command == "GET" and status in (200, 206):
                     proxy.given += len(content)
                 return self._answer(status, headers, content, cut=fault == "cut")
 

@@ -1,9 +1,9 @@
 """State in tables of PostgreSQL: one transaction per call, and of what is written together one for all.
 
-A file is rows of `PART_BYTES` at most, each with the size of the whole; they come by COPY, and are there when
-its transaction is. `create` inserts on the condition that there is nothing yet. The answer to a COMMIT may be
-lost: a repeated `create` compares what is there with what it was to put, as with objects, and repeated writes
-take the place of what an earlier attempt may have left.
+A file is rows of 8 MB at most (`objects.tables_rows`), each with the size of the whole; they come by COPY,
+and are there when its transaction is. `create` inserts on the condition that there is nothing yet. The answer
+to a COMMIT may be lost: a repeated `create` compares what is there with what it was to put, as with objects,
+and repeated writes take the place of what an earlier attempt may have left.
 
 The tables are made when something is first written; before that nothing is there.
 """
@@ -21,6 +21,7 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.tables_place import TablesPlace
+from watersmeet.objects.tables_rows import content_of, is_there, part_of, pieces_of, rows_from
 from watersmeet.objects.tables_sql import (
     AS_MADE,
     FILES,
@@ -33,15 +34,12 @@ from watersmeet.objects.tables_sql import (
 )
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
-from watersmeet.state.damage import damaged, missing
+from watersmeet.state.damage import missing
 from watersmeet.state.manifest import FOLDERS, PARTS
-from watersmeet.state.sections import Section, object_of, section_of
+from watersmeet.state.sections import object_of, section_of
 from watersmeet.state.traffic import Meter
 
 Answer = TypeVar("Answer")
-
-PART_BYTES = 8 << 20
-"""Of a file that are in one row."""
 
 HELD_BYTES = 64 << 20
 """Of what is written together: so much is held before it goes on its way."""
@@ -54,12 +52,6 @@ DELETES_S = 5.0
 
 _CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 """What goes by a name that no other content ever has."""
-
-_BATCH_ROWS = 10_000
-"""Rows that are sent together, of files that are small."""
-
-_READ_AT_ONCE = 4
-"""Rows of a file."""
 
 _CLEARS = 5
 """How often it is looked whether all is gone."""
@@ -79,11 +71,6 @@ _ONE_AT_A_TIME = 0x77617466
 
 _GIVEN = "SELECT json_array_elements_text($2::json)"
 """Names, which are one parameter."""
-
-
-_BEGIN = f"greatest($3::bigint - part::bigint * {PART_BYTES}, 0)"
-_END = f"least($4::bigint - part::bigint * {PART_BYTES}, {PART_BYTES})"
-"""Of a row's content, what is of the bytes [$3, $4) of its file."""
 
 
 class _Needed:
@@ -156,7 +143,9 @@ class TablesStore:
             _see_tables(cursor, self.place)
             if attempts > 1:
                 self._remove(cursor, list(files))
-            cursor.adbc_ingest(TABLE, self._rows(files), mode="append", db_schema_name=SCHEMA)
+            cursor.adbc_ingest(
+                TABLE, rows_from(self.place.pipeline, files), mode="append", db_schema_name=SCHEMA
+            )
 
         self.traffic.add(written=sum(content.size for content in files.values()), requests=1)
         sections = {name: self._sections.pop(name, ()) for name in files}
@@ -167,25 +156,6 @@ class TablesStore:
                     self._remember(section.name, section.of(content))
                 if not sections[name]:
                     self._remember(name, content)
-
-    def _rows(self, files: Mapping[str, pa.Buffer]) -> pa.RecordBatchReader:
-        pipeline = self.place.pipeline
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            held: list[tuple[str, str, int, int, bytes]] = []
-            size = 0
-            for name, content in files.items():
-                for part, first in enumerate(range(0, max(content.size, 1), PART_BYTES)):
-                    piece = content.slice(first, min(PART_BYTES, content.size - first))
-                    held.append((pipeline, name, part, content.size, piece.to_pybytes()))
-                    size += piece.size
-                    if size >= PART_BYTES or len(held) >= _BATCH_ROWS:
-                        yield _batch(held)
-                        held, size = [], 0
-            if held:
-                yield _batch(held)
-
-        return pa.RecordBatchReader.from_batches(_ROWS, batches())
 
     def _remember(self, name: str, content: pa.Buffer) -> None:
         if self.cache is not None and name.startswith(_CACHED):
@@ -201,12 +171,11 @@ class TablesStore:
 
     def create_within(self, cursor: Cursor, name: str, data: bytes) -> bool:
         """The same in a transaction, with which it comes to be. The tables are there."""
-        pieces = [data[first : first + PART_BYTES] for first in range(0, max(len(data), 1), PART_BYTES)]
         sql = f"""INSERT INTO {FILES} VALUES ($1, $2, $3::bigint, $4::bigint, $5)
             ON CONFLICT DO NOTHING RETURNING 1"""
-        for part, piece in enumerate(pieces):
+        for part, piece in enumerate(pieces_of(data)):
             if not rows_of(cursor, sql, self.place.pipeline, name, part, len(data), piece):
-                there = self._content(cursor, name)
+                there = content_of(cursor, self.place, name)
                 if there is None or part:  # removed before it was read, or half of another's
                     raise _InTheWay(name)
                 return bytes(there) == data
@@ -224,7 +193,9 @@ class TablesStore:
             return kept
 
         def given(cursor: Cursor) -> pa.Buffer | None:
-            return self._content(cursor, name) if section is None else self._part(cursor, section)
+            if section is None:
+                return content_of(cursor, self.place, name)
+            return part_of(cursor, self.place, section)
 
         content = self._asked(f'give "{name}"', given, empty=None)
         if content is None:
@@ -236,68 +207,12 @@ class TablesStore:
     def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
         return [self.read(name) for name in names]
 
-    def _content(self, cursor: Cursor, name: str) -> pa.Buffer | None:
-        """What is stored; None: nothing. Raises: StateError where a part of it is gone."""
-        sql = f"""SELECT size, content FROM {FILES} WHERE pipeline = $1 AND name = $2
-            AND part >= $3::bigint AND part < $4::bigint ORDER BY part"""
-        content, filled, part = None, 0, 0
-        while content is None or filled < content.size:
-            last = part + _READ_AT_ONCE
-            cursor.execute(sql, parameters=(self.place.pipeline, name, part, last))
-            rows = cursor.fetch_arrow_table()
-            if not rows.num_rows:
-                break
-            if content is None:
-                content = pa.allocate_buffer(rows.column("size")[0].as_py())
-            filled = self._fill(content, filled, rows, name)
-            part = last
-        if content is not None and filled < content.size:
-            raise damaged(f'file "{name}" in {self.place.url}', "rows of it are gone")
-        return content
-
-    def _part(self, cursor: Cursor, section: Section) -> pa.Buffer | None:
-        """What is stored of a section; None: nothing. Raises: StateError where a part of it is gone."""
-        sql = f"""SELECT substring(content FROM ({_BEGIN} + 1)::integer FOR ({_END} - {_BEGIN})::integer)
-            AS content FROM {FILES} WHERE pipeline = $1 AND name = $2
-            AND part >= $5::bigint AND part < $6::bigint ORDER BY part"""
-        content, filled = pa.allocate_buffer(section.length), 0
-        part, end = section.offset // PART_BYTES, -(-section.end // PART_BYTES)
-        while part < end:
-            last = min(part + _READ_AT_ONCE, end)
-            given = (self.place.pipeline, section.object, section.offset, section.end, part, last)
-            cursor.execute(sql, parameters=given)
-            rows = cursor.fetch_arrow_table()
-            if not rows.num_rows:
-                break
-            filled = self._fill(content, filled, rows, section.object)
-            part = last
-        if filled < content.size:
-            if not filled and not self._is_there(cursor, section.object):
-                return None
-            raise damaged(f'file "{section.object}" in {self.place.url}', "rows of it are gone")
-        return content
-
-    def _fill(self, content: pa.Buffer, filled: int, rows: pa.Table, name: str) -> int:
-        """Put what rows hold behind what is there; how much is there then."""
-        for value in rows.column("content"):
-            piece = value.as_buffer()
-            end = filled + piece.size
-            if end > content.size:
-                raise damaged(f'file "{name}" in {self.place.url}', "it has more parts than one")
-            memoryview(content)[filled:end] = memoryview(piece)
-            filled = end
-        return filled
-
-    def _is_there(self, cursor: Cursor, name: str) -> bool:
-        sql = f"SELECT 1 FROM {FILES} WHERE pipeline = $1 AND name = $2 LIMIT 1"
-        return bool(rows_of(cursor, sql, self.place.pipeline, name))
-
     def has(self, name: str) -> bool:
         name = object_of(name)
         if self._held and name in self._held:
             return True
         what = f'say whether there is "{name}"'
-        return self._asked(what, lambda cursor: self._is_there(cursor, name), empty=False)
+        return self._asked(what, lambda cursor: is_there(cursor, self.place, name), empty=False)
 
     def names(self, folder: str) -> list[str]:
         sql = f"""SELECT name FROM {FILES}
@@ -540,20 +455,3 @@ def _make_tables(cursor: Cursor) -> None:
     if not rows_of(cursor, there, SCHEMA, TABLE):
         for sql in MADE:
             cursor.execute(sql)
-
-
-_ROWS = pa.schema(
-    [
-        ("pipeline", pa.string()),
-        ("name", pa.string()),
-        ("part", pa.int32()),
-        ("size", pa.int64()),
-        ("content", pa.binary()),
-    ]
-)
-
-
-def _batch(rows: Sequence[tuple[str, str, int, int, bytes]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, _ROWS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ROWS)

@@ -74,7 +74,10 @@ def test_a_migration_is_gone_through(monkeypatch, uninterrupted):
 
 
 def test_steps_are_taken_in_order():
-    steps = {n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]} for n in range(5, STATE_VERSION)}
+    steps = {
+        n: lambda manifest, n=n: {**manifest, "steps": [*manifest["steps"], n]}
+        for n in range(5, STATE_VERSION)
+    }
     found = migrated({"state_version": 5, "steps": []}, steps)
     assert found == {"state_version": STATE_VERSION, "steps": [*range(5, STATE_VERSION)]}
     unread = STATE_VERSION + 1
