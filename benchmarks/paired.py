@@ -32,7 +32,7 @@ QUERY = "console"
 GO = "go"
 
 
-def _table(alias: str) -> str:
+def table_of(alias: str) -> str:
     return (
         f"CREATE TABLE {alias} (k BIGINT, t TIMESTAMP, v BIGINT, s STRING, "
         f"WATERMARK FOR t AS t - INTERVAL '{WORKLOADS['100k'].lag_s}' SECONDS) WITH ('connector' = 'memory');"
@@ -50,7 +50,7 @@ def play(kind: str, rows: int, partitions: int, folder: Path, *, ordered: bool, 
 
     sides = KINDS[kind].sides
     select = KINDS[kind].select({side: side for side in sides})
-    plan = plan_job(parse_job("".join(map(_table, sides)) + select))
+    plan = plan_job(parse_job("".join(map(table_of, sides)) + select))
     workload = Workload("paired", rows=rows, ticks=1)
     schemas = {
         f"{QUERY}/{side.name}": pa.schema([minute(workload, side.name, 0).schema.field(c) for c in side.kept])

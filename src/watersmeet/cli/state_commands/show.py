@@ -23,6 +23,7 @@ from watersmeet.plan.identity.completeness import shown_times
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.state.manifest import Arrangement, Manifest
+from watersmeet.state.sections import object_of
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
                 input=_input_name(own, side),
                 rows=side.rows,
                 most=side.most,
-                files=len(side.runs),
+                files=len(set(map(object_of, side.runs))),
                 bytes=sum(sizes[name] for name in side.runs),
                 shared_bytes=sum(sizes[name] for name in shared),
                 shared_with=tuple(others),
@@ -146,7 +147,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
         clock_us=manifest.clock_us,
         finished=manifest.finished,
         kept=tuple(kept),
-        files=len(sizes),
+        files=len(set(map(object_of, sizes))),
         bytes=sum(sizes.values()),
         differences=(*_differences(change), *said_of_sources(manifest, plan)),
         rows_out={name: query.rows_out for name, query in manifest.queries.items()},

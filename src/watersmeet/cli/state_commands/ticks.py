@@ -13,6 +13,7 @@ from watersmeet.errors import StateError
 from watersmeet.event_time import shown_time
 from watersmeet.plan.explain.words import size_of
 from watersmeet.state.manifest import Manifest, load, manifest_names
+from watersmeet.state.sections import object_of
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class KeptTick:
         runs = {live.run.name: live.run.nbytes for live in manifest.runs()}
         nodes = (node for query in manifest.queries.values() for node in query.nodes)
         rows = sum(kept.stored for node in nodes for kept in node.arrangements.values())
-        return cls(manifest.tick, manifest.clock_us, rows, len(runs), sum(runs.values()), manifest.finished)
+        files = len(set(map(object_of, runs)))
+        return cls(manifest.tick, manifest.clock_us, rows, files, sum(runs.values()), manifest.finished)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
