@@ -68,3 +68,14 @@ def test_the_zone_is_part_of_the_fingerprint() -> None:
         for zone in ("UTC", "Z", "Asia/Kolkata", "+05:30")
     }
     assert len(prints) == 3
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, "'²'", "'inf'", "'1e9'", "'-0.5'"])
+@pytest.mark.parametrize(
+    "name",
+    ["max_rows", "max_bytes", "max_job_rows", "max_skew", "partitions", "keep_ticks"],
+)
+def test_what_is_no_amount_is_refused(name: str, written: str) -> None:
+    with pytest.raises(WatersmeetError) as caught:
+        parse_job(JOB.format(f"SET {name} = {written};"))
+    assert caught.value.code == "bad-setting"

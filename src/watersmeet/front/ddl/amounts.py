@@ -9,7 +9,7 @@ _UNITS = {"": 1, "B": 1} | {
 }
 _DIGITS = r"\d{1,18}"
 """No amount has more."""
-_ROWS = re.compile(_DIGITS)
+_ROWS, _UNITS_OF_TIME = re.compile(_DIGITS), re.compile(rf"[+-]?{_DIGITS}")
 _SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*([KMGT]?I?B|[KMGT]|)")
 
 ROWS_HINT = "it can be a whole number above zero, or 'none'"
@@ -26,6 +26,11 @@ def rows_in(written: str) -> int | None:
     (10, None, None)
     """
     return int(written) or None if _ROWS.fullmatch(written.strip()) else None
+
+
+def units_in(written: str) -> int | None:
+    """A whole number, of units of a time; None for any other text."""
+    return int(written) if _UNITS_OF_TIME.fullmatch(written.strip()) else None
 
 
 def bytes_in(written: str, least: int = 1) -> int | None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlglot.tokens import TokenType
 
 from watersmeet.errors import Location, SqlError, near_names
-from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in
+from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in, units_in
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
@@ -130,9 +130,10 @@ class Settings:
 
     def _length(self, name: str, value: str, location: Location | None) -> int:
         """Of event time: an interval, or a number."""
-        self.durations[name] = not value.strip().lstrip("+-").isdigit()
+        number = units_in(value)
+        self.durations[name] = number is None
         try:
-            length = duration_us(value) if self.durations[name] else int(value)
+            length = duration_us(value) if number is None else number
         except SqlError as error:
             raise SqlError(
                 f"{name}: {error.message}",
@@ -165,7 +166,7 @@ def _time_zone(value: str, location: Location | None) -> str:
 
 def _run_setting(name: str, value: str, location: Location | None) -> str:
     """As text for whoever runs the job."""
-    if name == "partitions" and (not value.strip().isdecimal() or int(value) == 0):
+    if name == "partitions" and rows_in(value) is None:
         hint: str | None = "it is a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
         hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
@@ -187,7 +188,7 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
 
 
 def _may_be_kept(ticks: str) -> bool:
-    return ticks.strip().isdecimal() and LEAST_KEPT_TICKS <= int(ticks) <= MOST_KEPT_TICKS
+    return LEAST_KEPT_TICKS <= (rows_in(ticks) or 0) <= MOST_KEPT_TICKS
 
 
 def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None) -> _Kind:

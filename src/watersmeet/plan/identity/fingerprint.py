@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
+from sqlglot import exp
+
 from watersmeet.event_time import Side
+from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
 from watersmeet.plan.model.conditions import KeyPlan
@@ -34,7 +37,7 @@ from watersmeet.plan.model.nodes import (
     WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
-from watersmeet.spec.model import Options, Source
+from watersmeet.spec.model import Branch, Options, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.secrets import public
@@ -97,8 +100,29 @@ def _meaning(joins: Iterable[JoinPlan], origins: Mapping[str, Origins]) -> dict[
         for own in [join.side(side)]
         for name in _asked(join, side)
         if name in origins[own.name] and not origins[own.name][name].named
+        if not _is_said(join, side, name)
     }
     return {"means": means} if means else {}
+
+
+def _is_said(join: JoinPlan, side: Side, name: str) -> bool:
+    """Whether a column is computed for a key, of columns that sources have by the names that the key says."""
+    own = join.side(side)
+    written = [key.expr(side) for key in join.keys if key.column(side) == name and is_computed(name)]
+    columns = [column.name for expr in written for column in expr.find_all(exp.Column)]
+    return bool(written) and all(_is_own(own, column) for column in columns)
+
+
+def _is_own(side: SidePlan, column: str) -> bool:
+    """Whether a column of a side is one of each source of its input, by its own name."""
+    for i in side.inputs:
+        name = column if side.feed is None else column.removeprefix(f"{i.alias}.")
+        places = [place for place, own in enumerate(i.columns) if own.name == name]
+        if places and (side.feed is None or name != column):
+            made = [branch.columns[places[0]] for branch in i.branches if isinstance(branch, Branch)]
+            plain = [expr for expr in made if isinstance(expr, exp.Column) and expr.name == name]
+            return len(plain) == len(i.branches)
+    return False
 
 
 def _asked(join: JoinPlan, side: Side) -> Iterator[str]:
