@@ -55,3 +55,29 @@ def test_another_meaning_of_the_same_records_changes_it():
 
     forms = ("debezium-json", "debezium-json', 'debezium.decimals' = 'string", "upsert-json", "json")
     assert len({found(form) for form in forms}) == 4
+
+
+RENAMED = """
+CREATE MAPPING s (k INT, n INT, t BIGINT, WATERMARK FOR t AS t - 6) TYPE File
+  OPTIONS ('path' = 'in/s', 'format' = 'json');
+CREATE MAPPING c (k INT, n INT, t BIGINT, WATERMARK FOR t AS t - 6) TYPE File
+  OPTIONS ('path' = 'in/c', 'format' = 'json');
+CREATE MAPPING o TYPE File OPTIONS ('path' = 'out/o', 'format' = 'json');
+CREATE VIEW v AS SELECT {0}, {1}, t FROM s;
+INSERT INTO o SELECT v.t FROM v JOIN c ON v.{2} + 1 = c.k AND c.t BETWEEN v.t AND v.t + 9;
+"""
+
+
+def test_a_key_that_is_computed_says_what_it_is_only_where_names_do():
+    """A view may give the names that it is computed of to other columns."""
+    of_names = {
+        plan_job(parse_job(RENAMED.format(*names, "x"))).queries[0].fingerprint
+        for names in (("k AS x", "n AS y"), ("k AS y", "n AS x"))
+    }
+    assert len(of_names) == 2
+    (plain, through_a_view) = (
+        plan_job(parse_job(text)).queries[0].fingerprint
+        for text in (RENAMED.format("k", "n", "k").replace("FROM v JOIN", "FROM s v JOIN"),
+                     RENAMED.format("k", "n", "k"))
+    )  # fmt: skip
+    assert plain == through_a_view
