@@ -291,6 +291,27 @@ def test_rows_that_refer_to_others_of_their_tick_are_taken_with_them(postgres, t
     assert sorted(json.loads(row.split("|", 1)[1])["n"] for row in aside(postgres, table)) == [5, 6]
 
 
+def test_a_user_who_may_not_make_temporary_tables_is_refused_at_the_start(postgres, table):
+    """And not with the first row that is refused, in weeks."""
+    user = f"poor_{table}"
+    postgres.run(
+        f"CREATE TABLE {table} (n bigint); CREATE ROLE {user} LOGIN PASSWORD 'poor'; GRANT ALL ON {table} TO"
+        f" {user}; GRANT ALL ON SCHEMA public TO {user}; GRANT ALL ON ALL TABLES IN SCHEMA public TO {user};"
+        " REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC"
+    )
+    url = f"postgresql://{user}:poor@127.0.0.1:{postgres.port}/postgres"
+    try:
+        with pytest.raises(EngineError, match="may make no temporary tables") as refused_:
+            prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside", url=url)
+        assert "GRANT TEMPORARY" in str(refused_.value.hint)
+    finally:
+        postgres.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside", url=url)
+    put(sink, numbers(1), 1)
+    assert stored(postgres, table, "n") == ["1"]
+    sink.close()
+
+
 def test_what_it_does_not_go_with(postgres, table):
     with pytest.raises(SpecError, match="does not go with a PRIMARY KEY"):
         sink_of(postgres, table, ("n",), on_refused="aside")

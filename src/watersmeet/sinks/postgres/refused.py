@@ -45,7 +45,19 @@ class RefusedRows:
         return f"{quoted(self.schema)}.{quoted(REFUSED)}"
 
     def make(self, cursor: Cursor) -> None:
-        """Make the table, if it is not there."""
+        """Make the table, if it is not there.
+
+        Raises:
+            EngineError: the user may not make what rows are sorted out in; better now than with the first row.
+        """
+        ((may_sort,),) = rows_of(cursor, "SELECT has_database_privilege(current_database(), 'TEMP')::int")
+        if not may_sort:
+            raise EngineError(
+                f'sink "{self.sink}" cannot put refused rows aside: its user may make no temporary tables in the'
+                " database, in which they are told from the others",
+                code="sink-failed",
+                hint="GRANT TEMPORARY ON DATABASE … TO its user, or leave out 'on_refused'",
+            )
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self.sql} (target text NOT NULL, insert_name text NOT NULL, tick"
             " bigint NOT NULL, reason text NOT NULL, sqlstate text, constraint_name text, record json NOT"
