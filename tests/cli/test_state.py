@@ -82,14 +82,34 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     text += insert("second", "LEFT JOIN").replace(" a ", " b x ").replace("a.", "x.").replace("third", "x")
     Path("job.sql").write_text(text)
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
-    assert told["differences"] == [
-        'query "first" is changed: it would begin anew',
+    first, *others = told["differences"]
+    assert first == (
+        'query "first" is changed: it would begin anew (its inputs were a of a, b of b, now they are b of b, c'
+        " of c; the join of a and b is now that of b and c; the join of a and b was ON a.k = b.k AND b.t"
+        " BETWEEN a.t AND a.t + 50, now it is ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1; more is different"
+        " than how far apart times may be, and conditions over both sides)"
+    )
+    assert [text.split(" (")[0] for text in others] == [
         'query "second" is changed: it would begin anew',
         'query "third" is gone: its state would go',
         'source "a" is read no more',
         'source "c" is new to the job: it is read as by a job that begins',
     ]
     assert "another one than that of the state" in watersmeet("state", "show", "job.sql").out
+
+
+def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, ran, monkeypatch):
+    """Before it is run so, an operator asks from when on its results would be complete."""
+    monkeypatch.chdir(ran)
+    text = Path("job.sql").read_text()
+    wider = text.replace("a.t + 50;", "a.t + 60;").replace("x.k < y.k", "x.k < y.k AND x.k > 1")
+    Path("job.sql").write_text(wider)
+    anew, *goes_on = json.loads(watersmeet("state", "show", "job.sql", "--json").out)["differences"]
+    assert anew.startswith('query "third" is changed: it would begin anew (')
+    for name, text in zip(("first", "second"), goes_on, strict=True):
+        assert text.startswith(f'query "{name}" is changed: it would go on with its rows (the join of a and b')
+        assert "a.t + 60" in text
+        assert "; complete are its results with a.t >= " in text
 
 
 CHANGES = """

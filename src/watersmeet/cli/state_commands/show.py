@@ -149,7 +149,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
         kept=tuple(kept),
         files=len(set(map(object_of, sizes))),
         bytes=sum(sizes.values()),
-        differences=(*_differences(change), *said_of_sources(manifest, plan)),
+        differences=(*_differences(change, plan), *said_of_sources(manifest, plan)),
         rows_out={name: query.rows_out for name, query in manifest.queries.items()},
         complete_from={
             name: _shown(plans.get(name), query.complete_from)
@@ -262,7 +262,7 @@ def _side_name(name: str) -> str:
     return name if alias == name else f"{alias} (copy)"
 
 
-def _differences(change: Change) -> Iterator[str]:
+def _differences(change: Change, plan: JobPlan) -> Iterator[str]:
     for names, what in (
         (change.added, "new"),
         ([name for name in change.changed if name in change.begins], "changed: it would begin anew"),
@@ -270,4 +270,9 @@ def _differences(change: Change) -> Iterator[str]:
         (change.removed, "gone: its state would go"),
     ):
         for name in names:
-            yield f'query "{name}" is {what}'
+            how = "; ".join(change.how.get(name, ()))
+            why_not = "" if name in change.goes_on else change.why_not.get(name, "")
+            told = "; ".join(text for text in (how, why_not) if text)
+            yield f'query "{name}" is {what}{" (" if told else ""}{told}{")" if told else ""}' + (
+                change.from_when(plan, name)
+            )
