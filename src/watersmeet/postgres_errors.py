@@ -42,9 +42,9 @@ MORE_ROOM = (
 IN_ROW = ("22", "23", "44", "P0", "21")
 """Classes of SQLSTATE: a value, a constraint, a view's check, a trigger, two rows of one key."""
 OF_SERVER = (
-    "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "24", "25", "26", "27",
-    "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "53", "54", "55", "57", "58", "72",
-    "F0", "HV", "XX",
+    "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "24", "25", "26",
+    "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "53", "54", "55", "57",
+    "58", "72", "F0", "HV", "XX",
 )  # fmt: skip
 """The classes that the server has for all else. Any other one is a user's own: of a trigger that raises."""
 

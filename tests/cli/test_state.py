@@ -84,8 +84,8 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     first, *others = told["differences"]
     assert first == (
-        'query "first" is changed: it would begin anew (its inputs were a of a, b of b, now they are b of b, c'
-        " of c; the join of a and b is now that of b and c; the join of a and b was ON a.k = b.k AND b.t"
+        'query "first" is changed: it would begin anew (its inputs were a of a, b of b, now they are b of b,'
+        " c of c; the join of a and b is now that of b and c; the join of a and b was ON a.k = b.k AND b.t"
         " BETWEEN a.t AND a.t + 50, now it is ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1; more is different"
         " than how far apart times may be, and conditions over both sides)"
     )
@@ -107,7 +107,9 @@ def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, ran, monkey
     anew, *goes_on = json.loads(watersmeet("state", "show", "job.sql", "--json").out)["differences"]
     assert anew.startswith('query "third" is changed: it would begin anew (')
     for name, text in zip(("first", "second"), goes_on, strict=True):
-        assert text.startswith(f'query "{name}" is changed: it would go on with its rows (the join of a and b')
+        assert text.startswith(
+            f'query "{name}" is changed: it would go on with its rows (the join of a and b'
+        )
         assert "a.t + 60" in text
         assert "; complete are its results with a.t >= " in text
 

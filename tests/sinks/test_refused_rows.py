@@ -97,8 +97,8 @@ def test_a_trigger_may_say_no_in_any_words(postgres, table, says, state):
     """By an error of its own, too: classes of SQLSTATE that are none of the server's are users'."""
     postgres.run(
         f"CREATE TABLE {table} (n bigint); CREATE FUNCTION {table}() RETURNS trigger LANGUAGE plpgsql AS $$"
-        f" BEGIN IF NEW.n = 5 THEN {says}; END IF; RETURN NEW; END $$; CREATE TRIGGER {table} BEFORE INSERT ON"
-        f" {table} FOR EACH ROW EXECUTE FUNCTION {table}()"
+        f" BEGIN IF NEW.n = 5 THEN {says}; END IF; RETURN NEW; END $$; CREATE TRIGGER {table} BEFORE INSERT"
+        f" ON {table} FOR EACH ROW EXECUTE FUNCTION {table}()"
     )
     sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
     put(sink, numbers(1, 5, 7), 1)

@@ -60,7 +60,13 @@ _ENVIRONMENT = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME with AZURE_STORAGE_ACCOUNT_KEY, or the machine's identity",
 }
 _PREFIXES = {"s3": "AWS", "gs": "GOOGLE", "az": "AZURE"}
-_OF_THE_CLIENT = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
+_OF_THE_CLIENT = (
+    "allow_http",
+    "allow_invalid_certificates",
+    "proxy_url",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+)
 """What the environment may say of the client itself, behind the provider's prefix; the client reads it no
 more as soon as it is told anything."""
 
@@ -132,14 +138,15 @@ def _client(place: Place) -> Client:
             hint="pip install 'watersmeet[objects]', where Spark's Python workers run, too",
         ) from None
     options: dict[str, Any] = dict(place.options)
+    client: Any = {  # what is not said is the environment's to say
+        **dict(_said_by_environment(place)),
+        "timeout": f"{int(place.timeout_s * 1000)}ms",
+        **({"allow_http": True} if place.allow_http else {}),
+    }
     try:
         return from_url(
             place.url,
-            client_options={  # what is not said is the environment's to say
-                **dict(_said_by_environment(place)),
-                "timeout": f"{int(place.timeout_s * 1000)}ms",
-                **({"allow_http": True} if place.allow_http else {}),
-            },
+            client_options=client,
             retry_config={"max_retries": 0},  # ours are repeated here: a conditional one needs care
             **options,
         )
@@ -257,8 +264,8 @@ def told(place: Place, what: str, error: BaseException) -> StateError:
     if _NOT_ASKED in str(error) and "http://" in str(error):
         name = f"{_PREFIXES[place.scheme]}_ALLOW_HTTP"
         hint += (
-            f"; without TLS (http://) a server is asked by SET state_store_allow_http = true alone, or {name}=true in"
-            " the environment of each process"
+            f"; without TLS (http://) a server is asked by SET state_store_allow_http = true"
+            f" alone, or {name}=true in the environment of each process"
         )
     return StateError(said, code="store-refused", hint=hint)
 

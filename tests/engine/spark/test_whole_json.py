@@ -32,7 +32,22 @@ CREATE TABLE c (id INT PRIMARY KEY NOT ENFORCED, s STRING) WITH ('connector' = '
     'bootstrap.servers' = 'x:1', 'format' = '{format}');
 SELECT * FROM c
 """
-PIECES = ["}", "]", ",", "x", '{"id": 6}', '\n{"id": 7}', ',{"id": 8}', " ", "\n", "\t", "null", "1", "//", '"']
+PIECES = [
+    "}",
+    "]",
+    ",",
+    "x",
+    '{"id": 6}',
+    '\n{"id": 7}',
+    ',{"id": 8}',
+    " ",
+    "\n",
+    "\t",
+    "null",
+    "1",
+    "//",
+    '"',
+]
 
 
 def parsed(spark: Any, job: str, records: list[tuple[bytes | None, bytes | None]]) -> list[Any]:

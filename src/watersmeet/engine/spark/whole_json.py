@@ -1,8 +1,8 @@
 """A text as one JSON object, to its end, in Spark SQL.
 
 Spark's parser stops behind the first value of a text: of two objects it would read the first one, and nobody
-would hear of the second. So it is given the text as a member of an object, with another member behind it: what
-stands behind the text's first value, and be it a brace, makes that no JSON, or hides the last member.
+would hear of the second. So it is given the text as a member of an object, with another member behind it:
+what stands behind the text's first value, and be it a brace, makes that no JSON, or hides the last member.
 """
 
 from __future__ import annotations

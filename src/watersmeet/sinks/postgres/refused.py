@@ -48,13 +48,13 @@ class RefusedRows:
         """Make the table, if it is not there.
 
         Raises:
-            EngineError: the user may not make what rows are sorted out in; better now than with the first row.
+            EngineError: the user may not make what rows are sorted out in: better now than later.
         """
         ((may_sort,),) = rows_of(cursor, "SELECT has_database_privilege(current_database(), 'TEMP')::int")
         if not may_sort:
             raise EngineError(
-                f'sink "{self.sink}" cannot put refused rows aside: its user may make no temporary tables in the'
-                " database, in which they are told from the others",
+                f'sink "{self.sink}" cannot put refused rows aside: its user may make no temporary tables'
+                " in the database, in which they are told from the others",
                 code="sink-failed",
                 hint="GRANT TEMPORARY ON DATABASE … TO its user, or leave out 'on_refused'",
             )

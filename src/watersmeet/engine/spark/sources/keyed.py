@@ -71,9 +71,7 @@ def upserts(
     types = {column.name: column.type for column in source.columns}
     values = [name for name in types if name not in metadata]
     frame = raw.select(
-        F.expr(_object("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(
-            _PARSED
-        ),
+        F.expr(_object("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(_PARSED),
         F.expr(_key_of(source, key, parser)).alias(_KEY),
         F.expr("value IS NULL").alias(_NO_VALUE),
         F.expr("coalesce(CAST(value AS STRING), CAST(key AS STRING), '')").alias("value"),
