@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pyarrow as pa
 
@@ -81,8 +80,7 @@ class Player:
         for node in self._plan.queries[0].nodes:
             told, texts = driver.node_task(QUERY, node.number), []
             for partition in range(self._tasks):
-                task: Any = pickle.loads(pickle.dumps(told))
-                object.__setattr__(task, "store", self._store((partition + self._ticks) % self._tasks))
+                task = replace(told, store=self._store((partition + self._ticks) % self._tasks))
                 for batch in task.run(partition, self._tasks):
                     last = batch
                 texts.append(last.column(CONTROL)[0].as_py())
