@@ -26,6 +26,7 @@ from watersmeet.plan.nodes.for_others import ForOthers
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import folded, named
+from watersmeet.plan.order.kept import Order, in_orders
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
@@ -62,8 +63,39 @@ def plan_job(job: Job) -> JobPlan:
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
     raise_all(errors)
+    return of_queries(plans)
+
+
+def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
+    """The job of these queries, none of which takes rows of others yet."""
     apart = tuple(plans)
     return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
+
+
+def in_order_of(plan: QueryPlan, orders: Sequence[Order]) -> QueryPlan | None:
+    """The plan with its joins in these orders; None: they are, or it has other results then, or cannot be run
+    so. ``plan``: as it is before it takes rows of others."""
+    if plan.asked is None:
+        return None
+    with flat_enough():
+        query = in_orders(plan.asked.query, orders)
+        if query is None or query == plan.asked.query:
+            return None
+        asked = replace(plan.asked, query=query)
+        again, _ = by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))
+    if again is None:
+        return None
+    planned, joined = (
+        [tuple(i.alias for i in stage.inputs) for stage in of.every] for of in (plan.asked.query, query)
+    )
+    return replace(
+        again,
+        of_sink=plan.of_sink,
+        of_plan=plan.of_plan,
+        key_rows=plan.key_rows,
+        reordered=tuple(order for order in plan.reordered if order in joined),
+        ordered_by_state=tuple(order for order in joined if order not in planned),
+    )
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:

@@ -48,8 +48,8 @@ def rows_of(tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
     return rows
 
 
-def opened(store: Store, partitions: int = 1) -> LocalJob:
-    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(JOB)), store, partitions=partitions)
+def opened(store: Store, job: str = JOB, partitions: int = 1) -> LocalJob:
+    return LocalJob(watersmeet.plan_job(watersmeet.parse_job(job)), store, partitions=partitions)
 
 
 def run(job: LocalJob, until: int) -> list[dict[str, list[str]]]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.state.formats.kept import ALL_TICKS, FOLDER, KEPT_TICKS, kept, opened, run, unpacked
+from tests.state.formats.kept import ALL_TICKS, FOLDER, JOB, KEPT_TICKS, kept, opened, run, unpacked
 from watersmeet.errors import StateError
 from watersmeet.state import migrations
 from watersmeet.state.manifest import load_newest, manifest_name
@@ -37,6 +37,28 @@ def test_the_job_goes_on_from_what_was_kept(version, uninterrupted):
     assert job.driver.tick == KEPT_TICKS
     assert run(job, ALL_TICKS) == uninterrupted
     assert any(any(tick.values()) for tick in uninterrupted)
+
+
+OTHER_ORDERS = {
+    "FROM a FULL JOIN b ON": "FROM b FULL JOIN a ON",
+    "FROM a JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 20\n"
+    "  JOIN c ON c.k = b.k AND c.t BETWEEN b.t - 5 AND b.t + 9": "FROM c, b, a WHERE a.k = b.k"
+    " AND b.t BETWEEN a.t AND a.t + 20 AND c.k = b.k AND c.t BETWEEN b.t - 5 AND b.t + 9",
+    "FROM x JOIN y ON x.k = y.g": "FROM y JOIN x ON y.g = x.k",
+    "FROM x JOIN y ON x.g = y.g": "FROM y JOIN x ON y.g = x.g",
+    "FROM x LEFT JOIN y ON": "FROM y RIGHT JOIN x ON",
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_joins_may_stand_in_another_order_than_in_what_was_kept(version, uninterrupted):
+    """Those of version 8 say nothing of how joins stood but what their sides are called."""
+    store, job = MemoryStore(), JOB
+    unpacked(version, store)
+    for before, after in OTHER_ORDERS.items():
+        assert before in job
+        job = job.replace(before, after)
+    assert run(opened(store, job), ALL_TICKS) == uninterrupted
 
 
 def test_what_is_kept_has_rows_of_every_kind():

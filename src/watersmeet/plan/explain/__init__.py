@@ -89,6 +89,8 @@ def explain_query(
     orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
     head.append(("Plan of the joins (SET plan = auto | delta | cascade)", list(query.joins_run)))
     head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
+    of_state = [f"{', '.join(order)}: so its rows are kept" for order in query.ordered_by_state]
+    head.append(("Order of the joins (that of the state; under another sink's name the query's)", of_state))
     for node in query.nodes:
         sections = _sections(node, query)
         name = node_name(query, node)

@@ -20,6 +20,7 @@ from watersmeet.plan.identity.fingerprint import content_of
 from watersmeet.plan.identity.origins import digest_of, origins_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
+from watersmeet.plan.order.kept import joined_in, orders_of, shown_order
 
 Described = Mapping[str, Any]
 """What JSON can say."""
@@ -70,6 +71,7 @@ def described(query: QueryPlan) -> dict[str, Any]:
     return {
         "rest": digest_of({**content, "nodes": nodes}),
         "joins": joins,
+        "order": [] if query.asked is None else orders_of(query.asked.query),
         "kept": kept,
         "inputs": [
             f"{side.title} of {', '.join(branch.source.name for _, branch in side.sources)}"
@@ -92,6 +94,24 @@ def hindrance(old: Described, new: Described) -> str:
     ):
         return "names in its conditions stand for something else, or are not asked for any more"
     return ""
+
+
+def order_hindrance(old: Described, new: Described) -> str:
+    """The same, where what is joined first is other inputs: neither order has the other one's results for
+    certain, or `plan.order.kept` would have put the query into the old one."""
+    before, now = (list(joined_in(said.get("order", []))) for said in (old, new))
+    if frozenset[str]().union(*before) != frozenset[str]().union(*now):
+        return ""
+    gone, come = (
+        [joined for joined in one if joined not in other] for one, other in ((before, now), (now, before))
+    )
+    if not gone or not come:
+        return ""
+    kept, needed = (" with ".join(sorted(joined)) for joined in (min(gone, key=len), min(come, key=len)))
+    return (
+        f"its joins stand in another order: joined rows of {kept} are kept,"
+        f" and those of {needed} cannot be made of them"
+    )
 
 
 def wider_joins(old: Described, query: QueryPlan) -> dict[int, Wider]:
@@ -130,6 +150,11 @@ def compared(query: QueryPlan) -> list[JoinPlan]:
 def differences(old: Described, new: Described) -> list[str]:
     """In which conditions and kinds two descriptions differ, for people."""
     told = []
+    if order_hindrance(old, new):
+        orders = (", ".join(map(shown_order, said["order"])) for said in (old, new))
+        told.append("its joins stood as {}, now as {}".format(*orders))
+        asked = [list(dict.fromkeys(t for one in said["says"] for t in one["on"])) for said in (old, new)]
+        return told + _of_conditions("it", *asked)
     if old["inputs"] != new["inputs"]:
         told.append(f"its inputs were {', '.join(old['inputs'])}, now they are {', '.join(new['inputs'])}")
     for place in range(max(len(old["says"]), len(new["says"]))):
@@ -146,18 +171,21 @@ def differences(old: Described, new: Described) -> list[str]:
             told.append(f"{of} is now that of {is_now['of']}")
         if was["kind"] != is_now["kind"]:
             told.append(f"{of} was {was['kind']}, now it is {is_now['kind']}")
-        gone = [text for text in was["on"] if text not in is_now["on"]]
-        come = [text for text in is_now["on"] if text not in was["on"]]
-        if gone and come:
-            told.append(f"{of} was ON {' AND '.join(gone)}, now it is ON {' AND '.join(come)}")
-        elif gone:
-            told.append(f"{of} is no longer ON {' AND '.join(gone)}")
-        elif come:
-            told.append(f"{of} is now also ON {' AND '.join(come)}")
+        told += _of_conditions(of, was["on"], is_now["on"])
     return told or [
         "what it reads, its filters, what its names stand for, event times, windows, groups or settings are"
         " others"
     ]
+
+
+def _of_conditions(of: str, was: Sequence[str], is_now: Sequence[str]) -> list[str]:
+    gone = [text for text in was if text not in is_now]
+    come = [text for text in is_now if text not in was]
+    if gone and come:
+        return [f"{of} was ON {' AND '.join(gone)}, now it is ON {' AND '.join(come)}"]
+    if gone:
+        return [f"{of} is no longer ON {' AND '.join(gone)}"]
+    return [f"{of} is now also ON {' AND '.join(come)}"] if come else []
 
 
 def _join(node: JoinPlan) -> dict[str, Any]:

@@ -56,6 +56,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("QueryPlan", "complete"): "the nodes that are run are there",
     ("QueryPlan", "taken"): "the nodes that rest are there",
     ("QueryPlan", "reordered"): _WORDS,
+    ("QueryPlan", "ordered_by_state"): _WORDS,
     ("QueryPlan", "of_sink"): _WORDS,
     ("QueryPlan", "of_plan"): _WORDS,
     ("QueryPlan", "joins_run"): _WORDS,

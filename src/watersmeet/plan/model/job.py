@@ -74,7 +74,8 @@ class QueryPlan:
     identifier (`joined_name`). ``fingerprint``: a digest of what the stored state depends on. ``options``: as
     the query was planned.
     ``reordered``: where inputs are not joined in the query's order, their aliases in that in which they are;
-    those of the query, and of each of its stages. ``of_sink``: warnings of its sink; ``of_plan``: of
+    those of the query, and of each of its stages; ``ordered_by_state``: likewise, where that is so because
+    state is kept so. ``of_sink``: warnings of its sink; ``of_plan``: of
     a plan that was asked for and cannot be had; ``joins_run``: how its joins are run. ``key_rows``: of a sink
     with a PRIMARY KEY, why a key has one row; None: it may have several. ``rows_of_key``: how many rows there
     are of the sink's key, if they are counted; else None. ``uncounted``: where delta joins look inputs up in
@@ -92,6 +93,7 @@ class QueryPlan:
     fingerprint: str
     sql: str
     reordered: tuple[tuple[str, ...], ...] = ()
+    ordered_by_state: tuple[tuple[str, ...], ...] = ()
     of_sink: tuple[str, ...] = ()
     of_plan: tuple[str, ...] = ()
     joins_run: tuple[str, ...] = ()

@@ -39,7 +39,8 @@ def other_orders(
     other = plan_query(insert.name, insert.sink, _declared_in(insert.query, rates), options)
     own = _declared(plan, rates)
     orders = []
-    for aliases in dict.fromkeys(frozenset(order) for order in (*other.reordered, *plan.reordered)):
+    told = (*other.reordered, *plan.reordered, *plan.ordered_by_state)
+    for aliases in dict.fromkeys(map(frozenset, told)):
         order = _order(other, aliases)
         keeps, instead_of = state_bytes(other, aliases), state_bytes(own, aliases)
         if order == _order(own, aliases) or keeps is None or instead_of is None:

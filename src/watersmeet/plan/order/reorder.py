@@ -116,23 +116,22 @@ def _clusters(relation: Relation) -> Iterator[Join]:
     """The topmost of inner joins that stand together, three parts of them or more."""
     if isinstance(relation, Input):
         return
-    parts = _parts(relation)
-    is_inner = _is_inner(relation)
-    if is_inner and 3 <= len(parts) <= MOST_PARTS:
+    parts = parts_of(relation)
+    if is_inner(relation) and 3 <= len(parts) <= MOST_PARTS:
         yield relation
-    for part in parts if is_inner else (relation.left, relation.right):
+    for part in parts if is_inner(relation) else (relation.left, relation.right):
         yield from _clusters(part)
 
 
-def _is_inner(relation: Relation) -> TypeGuard[Join]:
+def is_inner(relation: Relation) -> TypeGuard[Join]:
     return isinstance(relation, Join) and relation.kind is JoinKind.INNER and not relation.is_lookup
 
 
-def _parts(relation: Relation) -> list[Relation]:
+def parts_of(relation: Relation) -> list[Relation]:
     """What the inner joins at the top join, in the query's order."""
-    if not _is_inner(relation):
+    if not is_inner(relation):
         return [relation]
-    return _parts(relation.left) + _parts(relation.right)
+    return parts_of(relation.left) + parts_of(relation.right)
 
 
 def _conditions(query: Query) -> list[Expr]:
@@ -159,7 +158,7 @@ def _written(condition: Expr | None) -> list[Expr]:
 def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
     """The inner joins in every order in which each has a condition over both its sides: left-deep; the first
     two parts are not swapped, for that makes no difference."""
-    parts, conditions = _parts(top), _own_conditions(top)
+    parts, conditions = parts_of(top), own_conditions(top)
     for order in permutations(range(len(parts))):
         moved = [parts[n] for n in order]
         if order[0] < order[1]:
@@ -168,17 +167,17 @@ def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
                 yield other
 
 
-def _own_conditions(relation: Relation) -> list[Expr]:
+def own_conditions(relation: Relation) -> list[Expr]:
     """Those of the inner joins at the top."""
-    if not _is_inner(relation):
+    if not is_inner(relation):
         return []
     own = [*_written(relation.on), *_written(relation.where)]
-    return _own_conditions(relation.left) + _own_conditions(relation.right) + own
+    return own_conditions(relation.left) + own_conditions(relation.right) + own
 
 
 def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
     """Whether each of the inner joins at the top has a condition over both its sides."""
-    if not _is_inner(relation):
+    if not is_inner(relation):
         return True
     left, right = (frozenset(i.alias for i in inputs_of(side)) for side in (relation.left, relation.right))
     own = any(link <= left | right and link & left and link & right for link in links)
@@ -188,7 +187,7 @@ def _is_linked(relation: Relation, links: Sequence[frozenset[str]]) -> bool:
 def _broadcasts_both(joined: Join) -> bool:
     """Whether both sides of the first join are to be broadcast: of those above, one is made of joins."""
     first = joined
-    while isinstance(first.left, Join) and _is_inner(first.left):
+    while isinstance(first.left, Join) and is_inner(first.left):
         first = first.left
     return all(isinstance(side, Input) and side.broadcast for side in (first.left, first.right))
 

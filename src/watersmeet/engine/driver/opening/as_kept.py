@@ -1,5 +1,5 @@
-"""The plan of a job that has state: which rows queries take of others as that is kept, and in which order
-delta joins look inputs up by what is counted there.
+"""The plan of a job that has state: joins in the order in which that is kept, which rows queries take of
+others as that is kept, and in which order delta joins look inputs up by what is counted there.
 
 What several queries need is kept once from the time on when they began together, whoever of them it was that
 kept it. A query that comes later goes by tables that one before keeps as it needs them, for all of their rows
@@ -13,12 +13,13 @@ from collections.abc import Iterator
 
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.counted import counts_of
+from watersmeet.engine.driver.opening.in_state_order import in_state_order
 from watersmeet.engine.driver.opening.moved import home_of, side_home
 from watersmeet.errors import StateError
 from watersmeet.plan.arranged import MayShare, SideKey
 from watersmeet.plan.model.job import JobPlan, QueryPlan, Taken
 from watersmeet.plan.model.nodes import SnapshotPlan, UpsertPlan
-from watersmeet.plan.planner import in_counted_order, taking
+from watersmeet.plan.planner import in_counted_order, of_queries, taking
 from watersmeet.plan.taken import MayTake
 from watersmeet.state.manifest import Manifest
 
@@ -30,6 +31,7 @@ def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
     """The plan for the state. It has to be that by which an engine reads, too."""
     if manifest is None:
         return plan
+    plan = _in_state_order(plan, manifest)
     if any(query.taken or _kept_by(query) for query in plan.queries):
         alone = frozenset[_Node]()
         while True:
@@ -40,6 +42,20 @@ def as_kept(plan: JobPlan, manifest: Manifest | None) -> JobPlan:
             alone = makes
         plan = kept
     return in_counted_order(plan, counts_of(plan, manifest))
+
+
+def _in_state_order(plan: JobPlan, manifest: Manifest) -> JobPlan:
+    """The queries that go on with their state, with their joins in its order."""
+    by_state = {
+        query.name: other for query in plan.apart if (other := in_state_order(manifest, query)) is not None
+    }
+    while by_state:
+        ordered = of_queries([by_state.get(query.name, query) for query in plan.apart])
+        begins = by_state.keys() & Change.of(manifest, ordered).begins
+        if not begins:
+            return ordered
+        by_state = {name: query for name, query in by_state.items() if name not in begins}
+    return plan
 
 
 def _made_alone(plan: JobPlan, manifest: Manifest) -> Iterator[_Node]:

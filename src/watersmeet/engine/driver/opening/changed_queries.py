@@ -29,6 +29,7 @@ import numpy as np
 from watersmeet.engine.driver.opening.changed_sources import goes_on, said_of_sources
 from watersmeet.engine.driver.opening.contents import Contents, contents_of
 from watersmeet.engine.driver.opening.held_anew import with_held_anew, written_anew
+from watersmeet.engine.driver.opening.in_state_order import in_state_order
 from watersmeet.engine.driver.opening.moved import with_moved
 from watersmeet.engine.driver.opening.wider import gone_of, missing_of, seen_of, with_wider
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
@@ -37,7 +38,14 @@ from watersmeet.kernel.batches import same_rows, take_rows
 from watersmeet.kernel.pieces import whole
 from watersmeet.names import called, input_of
 from watersmeet.plan.identity.completeness import Completeness, completeness, said_of
-from watersmeet.plan.identity.described import Wider, described, differences, hindrance, wider_joins
+from watersmeet.plan.identity.described import (
+    Wider,
+    described,
+    differences,
+    hindrance,
+    order_hindrance,
+    wider_joins,
+)
 from watersmeet.plan.identity.origins import side_origins
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import KeptBy, SidePlan
@@ -86,10 +94,18 @@ class Change:
         bound = {name for name in self.changed if _is_bound(manifest, name)}
         for query in plan.apart or plan.queries:
             if query.name in self.changed and query.name in manifest.described:
-                old, new = manifest.described[query.name], described(query)
+                ordered = in_state_order(manifest, query)
+                old, new = manifest.described[query.name], described(ordered or query)
                 self.how[query.name] = differences(old, new)
                 shared = "another query takes its rows, or it takes another's" if query.name in bound else ""
-                why_not = hindrance(old, new) or shared or self._widen(manifest, query)
+                why_not = (
+                    order_hindrance(old, new)
+                    or hindrance(old, new)
+                    or shared
+                    or self._widen(manifest, ordered or query)
+                )
+                if ordered is not None and not why_not:
+                    why_not = "its joins stand in another order"  # nobody asked `as_kept` for the plan
                 self.why_not[query.name] = why_not
                 if not why_not:
                     self.goes_on.append(query.name)
