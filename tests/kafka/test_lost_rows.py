@@ -127,6 +127,31 @@ def test_expired_rows_are_counted(spark, kafka_broker, tmp_path):
     assert job.rows() == Counter(set(range(40)) - gone)
 
 
+def test_expired_rows_are_told_of_their_source_though_joins_stand_in_another_order(
+    spark, kafka_broker, tmp_path
+):
+    """Spark knows sources by their number: that of the state, whatever the text begins with."""
+    job = Job(spark, kafka_broker, tmp_path, "expired-mirrored")
+    declared, _ = job.text.split("INSERT")
+    near = "ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 10"
+    job.text = f"{declared}INSERT INTO out SELECT a.k, b.t FROM l a JOIN f b {near};"
+    job.send(0, 20)
+    job.put(3)
+    job.run()
+    job.text = f"{declared}INSERT INTO out SELECT a.k, b.t FROM f b JOIN l a {near};"
+    job.put(7)
+    job.run()
+    assert job.rows() == Counter([3, 7])
+    job.send(20, 20)
+    admin = kafka_broker._admin()
+    for each in admin.delete_records([TopicPartition(job.name, 0, 15)]).values():
+        each.result(30)
+    error = job.refused()
+    assert error.code == "offsets-expired"
+    assert 'source "l"' in error.message
+    assert "begins at offset 15, and the job has read up to 10: 5 rows have expired" in error.message
+
+
 def test_a_rebuilt_checkpoint_of_kafka_and_files(spark, kafka_broker, tmp_path):
     job = Job(spark, kafka_broker, tmp_path, "rebuilt")
     job.send(0, 20)

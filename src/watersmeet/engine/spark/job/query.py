@@ -110,7 +110,7 @@ class JobRun:
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
         self.begun = Begun(self.checkpoint)
-        self.topics, self.takings = Topics(self.spark, self.plan.sources), Takings(self.spark)
+        self.topics, self.takings = Topics(self.spark, ()), Takings(self.spark)
         try:
             return self._execute()
         finally:
@@ -218,6 +218,7 @@ class JobRun:
         settings, spark = self.settings, self.spark
         self.plan = as_kept(self.plan, load_newest(self.checkpoint.store))
         sources = self.plan.sources
+        self.topics = Topics(spark, sources)  # by their places, which are those of the state
         self.brokers = Brokers(spark, sources)
         partitions = self.brokers.partitions()
         scanned = scan(
