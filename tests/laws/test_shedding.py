@@ -8,189 +8,19 @@ merges all the time, with a new job for each tick, and with ticks that crashed b
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
 
+from tests.support.shed_joins import KINDS, Crash, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
-from tests.support.ticks import arriving, check_account
+from tests.support.ticks import arriving
 from watersmeet.engine.driver import merge_policy
-from watersmeet.engine.driver.settling import shedding
+from watersmeet.engine.driver.settling import shed_parts
 from watersmeet.engine.local import LocalJob
-from watersmeet.event_time import ENDED
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
-
-KINDS = ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"]
-BEFORE, AFTER, LAG, MOST = 12, 30, 4, 15
-NEVER = -(1 << 40)
-DECLARED = "".join(
-    f"CREATE TABLE {name} (k STRING, t BIGINT, i BIGINT, WATERMARK FOR t AS t - {LAG})"
-    " WITH ('connector' = 'memory');"
-    for name in ("l", "r")
-)
-BAND = f"r.t BETWEEN l.t - {BEFORE} AND l.t + {AFTER} AND l.i + r.i > 0"
-"""The last condition has the numbers of both sides kept."""
-
-Row = dict[str, Any]
-
-
-class Crash(Exception):
-    """The job is gone, after its tasks ran and before anything was committed."""
-
-
-def planned(kind: str, at_limit: str, *, keyed: bool = True, hint: str = "", most: int = MOST) -> Any:
-    columns = "l.i AS li" if kind in ("LEFT SEMI", "LEFT ANTI") else "l.i AS li, r.i AS ri"
-    on = f"l.k = r.k AND {BAND}" if keyed else BAND
-    return plan_job(
-        parse_job(
-            f"SET max_rows = {most}; SET at_limit = {at_limit}; {DECLARED}"
-            f"CREATE SINK q WITH ('connector' = 'memory');"
-            f"INSERT INTO q SELECT {hint} {columns} FROM l {kind} JOIN r ON {on};"
-        )
-    )
-
-
-@dataclass
-class Plain:
-    """The join, row by row."""
-
-    kind: str
-    keyed: bool
-    kept: dict[str, list[Row]] = field(default_factory=lambda: {"l": [], "r": []})
-    marks: dict[str, int] = field(default_factory=lambda: {"l": NEVER, "r": NEVER})
-    matched: set[int] = field(default_factory=set)
-
-    def tick(self, rows: dict[str, list[Row]], *, end: bool) -> Counter[Any]:
-        """What goes out; afterwards ``kept`` are the rows before any is shed."""
-        out: Counter[Any] = Counter()
-        new = {name: [row for row in own if row["t"] >= self.marks[name]] for name, own in rows.items()}
-        seen = {row["i"] for own in self.kept.values() for row in own}
-        for left in [*self.kept["l"], *new["l"]]:
-            for right in [*self.kept["r"], *new["r"]]:
-                if left["i"] in seen and right["i"] in seen:
-                    continue
-                same = left["k"] == right["k"] or not self.keyed
-                if not same or not -BEFORE <= right["t"] - left["t"] <= AFTER:
-                    continue
-                if self.kind == "LEFT SEMI" and left["i"] not in self.matched:
-                    out[left["i"],] += 1
-                elif self.kind not in ("LEFT SEMI", "LEFT ANTI"):
-                    out[left["i"], right["i"]] += 1
-                self.matched |= {left["i"], right["i"]}
-        for name, own in rows.items():
-            self.marks[name] = max([self.marks[name], *(row["t"] - LAG for row in own)])
-            self.kept[name] += new[name]
-            if end:
-                self.marks[name] = ENDED
-        limits = {"l": self.marks["r"] - AFTER, "r": self.marks["l"] - BEFORE}
-        pads = {"l": ("LEFT", "FULL", "LEFT ANTI"), "r": ("RIGHT", "FULL")}
-        for name, limit in limits.items():
-            for row in self.kept[name]:
-                if row["t"] < limit and row["i"] not in self.matched and self.kind in pads[name]:
-                    out[
-                        (row["i"],)
-                        if self.kind == "LEFT ANTI"
-                        else (row["i"], None)
-                        if name == "l"
-                        else (None, row["i"])
-                    ] += 1
-            gone = self.matched if self.kind == "LEFT SEMI" and name == "l" else set()
-            self.kept[name] = [row for row in self.kept[name] if row["t"] >= limit and row["i"] not in gone]
-        return out
-
-    def excess(self) -> int:
-        return sum(map(len, self.kept.values())) - MOST
-
-    def oldest(self) -> set[int]:
-        if self.excess() <= 0:
-            return set()
-        every = [row for own in self.kept.values() for row in own]
-        last = sorted(row["t"] for row in every)[self.excess() - 1]
-        return {row["i"] for row in every if row["t"] <= last}
-
-    def check_heaviest(self, shed: set[int]) -> None:
-        """They are all rows of some keys, none of which has fewer rows than one that stays, and no key too
-        many. Of keys with as many rows any may be."""
-        rows: dict[str, set[int]] = {}
-        for row in (row for own in self.kept.values() for row in own):
-            rows.setdefault(row["k"], set()).add(row["i"])
-        gone = {key for key, own in rows.items() if own & shed}
-        assert shed == set().union(*(rows[key] for key in gone))
-        assert bool(shed) == (self.excess() > 0)
-        if shed:
-            least = min(len(rows[key]) for key in gone)
-            assert all(len(rows[key]) <= least for key in rows.keys() - gone)
-            assert len(shed) - least < self.excess()
-
-    def shed(self, numbers: set[int]) -> None:
-        for name, own in self.kept.items():
-            self.kept[name] = [row for row in own if row["i"] not in numbers]
-
-
-def ticks(seed: int, count: int = 25) -> list[dict[str, list[Row]]]:
-    """Times go on by about as much as the band is wide while too many rows come; some ticks are empty."""
-    random, number, made = np.random.default_rng(seed), 0, []
-    for tick in range(count):
-        rows: dict[str, list[Row]] = {"l": [], "r": []}
-        for name, own in rows.items():
-            for _ in range(int(random.choice([0, 2, 5, 14]))):
-                number += 1
-                time = 3 * tick + int(random.integers(-6, 7)) - (8 if name == "r" else 0)
-                own.append({"k": f"k{int(random.zipf(1.6)) % 9}", "t": time, "i": number})
-        made.append(rows)
-    return made
-
-
-def shed_in(files: Any) -> list[tuple[str, int]]:
-    return sorted((alias, row["i"]) for alias, row in files)
-
-
-def check(plan: Any, plain: Plain, at_limit: str, seed: int, *, crashes: bool = False) -> int:
-    """Every tick by a job of its own, with other tasks; how many rows were shed."""
-    store, total, random = MemoryStore(), 0, np.random.default_rng(seed)
-    given = ticks(seed)
-    for number, rows in enumerate([*given, {"l": [], "r": []}]):
-        end = number == len(given)
-        seen: list[Any] = []
-
-        attempted = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-
-        def crash(*_: Any, seen: list[Any] = seen, attempted: LocalJob = attempted) -> Any:
-            seen.append(Counter(shed_in(attempted._aside(plan.queries[0], at_limit))))
-            raise Crash
-
-        if crashes:
-            with pytest.raises(Crash):
-                attempted.tick(arriving(**rows), end=end, put_out=crash)
-        job = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-        output = job.tick(arriving(**rows), end=end)
-        expected = plain.tick(rows, end=end)
-        assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
-        shed = shed_in(output.shed)
-        numbers = {i for _, i in shed}
-        assert len(numbers) == len(shed)
-        if at_limit == "shed_oldest":
-            assert numbers == plain.oldest()
-        else:
-            plain.check_heaviest(numbers)
-        assert not seen or seen == [Counter(shed)], "a repeated tick shed other rows"
-        plain.shed(numbers)
-        state = output.result.queries["q"].state
-        assert state == {name: len(own) for name, own in plain.kept.items()}
-        assert sum(state.values()) <= MOST
-        check_account(output)
-        counts = output.result.queries["q"].counts
-        assert {alias: own.get("shed", 0) for alias, own in counts.items()} == {
-            alias: sum(alias == name for name, _ in shed) for alias in counts
-        }
-        total += len(shed)
-    assert not any(plain.kept.values())
-    return total
 
 
 @pytest.mark.parametrize("at_limit", ["shed_oldest", "shed_heaviest"])
@@ -245,8 +75,8 @@ def test_with_a_broadcast_side(kind, side, seed, monkeypatch):
 
 def test_wide_rows_are_written_a_few_at_a_time(monkeypatch):
     """The driver holds no more of them at once than a task would."""
-    monkeypatch.setattr(shedding, "output_bytes", lambda memory: 5_000)
-    job = LocalJob(planned("LEFT", "shed_oldest", most=2), MemoryStore())
+    monkeypatch.setattr(shed_parts, "output_bytes", lambda memory: 5_000)
+    job = LocalJob(planned("LEFT", "shed_oldest", limits="SET max_rows = 2;"), MemoryStore())
     files = []
 
     def put_out(*_: Any) -> Any:

@@ -93,9 +93,49 @@ def test_the_heaviest_key_needs_a_key():
         planned(f"INSERT INTO x SELECT a.n FROM a JOIN b ON {BAND}", heaviest)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            "SET max_rows = 9; SET at_limit = shed_oldest",
+            ["of more rows the oldest are shed: neither matched any more, nor padded nor put out by ANTI"],
+        ),
+        (
+            "SET max_bytes = 9; SET at_limit = shed_heaviest",
+            [
+                "of more rows those of the heaviest keys are shed: neither matched any more, nor padded nor put out"
+            ],
+        ),
+        (
+            "SET max_rows_per_key = 9; SET max_output_per_tick = 8; SET at_limit = shed_oldest",
+            [
+                "of more rows of one key the oldest of it are shed on that side: neither matched any more",
+                "no rows are shed at max_output_per_tick: more stops the job",
+            ],
+        ),
+        (
+            "SET max_rows_per_key = 9; SET max_job_bytes = 8; SET at_limit = shed_heaviest",
+            [
+                "of more rows of one key all of it are shed on that side: neither matched any more",
+                "no rows are shed at max_job_bytes, 'max_rows' of \"a\": more stops the job",
+            ],
+        ),
+    ],
+)
+def test_which_limits_shed_and_which_stop(settings, told):
+    declared = DECLARED
+    if "job_bytes" in settings:
+        declared = declared.replace("'memory');", "'memory', 'max_rows' = '7');", 1)
+    text = explain(plan_job(parse_job(f"{settings}; {declared} INSERT INTO x {JOIN}")))
+    for line in told:
+        assert line in text
+    assert text.count("are shed") == len(told)
+
+
 def test_without_a_limit_nothing_would_be_shed():
+    """Those of the job and of its sources stop it."""
     with pytest.raises(WatersmeetError, match="there is no limit") as raised:
-        planned(f"INSERT INTO x {JOIN}", "SET at_limit = shed_oldest;")
+        planned(f"INSERT INTO x {JOIN}", "SET at_limit = shed_oldest; SET max_job_rows = 9;")
     assert raised.value.code == "bad-setting"
 
 

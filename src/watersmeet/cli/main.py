@@ -63,7 +63,10 @@ MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put o
 MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
 MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
 AtLimit = Annotated[
-    str | None, typer.Option(help="Of a join at max_rows: stop, shed_oldest or shed_heaviest.")
+    str | None,
+    typer.Option(
+        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest."
+    ),
 ]
 MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]

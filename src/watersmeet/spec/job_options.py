@@ -35,7 +35,7 @@ class NullTime(Enum):
 
 
 class AtLimit(Enum):
-    """What a join does that keeps more than ``max_rows``."""
+    """What a join does that keeps more than it may (`SHEDDING`)."""
 
     STOP = "stop"
     SHED_OLDEST = "shed_oldest"
@@ -45,6 +45,10 @@ class AtLimit(Enum):
     def sheds(self) -> bool:
         """Rows go that might still have matched."""
         return self is not AtLimit.STOP
+
+
+SHEDDING = ("max_rows", "max_bytes", "max_rows_per_key")
+"""The limits at which a join can shed rows; all others stop the job."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ EVERY = 64
 _AT_ONCE = 200
 """Names that are deleted before it is looked again whether they may be."""
 
-_OF_WORK = re.compile(r"(?:passing-)?(\d+)-")
+_OF_WORK = re.compile(r"(?:passing-|shed-)?(\d+)-")
 _OF_ROWS = re.compile(r"-(\d+)-[0-9a-f]+\.arrow$")
 _OTHERS = re.compile(r"(\d{1,12})(?:-|\.json$)")
 

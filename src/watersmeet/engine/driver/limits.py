@@ -48,9 +48,12 @@ def _check_kept(
 
     Raises:
         EngineError: more rows than ``max_rows`` (copies of an input are not counted twice), or files of more
-            bytes than ``max_bytes`` (copies are; files that several sides have, for each).
+            bytes than ``max_bytes`` (copies are; files that several sides have, for each). Not where rows are
+            shed at these limits.
     """
     options = query.options
+    if options.at_limit.sheds:
+        return
     rows = {side.title: arrangements[side.name].stored for side in node.sides if side.copy_of is None}
     if options.max_rows is not None and sum(rows.values()) > options.max_rows:
         sizes = ", ".join(f"{title}: {held}" for title, held in rows.items())

@@ -7,7 +7,8 @@ disk after its release is bounded by one group per end of the retained span.
 Runs that hold deletes of a table's rows, and none of them, are merged with their like.
 
 Rows that change go at any age, and not in the order in which they came. There the groups with most rows that
-are gone are written anew when all together hold more than `MOST_GONE` of them for each that is not.
+are gone are written anew when all together hold more than `MOST_GONE` of them for each that is not. So are,
+where rows are shed for the bytes of their files, those with most bytes of rows that are gone.
 
 Merging partial aggregates combines those of one pane and group. There the number of groups of runs bounds how
 often one is kept, so fewer are left unmerged (`COMBINING_FAN_IN`), and they grow as far as they have to.
@@ -19,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from watersmeet.engine.tasks import merge
+from watersmeet.spec.model import Options
 from watersmeet.state.manifest import LiveRun
 
 FAN_IN = 8
@@ -33,12 +35,27 @@ LEFT_GONE = 0.1
 """So many are left at most when some are cleared away."""
 
 
-def choose(runs: Sequence[LiveRun], *, combining: bool = False, changing: bool = False) -> list[list[str]]:
+def most_gone(options: Options, sides: int) -> int | None:
+    """How many bytes of rows that are gone may be left in files of each side of a node with so many; None:
+    any number. Where rows are shed for their bytes, files have at most `MOST_GONE` more than the rows may."""
+    if options.max_bytes is None or not options.at_limit.sheds:
+        return None
+    return int(MOST_GONE * options.max_bytes) // sides
+
+
+def choose(
+    runs: Sequence[LiveRun],
+    *,
+    combining: bool = False,
+    changing: bool = False,
+    most_gone: int | None = None,
+) -> list[list[str]]:
     """The merges that are due: lists of run names, oldest group first. Every run is in at most one.
 
     Args:
         combining: merging leaves fewer rows.
         changing: rows may go at any age, so that runs of any age may hold rows that are gone.
+        most_gone: so many bytes of rows that are gone may be left in files; None: any number.
     """
     fan_in = COMBINING_FAN_IN if combining else FAN_IN
     groups: dict[str, list[LiveRun]] = defaultdict(list)
@@ -62,7 +79,35 @@ def choose(runs: Sequence[LiveRun], *, combining: bool = False, changing: bool =
         ]
     if changing:
         merges += _clearing(groups, {name for merged in merges for name in merged})
+    elif most_gone is not None:
+        merges += _emptying(groups, {name for merged in merges for name in merged}, most_gone)
     return merges
+
+
+def _emptying(groups: Mapping[str, Sequence[LiveRun]], merged: set[str], most: int) -> list[list[str]]:
+    """The groups to be written anew since too many of their bytes are those of rows that are gone, those with
+    the greatest share of them first, until half of ``most`` is left: so a byte that goes costs the writing of
+    a bounded number of others, which is in proportion to what is kept for each of ``most``."""
+    held = {name: sum(_stored_bytes(live) for live in members) for name, members in groups.items()}
+    nbytes = {name: sum(live.run.nbytes for live in members) for name, members in groups.items()}
+    gone = {
+        name: nbytes[name] - held[name]
+        for name, members in groups.items()
+        if members[0].run.name not in merged
+    }
+    left, chosen = sum(gone.values()), set[str]()
+    if left <= most:
+        return []
+    for name in sorted(gone, key=lambda name: -gone[name] / nbytes[name]):
+        if left <= most // 2:
+            break
+        chosen.add(name)
+        left -= gone[name]
+    in_order = [name for name in groups if name in chosen]
+    sizes = {name: sum(live.stored for live in groups[name]) for name in in_order}
+    return [
+        [live.run.name for name in part for live in groups[name]] for part in _filled(in_order, sizes, held)
+    ]
 
 
 def _clearing(groups: Mapping[str, Sequence[LiveRun]], merged: set[str]) -> list[list[str]]:

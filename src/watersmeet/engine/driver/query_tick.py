@@ -18,7 +18,7 @@ from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming,
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.limits import check_limits
-from watersmeet.engine.driver.merge_policy import choose
+from watersmeet.engine.driver.merge_policy import choose, most_gone
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.accounted import Accounted
@@ -27,7 +27,8 @@ from watersmeet.engine.driver.settling.fed import Fed
 from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with_elsewhere
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
-from watersmeet.engine.driver.settling.shedding import shed_rows
+from watersmeet.engine.driver.settling.shed_decided import decided_name
+from watersmeet.engine.driver.settling.shedding import ShedTick
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.snapshots import Reading
 from watersmeet.engine.messages.reports import (
@@ -239,8 +240,20 @@ class QueryTick:
                     lower(least, side.watermark_key(column), time)
         self.accounted.take(node, node_reports, rows_out)
         shape = self.shapes[number]
-        shed = shed_rows(self.query, shape, arrangements, self.store, self.tick, told=self.keep_late)
-        for alias, of_side in shed.items():
+        shedding = ShedTick(
+            query=self.query,
+            shape=shape,
+            arrangements=arrangements,
+            store=self.store,
+            tick=self.tick,
+            crowded=[
+                {bucket for report in node_reports for bucket in report.sides[place].crowded}
+                for place in range(len(node.sides))
+            ],
+            decided=decided_name(self.tick, list(self.others).index(self.query.name), number),
+            told=self.keep_late,
+        )
+        for alias, of_side in shedding.shed().items():
             self.accounted.add(alias, {"shed": of_side.rows})
             self.accounted.set_aside(alias, of_side.files)
         check_limits(self.query, shape, work, arrangements, self.accounted.rows_out)
@@ -464,7 +477,12 @@ class QueryTick:
         )
         sharing = self.sharing.get(shape.sides[place].arrangement)
         if sharing is None:
-            work.merges = choose(arrangement.runs, combining=shape.combines, changing=shape.kept_anew)
+            work.merges = choose(
+                arrangement.runs,
+                combining=shape.combines,
+                changing=shape.kept_anew,
+                most_gone=most_gone(self.query.options, len(node.sides)),
+            )
         else:
             sharing.fill(work, releasing)
         return work

@@ -227,6 +227,7 @@ def _side_shape(
         is_kept_elsewhere=plan.kept_by is not None,
         held=digest_of([digests.get(name, name) for name in held.keys]),
         most_per_key=query.options.max_rows_per_key,
+        sheds_keys=query.options.at_limit.sheds,
         ranged=held.ranged and (changes or not held.found_by),  # what is kept of changes is written by tasks
     )
 

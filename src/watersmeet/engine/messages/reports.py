@@ -47,7 +47,8 @@ class SideReport(Record):
     but are not there; ``least``: per event time over the retained rows of the runs that this task answers
     for; ``broken``: files with the texts of records that are no rows; ``candidates``: how many look-ups into
     this side would find by each index, about; ``cursors``: per run, see `LiveRun`. ``together``: other tasks
-    may tell marks of the same rows, too."""
+    may tell marks of the same rows, too. ``crowded``: upper halves of hashes under which the side may keep
+    more rows of a key than it is to, which are shed."""
 
     released: dict[str, int] = Field(default_factory=dict)
     released_rows: dict[str, int] = Field(default_factory=dict)
@@ -61,6 +62,7 @@ class SideReport(Record):
     broken: list[PadFile] = Field(default_factory=list)
     cursors: dict[str, dict[str, int]] = Field(default_factory=dict)
     together: bool = False
+    crowded: list[int] = Field(default_factory=list)
 
 
 class FeedReport(Record):

@@ -65,7 +65,8 @@ class SideShape:
     ``shared``: of runs that several sides keep: as the one that has them written keeps them, with the columns
     of all. ``is_kept_elsewhere``: in another query's arrangement; what comes are the changes of a tick.
     ``held``: a digest of the key, whatever its columns are called. ``most_per_key``: rows of one key that may
-    be kept; None: no limit. ``ranged``: each task needs the rows of a range of hashes alone.
+    be kept; None: no limit. ``sheds_keys``: of a key with more, rows are shed when the tick is over.
+    ``ranged``: each task needs the rows of a range of hashes alone.
     """
 
     query: str
@@ -87,6 +88,7 @@ class SideShape:
     is_kept_elsewhere: bool = False
     held: str = ""
     most_per_key: int | None = None
+    sheds_keys: bool = False
     ranged: bool = False
 
     @property

@@ -5,6 +5,9 @@ until a row of it comes. Rows of a key lie next to each other in each run, so ho
 those released and not merged away yet, is two binary searches per key and run. Where that is more than
 allowed, the rows that stay are counted, of all such places of the hash space at once; keys are read only
 where those are too many.
+
+Where rows are shed (SET at_limit) nothing stops here: rows of a tick are all matched, those that it sheds,
+too. The driver is told where keys may have too many, and looks at their rows when the tick is over.
 """
 
 from __future__ import annotations
@@ -40,7 +43,8 @@ Told = tuple[int, str]
 
 def check_keys(shape: NodeShape, share: Share) -> None:
     """Whether all keys of the share keep to the limit of their sides after the tick. Cost: the new rows, as
-    many binary searches per run as they have keys, and the rows of keys that are at the limit.
+    many binary searches per run as they have keys, and the rows of keys that are at the limit. Where rows are
+    shed, the share's report says where keys may not.
 
     Raises:
         EngineError: some do not; it names those of the share with most rows.
@@ -49,10 +53,15 @@ def check_keys(shape: NodeShape, share: Share) -> None:
         return
     over: list[Told] = []
     most = None
-    for side, work in zip(shape.sides, share.work.sides, strict=False):
-        if side.most_per_key is not None and side.layout.key and not side.passes:
-            most = side.most_per_key
-            over += _over(side, work, share, most)
+    for side, work, report in zip(shape.sides, share.work.sides, share.report.sides, strict=False):
+        if side.most_per_key is None or not side.layout.key or side.passes:
+            continue
+        most = side.most_per_key
+        crowded = _crowded(side, work, share, most)
+        if crowded is not None and side.sheds_keys:
+            report.crowded = crowded.buckets.tolist()
+        elif crowded is not None:
+            over += _over(side, crowded, most)
     if not over:
         return
     over.sort(key=lambda told: (-told[0], told[1]))
@@ -67,24 +76,38 @@ def check_keys(shape: NodeShape, share: Share) -> None:
     )
 
 
-def _over(side: SideShape, work: SideWork, share: Share, most: int) -> list[Told]:
-    """Keys with too many rows: of more than `TOLD_KEYS` those with most, and one besides."""
+@dataclass(frozen=True)
+class _Crowded:
+    """The upper halves of hashes under which more rows of a side stay than a key may have, and how many; the
+    runs in which they are."""
+
+    buckets: Slots
+    rows: Rows
+    parts: Sequence[_Part]
+
+
+def _crowded(side: SideShape, work: SideWork, share: Share, most: int) -> _Crowded | None:
     own = HashRange.of_share(share)
     come = [*(LiveRun(run=run) for run in work.new_runs), *work.contents]
     new = list(_parts(come, side, work, share.store, own))
     if not new:
-        return []
+        return None
     slots = [part.slots[slice(*own.of(part.run.sorted_rows))] for part in new]
     buckets = np.unique(np.concatenate(slots) >> np.int64(TIME_BITS))
     parts = [*new, *_parts(work.runs, side, work, share.store, own)]
     buckets = buckets[np.sum([part.at_most(buckets) for part in parts], axis=0) > most]
     if not len(buckets):
-        return []
+        return None
     rows: Rows = np.sum([part.staying(buckets) for part in parts], axis=0)
-    buckets, rows = buckets[rows > most], rows[rows > most]
+    return _Crowded(buckets[rows > most], rows[rows > most], parts)
+
+
+def _over(side: SideShape, crowded: _Crowded, most: int) -> list[Told]:
+    """Keys with too many rows: of more than `TOLD_KEYS` those with most, and one besides."""
     over: list[Told] = []
-    for number in np.argsort(-rows, kind="stable").tolist():
-        over += _counted(side, [part.keys(buckets[number : number + 1]) for part in parts], most)
+    for number in np.argsort(-crowded.rows, kind="stable").tolist():
+        bucket = crowded.buckets[number : number + 1]
+        over += _counted(side, [part.keys(bucket) for part in crowded.parts], most)
         if len(over) > TOLD_KEYS:
             break
     return over

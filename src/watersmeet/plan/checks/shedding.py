@@ -7,6 +7,7 @@ from functools import singledispatch
 
 from watersmeet.errors import PlanError
 from watersmeet.plan.model.nodes import JoinPlan, LookupPlan, NodePlan, PassPlan, RestPlan
+from watersmeet.spec.job_options import SHEDDING
 from watersmeet.spec.model import AtLimit, Options
 
 
@@ -15,12 +16,13 @@ def check_shedding(nodes: Sequence[NodePlan], query: str, options: Options) -> l
     if not options.at_limit.sheds:
         return []
     setting = f"at_limit = {options.at_limit.value}"
-    if options.max_rows is None:
+    if all(getattr(options, limit) is None for limit in SHEDDING):
         return [
             PlanError(
                 f"{setting}, and there is no limit at which rows would be shed",
                 code="bad-setting",
-                hint="SET max_rows to as many as a join may keep; all other limits stop the job",
+                hint="SET max_rows, max_bytes or max_rows_per_key to what a join may keep; all other limits"
+                " stop the job",
             )
         ]
     return [

@@ -56,7 +56,9 @@ from watersmeet.spec.model import (
     Input,
     NullTime,
     OnIdle,
+    Options,
     OutputMode,
+    Source,
     StageBranch,
     WatermarkRule,
 )
@@ -210,6 +212,32 @@ def _lag(lag: int | None, in_time: bool) -> str:
     return "watermark by explicit advances" if lag is None else f"lag {distance(lag, in_time)}"
 
 
+def _shedding(query: QueryPlan) -> Iterator[str]:
+    """Which rows are shed, and at which limits none are."""
+    options, oldest = query.options, query.options.at_limit is AtLimit.SHED_OLDEST
+    if options.max_rows is not None or options.max_bytes is not None:
+        which = "the oldest" if oldest else "those of the heaviest keys"
+        yield f"of more rows {which} are shed: neither matched any more, nor padded nor put out by ANTI"
+    if options.max_rows_per_key is not None:
+        which = "the oldest of it" if oldest else "all of it"
+        yield (
+            f"of more rows of one key {which} are shed on that side: neither matched any more, nor padded nor"
+            " put out by ANTI"
+        )
+    stop = [
+        name for name in ("max_output_per_tick", "max_job_rows", "max_job_bytes") if _is_set(options, name)
+    ]
+    sources = {b.source.name: b.source for side in query.alone.sides for _, b in side.sources}
+    for name in ("max_rows", "max_bytes"):
+        stop += [f"'{name}' of \"{own}\"" for own, source in sources.items() if _is_set(source, name)]
+    if stop:
+        yield f"no rows are shed at {', '.join(stop)}: more stops the job"
+
+
+def _is_set(limited: Options | Source, name: str) -> bool:
+    return getattr(limited, name) is not None
+
+
 _CHANGES = (
     f"{SHOWN_DIFF} = how often the row comes, below zero: goes; summed per row and tick",
     f"{SHOWN_TICK} = the number of the tick",
@@ -230,13 +258,12 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield "a row without an event time fails the job"
     if options.max_rows is not None and options.max_rows < MAX_TIME:
         yield f"at most {options.max_rows} rows in state"
-    if options.at_limit.sheds:
-        which = "the oldest" if options.at_limit is AtLimit.SHED_OLDEST else "those of the heaviest keys"
-        yield f"of more rows {which} are shed: neither matched any more, nor padded nor put out by ANTI"
     if options.max_bytes is not None:
         yield f"at most {size_of(options.max_bytes)} of files in state"
     if options.max_rows_per_key is not None:
         yield f"at most {options.max_rows_per_key} rows of one key in state, of sides that have one"
+    if options.at_limit.sheds:
+        yield from _shedding(query)
     if options.max_output_per_tick is not None:
         yield f"at most {options.max_output_per_tick} rows out in a tick"
     if options.max_job_rows is not None:

@@ -21,6 +21,7 @@ from sqlglot import exp
 from watersmeet.conditions import ExactBand
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.spec.job_options import SHEDDING
 from watersmeet.spec.model import Options, Sink, Source
 from watersmeet.spec.secrets import public
 from watersmeet.types.sql_type import SqlType
@@ -222,7 +223,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _sheds(options: Options, name: str) -> bool:
     """Whether the option says which rows a tick sheds."""
-    return options.at_limit.sheds and name == "max_rows"
+    return options.at_limit.sheds and name in SHEDDING
 
 
 def _text(value: Any) -> str:

@@ -51,8 +51,8 @@ def node_limits(
         (
             node,
             [
-                *(replace(own, sheds=sheds) for own in _rows("max_rows", rows, sides)),
-                *_bytes("max_bytes", nbytes, sides),
+                replace(own, sheds=sheds)
+                for own in (*_rows("max_rows", rows, sides), *_bytes("max_bytes", nbytes, sides))
             ],
         )
         for node, sides in _forecasts(query, measured)

@@ -1,41 +1,34 @@
-"""Shedding: a join that keeps more rows than it may lets some go at the end of a tick (SET at_limit).
+"""Shedding: a join that keeps more than it may lets rows go at the end of a tick (SET at_limit).
 
-A shed row is marked as ``gone``, so no file is written anew. From the next tick on it is matched with
+A shed row is marked as ``gone``, so no file is written anew for it. From the next tick on it is matched with
 nothing; it is not padded when it would have been released, nor put out by ANTI, and it is not retained. Which
-rows go follows from the rows that are kept alone, and so a tick that is repeated sheds the same, by however
-many tasks it is run: the oldest, all of one time together, or all rows of the heaviest keys. What it costs
-goes, for the oldest, by the rows that are shed, now and since limits last passed them; for the heaviest keys
-by all rows that the join keeps.
+rows go, by which limit after the other: of keys with more rows than ``max_rows_per_key`` the oldest, or all;
+then of all rows the oldest, all of one time together, or those of the heaviest keys, until ``max_rows`` and
+``max_bytes`` hold. It follows from the rows that are kept alone, or was decided by the first attempt at the
+tick (`shed_decided`), and so a tick that is repeated sheds the same, by however many tasks it is run. What it
+costs goes, for the oldest and for one key, by the rows that are shed, now and since limits last passed them;
+for the heaviest keys by all rows that the join keeps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
+from watersmeet.engine.driver.settling import shed_cuts
+from watersmeet.engine.driver.settling.shed_cuts import Cut, crowding
+from watersmeet.engine.driver.settling.shed_decided import decided
+from watersmeet.engine.driver.settling.shed_parts import Part
 from watersmeet.engine.messages.reports import PadFile
-from watersmeet.engine.messages.shapes import NodeShape, SideShape
-from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
-from watersmeet.engine.tasks.memory import output_bytes
-from watersmeet.event_time import NEVER, Mask
-from watersmeet.kernel.batches import cuts, take_rows
-from watersmeet.kernel.match.probe import Rows
-from watersmeet.kernel.pieces import row_sizes, rows_bound
-from watersmeet.kernel.slots import TIME_BITS
-from watersmeet.kernel.times import to_native
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import AtLimit
 from watersmeet.state.manifest import Arrangement, LiveRun
-from watersmeet.state.marks import MarkWriter, marks_at, overlay
+from watersmeet.state.marks import MarkWriter, overlay
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
-
-WRITTEN_AT_ONCE = 1 << 16
-"""Rows for the side output that are taken from a run at once, if they are not large."""
 
 
 @dataclass(frozen=True)
@@ -46,66 +39,113 @@ class Shed:
     files: Sequence[PadFile]
 
 
-def shed_rows(
-    query: QueryPlan,
-    shape: NodeShape,
-    arrangements: MutableMapping[str, Arrangement],
-    store: Store,
-    tick: int,
-    *,
-    told: bool,
-) -> Mapping[str, Shed]:
-    """Bring what a node keeps down to ``max_rows``, where the query says so.
+@dataclass
+class ShedTick:
+    """A tick in which a node of a query may shed rows. ``arrangements``: of its sides, after the tick; those
+    that shed rows are replaced. ``crowded``: per side, by its place, upper halves of hashes under which keys
+    may have too many rows. ``decided``: the name of the file with what was decided by the bytes of files.
+    ``told``: the rows are wanted, in files."""
 
-    Args:
-        arrangements: of its sides, after the tick; those that shed rows are replaced.
-        told: the rows are wanted, in files.
+    query: QueryPlan
+    shape: NodeShape
+    arrangements: MutableMapping[str, Arrangement]
+    store: Store
+    tick: int
+    crowded: Sequence[Collection[int]]
+    decided: str
+    told: bool
+    _opened: list[Part] = field(default_factory=list)
 
-    Returns:
-        Per side that has shed rows, how many, and which.
-    """
-    options = query.options
-    if options.max_rows is None or not options.at_limit.sheds:
-        return {}
-    excess = sum(kept.stored for kept in arrangements.values()) - options.max_rows
-    if excess <= 0:
-        return {}
-    ages = query.nodes[shape.number].ages or [None] * len(shape.sides)
-    parts = [
-        _Part(store, side, live, arrangements[side.name], OpenRun.open(store, live.run, side.layout), age)
-        for side, age in zip(shape.sides, ages, strict=True)
-        for live in arrangements[side.name].runs
-    ]
-    oldest = options.at_limit is AtLimit.SHED_OLDEST
-    chosen = _oldest(parts, excess) if oldest else _heaviest(parts, excess)
-    shed: dict[str, Shed] = {}
-    for side in shape.sides:
-        own = [
-            (part, np.sort(rows))
-            for part, rows in zip(parts, chosen, strict=True)
-            if part.side is side and len(rows)
-        ]
-        if not own:
-            continue
-        kept = arrangements[side.name]
-        runs = _less(kept.runs, own, store, tick)
-        update = {"runs": runs, "retained": sum(live.retained for live in runs)}
-        arrangements[side.name] = kept.model_copy(update=update)
-        reason = options.at_limit.value
-        files = [file for part, rows in own for file in part.written(rows, reason, tick)] if told else []
-        shed[side.name] = Shed(sum(len(rows) for _, rows in own), files)
-    return shed
+    def shed(self) -> Mapping[str, Shed]:
+        """Bring what the node keeps down to its limits. Per side that has shed rows, how many, and which."""
+        options = self.query.options
+        if not options.at_limit.sheds:
+            return {}
+        if options.max_rows_per_key is not None:
+            self._by_keys(options.max_rows_per_key)
+        if options.max_rows is not None:
+            self._by_rows(options.max_rows)
+        if options.max_bytes is not None:
+            self._by_bytes(options.max_bytes)
+        return self._marked()
+
+    def _parts(self) -> list[Part]:
+        """All that the sides keep, opened when something is to be shed."""
+        if not self._opened:
+            sides, store = self.shape.sides, self.store
+            ages = self.query.nodes[self.shape.number].ages or [None] * len(sides)
+            for side, age in zip(sides, ages, strict=True):
+                kept = self.arrangements[side.name]
+                for live in kept.runs:
+                    run = OpenRun.open(store, live.run, side.layout)
+                    self._opened.append(Part(store, side, live, kept, run, age))
+        return self._opened
+
+    def _stored(self) -> list[tuple[LiveRun, int]]:
+        """All runs of the sides, as they are opened, and how many rows of each stay, as it looks by now."""
+        if self._opened:
+            return [(part.live, part.stored) for part in self._opened]
+        sides = [self.arrangements[side.name] for side in self.shape.sides]
+        return [(live, live.stored) for kept in sides for live in kept.runs]
+
+    @property
+    def _goes_by_age(self) -> bool:
+        return self.query.options.at_limit is AtLimit.SHED_OLDEST
+
+    def _by_keys(self, most: int) -> None:
+        for side, buckets in zip(self.shape.sides, self.crowded, strict=True):
+            parts = [part for part in self._parts() if part.side is side] if buckets else []
+            if parts:
+                chosen = crowding(parts, np.array(sorted(buckets)), most, by_age=self._goes_by_age)
+                for part, rows in zip(parts, chosen, strict=True):
+                    part.add(rows)
+
+    def _by_rows(self, most: int) -> None:
+        excess = sum(rows for _, rows in self._stored()) - most
+        if excess > 0:
+            self._cut(excess, [1] * len(self._parts())).apply(self._parts())
+
+    def _by_bytes(self, most: int) -> None:
+        stored = self._stored()
+        excess = sum(-(-live.run.nbytes * rows // live.run.rows) for live, rows in stored) - most
+
+        def decide() -> Cut | None:
+            weights = [max(1, live.run.nbytes // live.run.rows) for live, _ in stored]
+            return self._cut(excess, weights) if excess > 0 else None
+
+        rows = [self.arrangements[side.name].stored for side in self.shape.sides]
+        basis = f"{self.query.options.at_limit.value} {most}: {rows}"
+        cut = decided(self.store, self.decided, basis, decide)
+        if cut is not None:
+            cut.apply(self._parts())
+
+    def _cut(self, excess: int, weights: Sequence[int]) -> Cut:
+        choose = shed_cuts.oldest if self._goes_by_age else shed_cuts.heaviest
+        return choose(self._parts(), excess, weights)
+
+    def _marked(self) -> Mapping[str, Shed]:
+        shed: dict[str, Shed] = {}
+        for side in self.shape.sides:
+            parts = [part for part in self._opened if part.side is side and len(part.shed)]
+            if not parts:
+                continue
+            kept = self.arrangements[side.name]
+            runs = _less(kept.runs, parts, self.store, self.tick)
+            update = {"runs": runs, "retained": sum(live.retained for live in runs)}
+            self.arrangements[side.name] = kept.model_copy(update=update)
+            reason = self.query.options.at_limit.value
+            files = [file for part in parts for file in part.written(reason, self.tick)] if self.told else []
+            shed[side.name] = Shed(sum(len(part.shed) for part in parts), files)
+        return shed
 
 
-def _less(
-    runs: Sequence[LiveRun], shed: Sequence[tuple[_Part, Rows]], store: Store, tick: int
-) -> list[LiveRun]:
+def _less(runs: Sequence[LiveRun], shed: Sequence[Part], store: Store, tick: int) -> list[LiveRun]:
     """The runs of a side without rows of them. Files may be those of the other side, too: marks are not."""
     marks, gone = MarkWriter(), dict[str, int]()
-    for part, rows in shed:
+    for part in shed:
         run = part.live.run
-        marks.add_rows(store, run.name, "gone", part.live.marks.get("gone", ()), 0, run.rows, rows)
-        gone[run.name] = len(rows)
+        marks.add_rows(store, run.name, "gone", part.live.marks.get("gone", ()), 0, run.rows, part.shed)
+        gone[run.name] = len(part.shed)
     added = marks.write(store, tick)
     left: list[LiveRun] = []
     for live in runs:
@@ -117,100 +157,3 @@ def _less(
         if live.released < live.run.rows:
             left.append(live)
     return left
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A run of a side, after the tick. ``age``: the event time by which its rows are old; None: rows are not
-    shed by their ages."""
-
-    store: Store
-    side: SideShape
-    live: LiveRun
-    kept: Arrangement
-    run: OpenRun
-    age: str | None
-
-    @property
-    def column(self) -> str:
-        assert self.age is not None
-        return self.age
-
-    def retained(self, rows: Rows) -> Mask:
-        """Which of these rows are."""
-        there: Mask = ~marks_at(self.store, "gone", self.live.marks.get("gone", ()), rows)
-        for column in self.side.layout.releasing:
-            there &= self.run.sorted_rows.times(column)[rows] >= self.kept.limits.get(column, NEVER)
-        return there
-
-    def oldest(self, most: int) -> Rows:
-        """The times of the so many oldest of its rows; of fewer, if it has no more."""
-        low, times, count = self.kept.limits.get(self.column, NEVER), [], 0
-        first = max(self.run.below(self.column, low), self.live.cursors.get(self.column, 0))
-        while first < self.live.run.rows and count < most:
-            rows = self.run.in_order(self.column, first, first + max(most, 1024))
-            first += len(rows)
-            rows = rows[self.retained(rows)]
-            times.append(self.run.sorted_rows.times(self.column)[rows])
-            count += len(rows)
-        return np.concatenate(times) if times else np.zeros(0, dtype=np.int64)
-
-    def up_to(self, time: int) -> Rows:
-        """Its rows with no later time."""
-        low = self.kept.limits.get(self.column, NEVER)
-        first = max(self.run.below(self.column, low), self.live.cursors.get(self.column, 0))
-        rows = self.run.in_order(self.column, first, self.run.below(self.column, time + 1))
-        return rows[self.retained(rows)]
-
-    def every(self) -> Rows:
-        """All of its rows."""
-        rows = np.arange(self.live.run.rows)
-        return rows[self.retained(rows)]
-
-    def buckets(self, rows: Rows) -> Rows:
-        """The upper halves of their hashes."""
-        return self.run.sorted_rows.slots[rows] >> np.int64(TIME_BITS)
-
-    def written(self, rows: Rows, reason: str, tick: int) -> Iterator[PadFile]:
-        """Files of the rows, for the side output, with the columns that are kept of them."""
-        for taken in self._taken(rows):
-            batch = take_rows(self.run.sorted_rows.batch, taken)
-            native = [to_native(batch.column(of.name), of.type) for of in self.side.schema]
-            record = pa.StructArray.from_arrays(native, names=self.side.schema.names)
-            nulls = [pa.nulls(len(record), kind) for kind in (pa.string(), pa.string(), pa.int64())]
-            told = pa.RecordBatch.from_arrays([record, *nulls], names=list(ASIDE_COLUMNS))
-            file = write_aside(self.store, reason, tick, [told])
-            yield file.model_copy(update={"reason": reason})
-
-    def _taken(self, rows: Rows) -> Iterator[Rows]:
-        """The rows in order, as many at once as are to be held; a row may be larger than that."""
-        batch, names, most = (
-            self.run.sorted_rows.batch,
-            self.side.schema.names,
-            output_bytes(self.side.memory),
-        )
-        for low in range(0, len(rows), WRITTEN_AT_ONCE):
-            some = rows[low : low + WRITTEN_AT_ONCE]
-            if rows_bound(batch, names, some) <= most:
-                yield some
-                continue
-            for first, end in pairwise(cuts(row_sizes(batch, names, some), most)):
-                yield some[first:end]
-
-
-def _oldest(parts: list[_Part], excess: int) -> list[Rows]:
-    """Of each part the rows that are not later than the ``excess``-th of all."""
-    times = np.concatenate([part.oldest(excess) for part in parts])
-    last = int(np.partition(times, excess - 1)[excess - 1])
-    return [part.up_to(last) for part in parts]
-
-
-def _heaviest(parts: list[_Part], excess: int) -> list[Rows]:
-    """Of each part the rows of the heaviest keys, as many keys as it takes."""
-    rows = [part.every() for part in parts]
-    buckets = [part.buckets(own) for part, own in zip(parts, rows, strict=True)]
-    heavy, counts = np.unique(np.concatenate(buckets), return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    keys = int(np.searchsorted(np.cumsum(counts[order]), excess)) + 1
-    chosen = heavy[order[:keys]]
-    return [own[np.isin(of_rows, chosen)] for own, of_rows in zip(rows, buckets, strict=True)]

@@ -1,0 +1,86 @@
+"""Which rows are shed, against lists of all rows that are kept."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.ticks import QUERY, arriving, plan_of
+from watersmeet.engine.driver.settling.shed_cuts import heaviest, oldest
+from watersmeet.engine.driver.settling.shed_parts import Part
+from watersmeet.engine.local import LocalJob
+from watersmeet.kernel.hashing import hash_columns
+from watersmeet.state.manifest import Arrangement
+from watersmeet.state.runs.opened import OpenRun
+from watersmeet.state.store import MemoryStore
+
+
+def kept_rows(seed):
+    """The parts of a join after some ticks, and per part its rows: (time, upper half of the hash)."""
+    random = np.random.default_rng(seed)
+    job = LocalJob(
+        plan_of(
+            "SELECT l.t AS lt, r.t AS rt FROM l JOIN r ON l.i = r.i AND r.t BETWEEN l.t - 30 AND l.t + 9"
+        ),
+        MemoryStore(),
+    )
+    for tick in range(6):
+        rows = {
+            name: [
+                {"i": int(random.integers(0, 12)), "t": 8 * tick + int(random.integers(0, 9))}
+                for _ in range(int(random.integers(0, 20)))
+            ]
+            for name in "lr"
+        }
+        job.tick(arriving(**rows))
+    (shape,), (node,) = job.driver.shapes[QUERY], job.driver.manifest.queries[QUERY].nodes
+    parts, plain = [], []
+    for side in shape.sides:
+        kept: Arrangement = node.arrangements[side.name]
+        for live in kept.runs:
+            parts.append(
+                Part(job.store, side, live, kept, OpenRun.open(job.store, live.run, side.layout), "t")
+            )
+            rows = pa.ipc.open_file(pa.BufferReader(job.store.read(live.run.name))).read_all()
+            hashes = hash_columns([rows.column("i").combine_chunks()], len(rows)).tolist()
+            times = rows.column("t").to_pylist()
+            limit = kept.limits.get("t", -(1 << 60))
+            plain.append(
+                [(t, h >> 32, n) for n, (t, h) in enumerate(zip(times, hashes, strict=True)) if t >= limit]
+            )
+    return random, parts, plain
+
+
+def chosen(parts):
+    return {(number, int(row)) for number, part in enumerate(parts) for row in part.shed}
+
+
+@pytest.mark.parametrize("case", range(40))
+def test_no_row_more_goes_than_has_to(case, seed):
+    random, parts, plain = kept_rows([seed, case])
+    weights = [int(random.integers(1, 9)) for _ in parts]
+    counting = [
+        (w, t, h, p, n) for p, (w, own) in enumerate(zip(weights, plain, strict=True)) for t, h, n in own
+    ]
+    assert counting
+    excess = int(random.integers(1, sum(w for w, *_ in counting) + 1))
+    if case % 2:
+        by = lambda row: row[1]  # noqa: E731
+        oldest(parts, excess, weights).apply(parts)
+        order = sorted({by(row) for row in counting})
+    else:
+        by = lambda row: row[2]  # noqa: E731
+        heaviest(parts, excess, weights).apply(parts)
+        order = sorted(
+            {by(row) for row in counting}, key=lambda h: (-sum(r[0] for r in counting if r[2] == h), h)
+        )
+    expected, weight = set(), 0
+    for group in order:
+        if weight >= excess:
+            break
+        of_group = [row for row in counting if by(row) == group]
+        expected |= {(part, number) for *_, part, number in of_group}
+        weight += sum(row[0] for row in of_group)
+    assert chosen(parts) == expected
+    assert all(part.stored == len(own) - len(part.shed) for part, own in zip(parts, plain, strict=True))
