@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.jobs import Log, expected
+from tests.simulation.jobs import SHEDDING, Log, expected
 from tests.support.ticks import PLACES_OF_A_ROW
 
 Result = Counter[tuple[Any, ...]]
@@ -28,7 +28,7 @@ def check_shed(
     """
     told = Counter((of.rpartition("/")[2], json.loads(record)["i"]) for of, _, record in shed_rows)
     assert set(told.values()) <= {1}, f"shed more than once: {told}"
-    assert {reason for _, reason, _ in shed_rows} <= {query}
+    assert {reason for _, reason, _ in shed_rows} <= {SHEDDING[query]["at_limit"]}
     for alias, counts in account.items():
         of_alias = sum(1 for name, _ in told if name == alias)
         assert of_alias == counts.get("shed", 0), f"{alias}: {of_alias} rows in shed_output, {counts}"

@@ -85,20 +85,25 @@ QUERIES: dict[str, Query] = {
 }
 
 
-SHEDDING = ("shed_oldest", "shed_heaviest")
-"""Queries that let rows go at a limit; what they put out then is no batch join."""
+SHEDDING: dict[str, dict[str, Any]] = {
+    "shed_oldest": {"max_rows": 3, "at_limit": "shed_oldest"},
+    "shed_heaviest": {"max_rows": 3, "at_limit": "shed_heaviest"},
+    "shed_of_keys": {"max_rows_per_key": 1, "at_limit": "shed_heaviest"},
+    "shed_by_bytes": {"max_bytes": 6_000, "at_limit": "shed_oldest"},
+}
+"""Queries that let rows go at a limit, with their options; what they put out then is no batch join."""
 
 NARROW = 2
 
 MORE: dict[str, Query] = {
     **{
-        how: Query(
+        name: Query(
             _JOIN.format("LEFT"),
             ("a", "b"),
             lambda a, b: _joined(a, b, "left"),
-            options={"max_rows": 3, "at_limit": how},
+            options=options,
         )
-        for how in SHEDDING
+        for name, options in SHEDDING.items()
     },
     "narrow": Query(
         f"SELECT l.i AS a, r.i AS b FROM l JOIN r ON l.k = r.k"
