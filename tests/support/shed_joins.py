@@ -61,10 +61,15 @@ class Plain:
     marks: dict[str, float] = field(default_factory=lambda: {"l": NEVER, "r": NEVER})
     matched: set[int] = field(default_factory=set)
 
-    def tick(self, rows: dict[str, list[Row]], *, end: bool) -> Counter[Any]:
-        """What goes out; afterwards ``kept`` are the rows before any is shed."""
+    def tick(self, rows: dict[str, list[Row]], *, end: bool, left_mark: float | None = None) -> Counter[Any]:
+        """What goes out; afterwards ``kept`` are the rows before any is shed. ``left_mark``: the watermark of
+        left rows that a join makes, which are never late."""
         out: Counter[Any] = Counter()
-        new = {name: [row for row in own if row["t"] >= self.marks[name]] for name, own in rows.items()}
+        fed = () if left_mark is None else ("l",)
+        new = {
+            name: [row for row in own if name in fed or row["t"] >= self.marks[name]]
+            for name, own in rows.items()
+        }
         seen = {row["i"] for own in self.kept.values() for row in own}
         for left in [*self.kept["l"], *new["l"]]:
             for right in [*self.kept["r"], *new["r"]]:
@@ -79,7 +84,8 @@ class Plain:
                     out[left["i"], right["i"]] += 1
                 self.matched |= {left["i"], right["i"]}
         for name, own in rows.items():
-            self.marks[name] = max([self.marks[name], *(row["t"] - LAG for row in own)])
+            came = [row["t"] - LAG for row in own] if left_mark is None or name != "l" else [left_mark]
+            self.marks[name] = max([self.marks[name], *came])
             self.kept[name] += new[name]
             if end:
                 self.marks[name] = ENDED

@@ -265,6 +265,11 @@ def account_of(result: TickResult, changed: Mapping[str, ChangedFiles] | None = 
             name: (changed_files.files, tuple(changed_files.names))
             for name, changed_files in (changed or {}).items()
         },
+        {
+            _name(query, title, len(result.queries)): rows
+            for query, query_result in result.queries.items()
+            for title, rows in query_result.shed_joined.items()
+        },
     )
 
 

@@ -126,10 +126,13 @@ LABELS = {
 @dataclass(frozen=True)
 class Account:
     """All inputs of a job. ``changed_files``: per source, how many files are not in the result as they are
-    now, and the first of their names; of how many rows that is, nobody knows."""
+    now, and the first of their names; of how many rows that is, nobody knows. ``shed_joined``: how many rows
+    that joins made for others were shed, by the inputs that are joined in them: the rows of which they were
+    made are each in a place of their own."""
 
     inputs: tuple[InputAccount, ...]
     changed_files: Mapping[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
+    shed_joined: Mapping[str, int] = field(default_factory=dict)
 
     def adds_up(self) -> bool:
         return all(row.adds_up() for row in self.inputs)
@@ -144,22 +147,30 @@ class Account:
             "adds_up": self.adds_up(),
             "inputs": [asdict(row) for row in self.inputs],
             "changed_files": changed,
+            "shed_joined": dict(self.shed_joined),
         }
 
     def late_lines(self) -> list[str]:
         """A line for each input with late rows: how late they were; for each with deletes of rows that were
-        not there; and for each with stale changes."""
+        not there; and for each with stale changes. And one for each join of which rows were shed."""
         late = [line for line in (row.late_line() for row in self.inputs) if line is not None]
         told = (
             ("missing_deletes", "deletes of rows that were not there: not applied"),
             ("stale", "changes older than the last one of their primary key: dropped"),
         )
-        return late + [
-            f"{row.input}: {getattr(row, place):,} {words}"
-            for place, words in told
-            for row in self.inputs
-            if getattr(row, place)
-        ]
+        return (
+            late
+            + [
+                f"{row.input}: {getattr(row, place):,} {words}"
+                for place, words in told
+                for row in self.inputs
+                if getattr(row, place)
+            ]
+            + [
+                f"{name}: {rows:,} joined rows shed: neither matched any more nor padded"
+                for name, rows in self.shed_joined.items()
+            ]
+        )
 
     def tables(self, width: int) -> list[Table]:
         """One column per input, one line per place where rows ended; empty lines left out. As many inputs

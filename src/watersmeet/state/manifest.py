@@ -173,6 +173,7 @@ class QueryState(Record):
     start, per alias; ``late``: how late those counted there as late were, per alias and column.
     ``complete_from``: per key, results with lesser times may be missing, for the query was another one when
     their rows came; ``unknown``: how many rows of padded sides left without a pad for that, joined ones too.
+    ``shed_joined``: how many rows that joins made for others were shed, by the inputs joined in them.
     """
 
     inputs: dict[str, InputState] = Field(default_factory=dict)
@@ -183,6 +184,7 @@ class QueryState(Record):
     rows_out: int = 0
     complete_from: dict[str, Watermark] = Field(default_factory=dict)
     unknown: int = 0
+    shed_joined: dict[str, int] = Field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:

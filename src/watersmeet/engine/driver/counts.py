@@ -31,10 +31,16 @@ def added(
     """The counts of a tick on top of those before, per alias."""
     total = {alias: dict(rows) for alias, rows in before.items()}
     for alias, rows in counts.items():
-        sums = total.setdefault(alias, {})
-        for what, number in rows.items():
-            sums[what] = sums.get(what, 0) + number
+        total[alias] = counted([total.get(alias, {}), rows])
     return total
+
+
+def counted(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The numbers of all parts, added up by what they count."""
+    sums: dict[str, int] = {}
+    for what, number in (item for part in parts for item in part.items()):
+        sums[what] = sums.get(what, 0) + number
+    return sums
 
 
 def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:

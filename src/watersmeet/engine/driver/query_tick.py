@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.amount import Amount, amount_of
 from watersmeet.engine.driver.asof_limits import in_order
-from watersmeet.engine.driver.counts import added, ingest_counts, late_total, unknown
+from watersmeet.engine.driver.counts import added, counted, ingest_counts, late_total, unknown
 from watersmeet.engine.driver.heavy import shares_by_side, split_by_side
 from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming, Outgoing
 from watersmeet.engine.driver.kinds.registry import driver_of
@@ -253,9 +253,7 @@ class QueryTick:
             decided=decided_name(self.tick, list(self.others).index(self.query.name), number),
             told=self.keep_late,
         )
-        for alias, of_side in shedding.shed().items():
-            self.accounted.add(alias, {"shed": of_side.rows})
-            self.accounted.set_aside(alias, of_side.files)
+        self.accounted.take_shed(node, shedding.shed())
         check_limits(self.query, shape, work, arrangements, self.accounted.rows_out)
         for fed, feed in ((side, feed) for side in node.sides for feed in side.feeds if feed.query):
             self.accounted.take_fed(fed.name, self._fed_to(feed))
@@ -325,6 +323,7 @@ class QueryTick:
             rows_out=self.before.rows_out + self.accounted.rows_out,
             complete_from=self.before.complete_from,
             unknown=self.before.unknown + unknown(self._reports.values()),
+            shed_joined=counted([self.before.shed_joined, self.accounted.shed_joined]),
         )
         check_promises(self.query.name, self.before, after, self.accounted.least_out)
         return after, QueryResult(
@@ -339,6 +338,7 @@ class QueryTick:
             matches=self.accounted.matches,
             state_bytes=after.nbytes,
             missing_deletes=tuple(self.accounted.missing),
+            shed_joined=after.shed_joined,
             late=after.late,
             heavy=shares_by_side(self.shapes, self.nodes),
             split=split_by_side(report for reports in self._reports.values() for report in reports),

@@ -60,8 +60,6 @@ def _of_none(node: NodePlan, options: Options) -> Iterator[str]:
 def _(node: JoinPlan, options: Options) -> Iterator[str]:
     if node.asof is not None:
         yield "has an ASOF join, which might take a row that is further away for one that was shed"
-    elif any(side.feeds for side in node.sides):
-        yield "joins rows that another node has made, and the account knows of inputs' rows alone"
     elif any(not _goes_by_time(node, number) for number in range(2)):
         yield "keeps a table for good, whose rows would be missed by all rows to come"
     elif options.at_limit is AtLimit.SHED_OLDEST and node.matchable and node.ages is None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.counts import least_out
+from watersmeet.engine.driver.settling.shedding import Shed
 from watersmeet.engine.messages.reports import FeedReport, NodeReport, PadFile
 from watersmeet.plan.model.nodes import NodePlan
 
@@ -15,7 +16,8 @@ class Accounted:
     """``counts``: what became of rows, per alias of an input that is accounted for. ``rows_out``: of the node
     that settled last; ``least_out``: per node the least time of its rows, per watermark key. ``missing``:
     deletes of rows that were not there, by alias. ``aside``: files of late rows of stages, and of shed rows,
-    per alias; ``broken``: files of records of tables that are no rows, per source.
+    per alias; ``broken``: files of records of tables that are no rows, per source. ``shed_joined``: how many
+    rows that joins made for others were shed, by the titles of those sides: they are no input's.
     """
 
     counts: dict[str, dict[str, int]]
@@ -25,6 +27,7 @@ class Accounted:
     missing: list[tuple[str, str]] = field(default_factory=list)
     aside: dict[str, list[PadFile]] = field(default_factory=dict)
     broken: dict[str, list[PadFile]] = field(default_factory=dict)
+    shed_joined: dict[str, int] = field(default_factory=dict)
 
     def add(self, alias: str, counts: Mapping[str, int]) -> None:
         """Rows on their way from join to join are no input's, and are not counted."""
@@ -36,6 +39,18 @@ class Accounted:
     def set_aside(self, alias: str, files: Iterable[PadFile]) -> None:
         """Rows for a side output."""
         self.aside.setdefault(alias, []).extend(files)
+
+    def take_shed(self, node: NodePlan, shed: Mapping[str, Shed]) -> None:
+        """What the sides of a node have shed, by their names."""
+        for side in node.sides:
+            if side.name not in shed:
+                continue
+            rows = shed[side.name].rows
+            self.set_aside(side.name, shed[side.name].files)
+            if side.name in self.counts:
+                self.add(side.name, {"shed": rows})
+            else:
+                self.shed_joined[side.title] = self.shed_joined.get(side.title, 0) + rows
 
     def take(self, node: NodePlan, reports: Sequence[NodeReport], rows_out: int | None) -> None:
         """What the tasks of a node told. ``rows_out``: how many rows went to the sink, where these are not

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.engine.messages.reports import PadFile
 from watersmeet.engine.messages.shapes import SideShape
@@ -21,8 +22,10 @@ from watersmeet.kernel.match.probe import Rows, expand
 from watersmeet.kernel.pieces import row_sizes, rows_bound
 from watersmeet.kernel.slots import TIME_BITS, TIME_MASK, Slots
 from watersmeet.kernel.times import to_native
+from watersmeet.names import is_ours
 from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import marks_at, places_among
+from watersmeet.state.runs.columns import null_column
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
@@ -104,12 +107,21 @@ class Part:
         """Files of the rows that are shed, for the side output, with the columns that are kept of them."""
         for taken in self._taken(self.shed, self.side.schema.names):
             batch = take_rows(self.run.sorted_rows.batch, taken)
-            native = [to_native(batch.column(of.name), of.type) for of in self.side.schema]
-            record = pa.StructArray.from_arrays(native, names=self.side.schema.names)
+            told = [of for of in self.side.schema if not is_ours(of.name)]
+            record = pa.StructArray.from_arrays(
+                [self._native(batch, of) for of in told], names=[of.name for of in told]
+            )
             nulls = [pa.nulls(len(record), kind) for kind in (pa.string(), pa.string(), pa.int64())]
-            told = pa.RecordBatch.from_arrays([record, *nulls], names=list(ASIDE_COLUMNS))
-            file = write_aside(self.store, reason, tick, [told])
+            rows = pa.RecordBatch.from_arrays([record, *nulls], names=list(ASIDE_COLUMNS))
+            file = write_aside(self.store, reason, tick, [rows])
             yield file.model_copy(update={"reason": reason})
+
+    def _native(self, batch: pa.RecordBatch, of: pa.Field) -> pa.Array:
+        """A column as it came; times of joined rows may be NULL."""
+        array = to_native(batch.column(of.name), of.type)
+        if of.name not in self.side.nullable:
+            return array
+        return pc.if_else(batch.column(null_column(of.name)), pa.scalar(None, of.type), array)
 
     @property
     def _age(self) -> str:

@@ -339,7 +339,7 @@ class Ticks:
         return [
             Aside(
                 source=_source_of(query, alias) if file.reason else alias,
-                owner=f"{query.name}/{alias}",
+                owner=f"{query.name}/{_title_of(query, alias)}",
                 reason=file.reason or "late",
                 name=file.name,
                 rows=file.rows,
@@ -437,9 +437,14 @@ def _insert_of(file: Aside) -> str:
 
 
 def _source_of(query: QueryPlan, alias: str) -> str:
-    """The name of an input's source; of a UNION ALL that of the input."""
+    """The name of an input's source; of a UNION ALL that of the input, of joined rows those of the inputs."""
     names = [branch.source.name for side in query.sides if side.name == alias for _, branch in side.sources]
-    return names[0] if len(names) == 1 else alias
+    return names[0] if len(names) == 1 else _title_of(query, alias)
+
+
+def _title_of(query: QueryPlan, alias: str) -> str:
+    """An input's alias; of joined rows those of the inputs."""
+    return next((side.title for node in query.nodes for side in node.sides if side.name == alias), alias)
 
 
 def _writer_is_set(spark: SparkSession) -> bool:
