@@ -220,6 +220,37 @@ def test_rows_that_are_shed_are_counted_and_kept(job, put):
     assert json.loads(shed[0]["record"])["order_time"].startswith("20")
 
 
+def test_joined_rows_that_are_shed_name_the_inputs_that_are_in_them(job, put):
+    """At each limit at which rows are shed."""
+    sql = """
+    INSERT INTO delivered SELECT o.order_id, d.delivery_id, e.delivery_id AS other FROM o
+      LEFT JOIN d ON d.order_id = o.order_id
+        AND d.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '1' HOUR
+      LEFT JOIN d e ON e.order_id = o.order_id
+        AND e.delivery_time BETWEEN o.order_time AND o.order_time + INTERVAL '2' HOURS;
+    """
+    put("orders", *(order(number % 2, f"10:0{number}:00") for number in range(6)))
+    put("deliveries", *(delivery(number, 5 + number % 2, "10:40:00") for number in range(6)))
+    put("orders", order(1, "12:30:00"))
+    put("deliveries", delivery(9, 1, "12:40:00"))
+    for limit in ("max_rows = 2", "max_rows_per_key = 1", "max_bytes = '1 KB'"):
+        MemorySink.clear()
+        limited = f"SET {limit}; SET at_limit = shed_oldest; SET shed_output = aside; SET plan = cascade;"
+        result = job(limited + ORDERS + sql, finish=True, checkpoint=limit.split()[0])
+        of_query = result.last.queries[next(iter(result.last.queries))]
+        shed = MemorySink.rows("aside")
+        told = Counter(row["input"].rpartition("/")[2] for row in shed)
+        joined = told.pop("o with d", 0)
+        assert dict(told) == {a: own["shed"] for a, own in of_query.account.items() if own.get("shed")}
+        assert of_query.shed_joined == ({"o with d": joined} if joined else {})
+        assert joined or told, limit
+        for row in (row for row in shed if row["input"].endswith("o with d")):
+            assert row["stream"] == "o with d"
+            assert json.loads(row["record"])["o.order_time"].startswith("20")
+        for own in of_query.account.values():
+            assert own["in"] * 2 == sum(own.values()), (limit, own)
+
+
 def test_a_self_join_and_a_second_query_share_one_source(job, put):
     put("orders", order(1, "10:00:00", 1), order(2, "10:10:00", 1), order(3, "10:20:00", 2))
     sql = (
