@@ -21,6 +21,7 @@ from watersmeet.observe.progress import (
     SplitKey,
     TickReport,
 )
+from watersmeet.observe.store_use import StepUse, StoreUse
 
 REPORT = TickReport(
     tick=3,
@@ -65,6 +66,36 @@ def test_rows_of_deletes_of_nothing_are_told():
     assert wanted in live.getvalue()
     JsonProgress(told).update(report)
     assert json.loads(told.getvalue())["inputs"][1]["missing_deletes"][0] == '{"k": "[b]"}'
+
+
+def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
+    step = StepUse("delivered/0", (1 << 20, 2 << 20), (0, 5), (10, 20), (3, 4))
+    report = replace(REPORT, store=StoreUse(3 << 20, 5, 30, 7, (step,)))
+    words = ", store: 3.0 MB read, 5 B cached, 30 B written"
+    plain, live, told, without = io.StringIO(), io.StringIO(), io.StringIO(), io.StringIO()
+    PlainProgress(plain).update(report)
+    PlainProgress(without).update(REPORT)
+    assert plain.getvalue().replace(words, "") == without.getvalue()
+    assert words in plain.getvalue()
+    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job") as view:
+        view.update(report)
+    assert words.removeprefix(", ") in live.getvalue()
+    JsonProgress(told).update(report)
+    assert json.loads(told.getvalue())["store"] == {
+        "fetched_bytes": 3 << 20,
+        "cached_bytes": 5,
+        "written_bytes": 30,
+        "requests": 7,
+        "steps": [
+            {
+                "step": "delivered/0",
+                "fetched_bytes": [1 << 20, 2 << 20],
+                "cached_bytes": [0, 5],
+                "written_bytes": [10, 20],
+                "requests": [3, 4],
+            }
+        ],
+    }
 
 
 def test_sources_that_wait_for_others_are_told():

@@ -13,6 +13,8 @@ from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server, store_at
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.store import ObjectStore
+from watersmeet.state.manifest import load_newest
+from watersmeet.state.sections import section_of
 
 pytestmark = pytest.mark.spark
 
@@ -82,6 +84,26 @@ def test_a_job_goes_on_on_another_machine(spark, tmp_path, endpoint, bucket):
         print(dict(proxy.requests), proxy.sent, proxy.given)
     assert orders.rows() == expected(30)
     assert not (tmp_path / "machine0" / "state").exists()
+
+
+def test_a_task_fetches_its_half_of_what_came(spark, tmp_path, endpoint, bucket):
+    """Two tasks, each in a worker that has no cache; what they fetched is told."""
+    orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=30.0)
+    orders.come(0, 80_000)
+    (tick,) = until_caught_up(spark, orders.text, tmp_path / "one", store=store).ticks
+    runs = [live.run for live in load_newest(store).runs()]
+    assert {section_of(run.name) is not None for run in runs} == {True}
+    assert len(runs) == 4
+    assert [name for name in store.names("runs") if section_of(name)] == []
+    (query,) = tick.queries
+    fetched = [of_task.fetched for of_task in tick.traffic[f"{query}/0"]]
+    stored = sum(run.nbytes for run in runs)
+    assert len(fetched) == 2
+    assert all(0.4 * stored < of_task < 0.6 * stored for of_task in fetched), (fetched, stored)
+    assert sum(of_task.written for of_task in tick.traffic["ingest"]) >= stored
+    orders.come(80_000, 80_010)
+    until_caught_up(spark, orders.text, tmp_path / "two", store=store, finish=True)
+    assert orders.rows() == expected(80_010)
 
 
 def test_a_machine_that_comes_back_makes_spark_s_files_anew(spark, tmp_path, endpoint, bucket):
