@@ -258,7 +258,9 @@ def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
                 None if join.residual is None else text_of(join.residual),
             ]
         )
-    return {"kind": "DELTA", "lookups": lookups, **_meaning((own.join for own in node.lookups), origins)}
+    of_copies = {side.copy_of: origins[side.name] for side in node.met if side.copy_of is not None}
+    joins = (lookup.join for lookup in node.lookups)
+    return {"kind": "DELTA", "lookups": lookups, **_meaning(joins, {**of_copies, **origins})}
 
 
 @_by_kind.register
