@@ -87,10 +87,12 @@ def test_a_key_that_is_computed_says_what_it_is_only_where_names_do():
 COPIED = """
 CREATE TABLE s (k BIGINT, g BIGINT, t BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
 CREATE TABLE x (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
-CREATE TABLE z (g BIGINT, t BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
+CREATE TABLE z (g BIGINT, h BIGINT, t BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
+CREATE TABLE w (h BIGINT, t BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
 CREATE VIEW y AS SELECT {0}, t FROM s;
 SELECT /*+ PLAN(delta) */ y.t FROM x JOIN y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 5
-  JOIN z ON z.g = y.g AND z.t BETWEEN y.t AND y.t + 5;
+  JOIN z ON z.g = y.g AND z.t BETWEEN y.t AND y.t + 5
+  JOIN w ON w.h = z.h AND w.t BETWEEN z.t AND z.t + 5;
 """
 
 
@@ -98,5 +100,6 @@ def test_copies_of_an_input_say_what_names_stand_for_as_the_input_does():
     """A stream that is looked up by a second key is kept once more, under a name of its own."""
     plans = [plan_job(parse_job(COPIED.format(names))).queries[0] for names in ("k, g", "k AS g, g AS k")]
     for plan in plans:
-        assert [side.copy_of for side in plan.every(ArrangePlan)[0].sides] == [None, None, None, "y"]
+        copies = [side.copy_of for side in plan.every(ArrangePlan)[0].sides if side.copy_of is not None]
+        assert sorted(copies) == ["y", "z"]
     assert plans[0].fingerprint != plans[1].fingerprint
