@@ -64,3 +64,23 @@ def test_views_over_hundreds_of_views_are_said_to_be_too_deep():
     job = parse_job(viewed(400).replace("a + a AS a", "a + 1 AS a"))
     with pytest.raises(SqlError, match="nested too deeply"):
         plan_job(job)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SET max_skew = INTERVAL '{0}' HOUR; {1} SELECT a FROM t;",
+        "SET allowed_lateness = '{0} seconds'; {1} SELECT a FROM t;",
+        "CREATE TABLE t (s TIMESTAMP, WATERMARK FOR s AS s - INTERVAL '{0}' SECONDS) TYPE Memory;"
+        "SELECT s FROM t;",
+        "CREATE TABLE t (s BIGINT, WATERMARK FOR s AS s - {0}) TYPE Memory; SELECT s FROM t;",
+        "{1} SELECT a FROM t WHERE a = {0};",
+        "{1} SELECT a FROM t WHERE a = {0}.5D;",
+        "{1} SELECT a FROM t WHERE s > s - INTERVAL {0} DAYS;",
+    ],
+)
+def test_amounts_of_very_many_digits_are_refused_in_few_words(text):
+    """Python reads no whole number of more than 4,300 digits."""
+    with pytest.raises(SqlError, match="characters") as refused:
+        parse_job(text.format("9" * 5_000, TABLE))
+    assert len(str(refused.value)) < 400

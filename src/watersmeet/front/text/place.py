@@ -18,6 +18,8 @@ _TYPES = (
 )
 _STATEMENT = re.compile(r"(CREATE|INSERT|SELECT|SET|WITH|EXPLAIN)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"<Token .*>")
+_MOST_SHOWN = 100
+"""Characters of the token at which a parser stumbled."""
 
 
 def taken_name(name: str, location: Location | None = None) -> SqlError:
@@ -94,7 +96,8 @@ class Text:
             token = first.get("highlight") or ""
             message = _REQUIRED.sub(r"\1 is incomplete", str(first.get("description") or "cannot be parsed"))
             message = _TOKEN.sub("more", message).rstrip(".")
-            near = f' near "{token}"' if token else ""
+            shown = token if len(token) <= _MOST_SHOWN else f"{token[:_MOST_SHOWN]}…"
+            near = f' near "{shown}"' if token else ""
             where = None
             if line and column:
                 where = Location(line, max(1, column - len(token) + 1), self.source_name)
