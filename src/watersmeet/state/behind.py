@@ -28,9 +28,9 @@ EVERY = 64
 _AT_ONCE = 200
 """Names that are deleted before it is looked again whether they may be."""
 
-_OF_WORK = re.compile(r"(?:passing-|shed-)?(\d+)-")
+_OF_WORK = re.compile(r"(?:passing-)?(\d+)-")
 _OF_ROWS = re.compile(r"-(\d+)-[0-9a-f]+\.arrow$")
-_OTHERS = re.compile(r"(\d{1,12})(?:-|\.json$)")
+_OTHERS = re.compile(r"(?:shed-)?(\d{1,12})(?:-|\.json$)")
 
 
 class Kept(NamedTuple):
@@ -121,6 +121,8 @@ def tick_of(name: str) -> int | None:
     >>> tick_of("runs/delivered.o-1-17-0f3a.arrow"), tick_of("marks/17-0f"), tick_of("files/0f3a")
     (17, 17, None)
     >>> tick_of("work/passing-17-0f3a-0-0.json"), tick_of("begun/000000000017.json")
+    (17, 17)
+    >>> tick_of("parts/000000000017-0f3a.json"), tick_of("parts/shed-17-0-2.json")
     (17, 17)
     """
     folder, _, own = name.partition("/")

@@ -39,8 +39,8 @@ BEGUN = "begun"
 
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 PARTS = "parts"
-"""How a tick is cut for sinks that must not cut it otherwise when it is repeated. Its names come again, with
-other contents, when a job goes back to an earlier tick."""
+"""What was decided in a tick that must not be decided otherwise when it is repeated: how it is cut for sinks,
+which rows are shed. Its names come again, with other contents, when a job goes back to an earlier tick."""
 FOLDERS = ("runs", "marks", "aside", "work", PARTS, merged_from.FOLDER, file_lists.FOLDER)
 """Of a store, those whose files go when no kept manifest names them."""
 

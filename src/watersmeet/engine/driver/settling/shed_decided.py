@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from watersmeet.engine.driver.settling.shed_cuts import Cut
+from watersmeet.state.manifest import PARTS
 from watersmeet.state.record import Record
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import Store
@@ -24,7 +25,7 @@ class _Decided(Record):
 
 def decided_name(tick: int, query: int, node: int) -> str:
     """The file of a node. ``query``: its number in the job."""
-    return f"work/shed-{tick}-{query}-{node}.json"
+    return f"{PARTS}/shed-{tick}-{query}-{node}.json"
 
 
 def decided(store: Store, name: str, basis: str, decide: Callable[[], Cut | None]) -> Cut | None:

@@ -1,0 +1,29 @@
+"""What a tick has decided to shed, in a store with a cache: a job that goes back to an earlier tick decides
+anew, and attempts at the new tick go by that."""
+
+from __future__ import annotations
+
+from watersmeet.engine.driver.settling.shed_cuts import Cut
+from watersmeet.engine.driver.settling.shed_decided import decided, decided_name
+from watersmeet.objects.cache import Cache
+from watersmeet.objects.store import ObjectStore
+from watersmeet.state.behind import tick_of
+
+BASIS = "shed_oldest 100: [3, 4]"
+
+
+def test_a_cache_knows_nothing_of_a_decision_that_is_gone(endpoint, bucket, store, tmp_path):
+    name = decided_name(7, 0, 0)
+    first, other = (
+        ObjectStore(store.place, Cache("here", root=str(tmp_path / folder))) for folder in ("one", "two")
+    )
+
+    def attempt(at: ObjectStore, last: int, basis: str = BASIS) -> Cut | None:
+        return decided(at, name, basis, lambda: Cut(last=last))
+
+    assert [attempt(first, 1), attempt(first, 2), attempt(other, 3)] == [Cut(last=1)] * 3
+    store.delete_all([name])  # the state is restored, and the tick comes again, of other rows
+    assert [attempt(other, 4), attempt(first, 5), attempt(other, 6)] == [Cut(last=4)] * 3
+    assert attempt(first, 7, "of others") == Cut(last=7)  # of the attempt before nothing went out
+    assert attempt(other, 8, "of others") == Cut(last=7)
+    assert tick_of(name) == 7, "it goes with other garbage of the tick"
