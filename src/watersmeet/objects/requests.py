@@ -232,6 +232,12 @@ def may_pass(error: BaseException) -> bool:
     return _NOT_ASKED not in str(error)
 
 
+def is_beyond(error: BaseException) -> bool:
+    """Whether bytes were asked for that begin behind the end of the object."""
+    status = _STATUS.search(str(error))
+    return is_clients(error) and status is not None and status[1] == "416"
+
+
 def is_full(said: str) -> bool:
     """Whether what a client of an object store says means that it has no room left. Names of objects do not.
 

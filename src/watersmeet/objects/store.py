@@ -14,17 +14,16 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
-from watersmeet.objects.requests import Place, asked
-from watersmeet.state.damage import missing
+from watersmeet.objects.requests import Place, asked, is_beyond
+from watersmeet.state.damage import damaged, missing
 from watersmeet.state.manifest import FOLDERS, PARTS, is_manifest
-from watersmeet.state.sections import ALIGNED, Section, by_object, object_of, section_of
+from watersmeet.state.sections import Section, by_object, object_of, section_of, side_by_side
 from watersmeet.state.traffic import Meter
 
 if TYPE_CHECKING:
@@ -202,24 +201,39 @@ class ObjectStore:
 
     def _fetch(self, name: str, sections: list[Section | None]) -> _Fetched:
         """Of one object what is asked for. Raises: StateError."""
-        ranges = sorted((section for section in sections if section is not None), key=lambda s: s.offset)
+        parts = side_by_side(section for section in sections if section is not None)
 
         def fetched(client: Client) -> _Fetched:
             whole = [(name, pa.py_buffer(client.get(name).bytes()))] if None in sections else []
-            if not ranges:
-                return whole
-            starts, lengths = [s.offset for s in ranges], [s.length for s in ranges]
-            parts = client.get_ranges(name, starts=starts, lengths=lengths, coalesce=ALIGNED)
-            return [*whole, *((s.name, pa.py_buffer(part)) for s, part in zip(ranges, parts, strict=True))]
+            return [*whole, *self._cut(client, name, parts)] if parts else whole
 
         try:
             contents = asked(self.place, f'give "{name}"', fetched)
         except FileNotFoundError:
             raise missing(name, f" in {self.place.url}") from None
-        apart = sum(after.offset - before.end > ALIGNED for before, after in pairwise(ranges))
-        requests = (None in sections) + (apart + 1 if ranges else 0)
-        self.traffic.add(fetched=sum(content.size for _, content in contents), requests=requests)
+        nbytes = sum(content.size for _, content in contents)
+        self.traffic.add(fetched=nbytes, requests=(None in sections) + len(parts))
         return contents
+
+    def _cut(self, client: Client, name: str, parts: Sequence[Sequence[Section]]) -> _Fetched:
+        """Sections of an object, of which one request each brings those that lie side by side. Raises:
+        StateError for an object that ends before they do."""
+        starts = [part[0].offset for part in parts]
+        lengths = [part[-1].end - start for part, start in zip(parts, starts, strict=True)]
+        try:
+            contents = client.get_ranges(name, starts=starts, lengths=lengths, coalesce=0)
+        except Exception as error:
+            if not is_beyond(error):
+                raise
+            contents = []
+        if [len(content) for content in contents] != lengths:
+            raise damaged(f'object "{name}" in {self.place.url}', "it ends before what was written does")
+        buffers = zip(parts, starts, map(pa.py_buffer, contents), strict=True)
+        return [
+            (section.name, content.slice(section.offset - start, section.length))
+            for part, start, content in buffers
+            for section in part
+        ]
 
     def has(self, name: str) -> bool:
         self.traffic.add(requests=1)

@@ -66,3 +66,14 @@ def by_object(names: Iterable[str]) -> dict[str, list[Section | None]]:
         section = section_of(name)
         asked.setdefault(name if section is None else section.object, []).append(section)
     return asked
+
+
+def side_by_side(sections: Iterable[Section]) -> list[list[Section]]:
+    """Sections of one object in order, those together between which there is nothing else."""
+    parts: list[list[Section]] = []
+    for section in sorted(sections, key=lambda section: section.offset):
+        if parts and section.offset - parts[-1][-1].end < ALIGNED:
+            parts[-1].append(section)
+        else:
+            parts.append([section])
+    return parts
