@@ -53,6 +53,20 @@ def test_a_bound_belongs_where_the_condition_stands(query, words):
 
 
 @pytest.mark.parametrize(
+    "joins",
+    [
+        "a JOIN b ON a.k = b.k JOIN x FOR SYSTEM_TIME AS OF a.t ON x.k = a.k",
+        "a JOIN x FOR SYSTEM_TIME AS OF a.t ON x.k = a.k JOIN b ON a.k = b.k AND b.t > x.d",
+    ],
+)
+def test_conditions_on_a_table_of_the_tick_are_no_trouble(joins):
+    table = "CREATE TABLE x (k STRING, d BIGINT) WITH ('connector' = 'memory');\n"
+    with pytest.raises(WatersmeetError, match='rows of input "b"') as caught:
+        plan_job(parse_job(f"{STREAMS}{table}SELECT a.t FROM {joins}"))
+    assert "add to the ON condition: AND b.t >= a.t - 10" in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("clause", "place"),
     [
         ("JOIN c ON c.k = a.k AND c.t >= a.t - 5", "to the ON condition"),
