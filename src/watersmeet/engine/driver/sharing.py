@@ -18,6 +18,7 @@ from watersmeet.state.manifest import Arrangement, LiveRun, Manifest
 from watersmeet.state.runs.columns import lacking
 from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.runs.run import whole_run_released
+from watersmeet.state.sections import object_of
 from watersmeet.state.store import Store
 
 
@@ -97,18 +98,24 @@ def incomplete_runs(
     store: Store,
     before: Manifest | None = None,
 ) -> frozenset[str]:
-    """Stored runs of shared sides that lack a column which another of those sides keeps.
+    """Stored runs of shared sides that lack a column which another of those sides keeps. Cost: of each object
+    one run is read, whose columns its other sections have, too.
 
     Args:
         before: only those that came since.
     """
     old = set() if before is None else {live.run.name for live in before.runs()}
-    return frozenset(
-        live.run.name
-        for name, nodes in shapes.items()
-        for shape in nodes
-        for side in shape.sides
-        if side.shared is not None and manifest.queries[name].nodes
-        for live in manifest.queries[name].nodes[shape.number].arrangements.get(side.name, Arrangement()).runs
-        if live.run.name not in old and lacking(schema_of(store, live.run), side.shared.layout.columns)
-    )
+    lack, found = dict[tuple[str, str], bool](), set[str]()
+    for name, nodes in shapes.items():
+        states = manifest.queries[name].nodes
+        for side, state in ((side, states[of.number]) for of in nodes if states for side in of.sides):
+            kept = state.arrangements.get(side.name)
+            if side.shared is None or kept is None:
+                continue
+            for run in (live.run for live in kept.runs if live.run.name not in old):
+                place = side.shared.arrangement, object_of(run.name)
+                if place not in lack:
+                    lack[place] = bool(lacking(schema_of(store, run), side.shared.layout.columns))
+                if lack[place]:
+                    found.add(run.name)
+    return frozenset(found)

@@ -3,6 +3,7 @@
 Spark's parser stops behind the first value of a text: of two objects it would read the first one, and nobody
 would hear of the second. So it is given the text as a member of an object, with another member behind it:
 what stands behind the text's first value, and be it a brace, makes that no JSON, or hides the last member.
+Only what goes on as members of an object would do is not told: ``{"a": 1}, "b": 2``.
 """
 
 from __future__ import annotations

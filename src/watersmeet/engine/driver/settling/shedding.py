@@ -76,8 +76,8 @@ class ShedTick:
             ages = self.query.nodes[self.shape.number].ages or [None] * len(sides)
             for side, age in zip(sides, ages, strict=True):
                 kept = self.arrangements[side.name]
-                for live in kept.runs:
-                    run = OpenRun.open(store, live.run, side.layout)
+                opened = OpenRun.open_all(store, [live.run for live in kept.runs], side.layout)
+                for live, run in zip(kept.runs, opened, strict=True):
                     self._opened.append(Part(store, side, live, kept, run, age))
         return self._opened
 
