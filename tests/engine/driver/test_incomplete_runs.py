@@ -1,4 +1,4 @@
-"""Of runs that several queries keep the driver reads no more than one section per object, to see its columns."""
+"""Of runs that several queries keep the driver reads one section per object, to see its columns."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def incomplete_runs(
         before: only those that came since.
     """
     old = set() if before is None else {live.run.name for live in before.runs()}
-    lack, found = dict[tuple[str, str], bool](), set[str]()
+    lack, incomplete = dict[tuple[str, str], bool](), set[str]()
     for name, nodes in shapes.items():
         states = manifest.queries[name].nodes
         for side, state in ((side, states[of.number]) for of in nodes if states for side in of.sides):
@@ -117,5 +117,5 @@ def incomplete_runs(
                 if place not in lack:
                     lack[place] = bool(lacking(schema_of(store, run), side.shared.layout.columns))
                 if lack[place]:
-                    found.add(run.name)
-    return frozenset(found)
+                    incomplete.add(run.name)
+    return frozenset(incomplete)

@@ -342,8 +342,8 @@ def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
         {source_input.alias for source_input in given.draft.join_inputs.in_order},
         given.join_inputs,
     )
-    known = {source_input.alias for source_input in inputs.in_order}
-    own = (c for c in given.conjuncts if {alias for alias, _ in refs(c.expr)} <= known)  # no table of a tick
+    aliases = {source_input.alias for source_input in inputs.in_order}  # without tables as of the tick
+    own = (c for c in given.conjuncts if {alias for alias, _ in refs(c.expr)} <= aliases)
     why = (why_not(conjunct, i, inputs, joined) for conjunct in own)
     reasons = list(dict.fromkeys(reason for reason in why if reason is not None))
     but = "; but " + "; ".join(reasons) if reasons else ""
