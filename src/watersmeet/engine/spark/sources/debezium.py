@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.debezium_times import options_map, time_of
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
-from watersmeet.engine.spark.whole_json import ROW, not_whole, whole_json
+from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
@@ -28,7 +28,7 @@ from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import BINARY, DOUBLE, STRING, TIMES
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
-_EVENT = f"{_PARSED}.{ROW}"
+_EVENT = object_in(_PARSED)
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 
 
@@ -60,8 +60,9 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         _AFTER: _typed(source, names, written["after"], parser),
     }
     if keys:
+        told_key = object_in(_KEY)
         of_record = ", ".join(
-            f"{literal(name)}, coalesce({_KEY}.{ROW}.payload.{quoted(name)}, {_KEY}.{ROW}.{quoted(name)})"
+            f"{literal(name)}, coalesce({told_key}.payload.{quoted(name)}, {told_key}.{quoted(name)})"
             for name in keys
         )
         parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)

@@ -20,7 +20,7 @@ from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
-from watersmeet.engine.spark.whole_json import ROW, not_whole, whole_json
+from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
@@ -173,7 +173,7 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     shown = f"coalesce({text}, CAST(value AS STRING), '')"
     if wanted == "json":
         fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in values)
-        parse, row = whole_json(text, fields, parser), f"{_PARSED}.{ROW}"
+        parse, row = whole_json(text, fields, parser), object_in(_PARSED)
         broken = f"IF({not_whole(_PARSED)}, {shown}, NULL)"
     else:
         parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
@@ -183,6 +183,6 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         row, broken = _PARSED, f"IF({_PARSED} IS NULL, {shown}, {_PARSED}.{_CORRUPT})"
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
     frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
-    by_name |= {c.name: F.col(f"{row}.{quoted(c.name)}").alias(c.name) for c in values}
+    by_name |= {c.name: F.expr(f"{row}.{quoted(c.name)}").alias(c.name) for c in values}
     columns = [by_name[column.name] for column in source.columns]
     return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN))

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.whole_json import ROW, not_whole, whole, whole_json
+from watersmeet.engine.spark.whole_json import not_whole, object_in, whole, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
@@ -84,7 +84,7 @@ def upserts(
         f"(key AND {not_whole(_KEY)})",
     ]
     for name in key.columns:
-        own, other = (f"{part}.{ROW}.{quoted(name)}" for part in (_PARSED, _KEY))
+        own, other = (f"{object_in(part)}.{quoted(name)}" for part in (_PARSED, _KEY))
         broken.append(f"(key AND NOT {_NO_VALUE} AND {own} IS NOT NULL AND NOT ({own} <=> {other}))")
         broken.append(f"coalesce({other}, {own}) IS NULL")
     return frame.select(
@@ -99,8 +99,8 @@ def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str]) -> SparkCol
     if name in metadata:
         return F.col(quoted(ours(f"metadata:{name}")))
     if name in key.columns:
-        return F.expr(f"coalesce({_KEY}.{ROW}.{quoted(name)}, {_PARSED}.{ROW}.{quoted(name)})")
-    return F.expr(f"{_PARSED}.{ROW}.{quoted(name)}")
+        return F.expr(f"coalesce({object_in(_KEY)}.{quoted(name)}, {object_in(_PARSED)}.{quoted(name)})")
+    return F.expr(f"{object_in(_PARSED)}.{quoted(name)}")
 
 
 def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
