@@ -249,7 +249,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(place):
     assert any(run.name in refused for run in runs)
     restore()
 
-    place.job(JOB.replace("FROM a x LEFT JOIN b y", "FROM b y RIGHT JOIN a x"))
+    place.job(JOB.replace("FROM a x LEFT JOIN b y", "FROM b y LEFT JOIN a x"))
     place.refused("changed-query")
     place.job(JOB.replace("+ 10", "+ 11"))
     assert "out changed" in place.refused("changed-query")
