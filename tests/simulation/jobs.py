@@ -89,7 +89,7 @@ SHEDDING: dict[str, dict[str, Any]] = {
     "shed_oldest": {"max_rows": 3, "at_limit": "shed_oldest"},
     "shed_heaviest": {"max_rows": 3, "at_limit": "shed_heaviest"},
     "shed_of_keys": {"max_rows_per_key": 1, "at_limit": "shed_heaviest"},
-    "shed_by_bytes": {"max_bytes": 6_000, "at_limit": "shed_oldest"},
+    "shed_by_bytes": {"max_bytes": 4_000, "at_limit": "shed_oldest"},
 }
 """Queries that let rows go at a limit, with their options; what they put out then is no batch join."""
 
