@@ -46,8 +46,18 @@ def declared(name: str, servers: str, columns: Mapping[str, str], wanted: str, m
          'topic' = 'fuzz-{name}', 'format' = '{wanted}'{more});\n"""
 
 
+def goes_on(value: bytes) -> bool:
+    """Whether there is something behind the first value: Spark's functions pass over it."""
+    text = value.decode("utf-8", "replace").lstrip(" \t\r\n")
+    try:
+        _, end = json.JSONDecoder(strict=False).raw_decode(text)
+    except ValueError:
+        return False
+    return bool(text[end:].strip(" \t\r\n"))
+
+
 def parsed(spark: Any, values: list[bytes | None], wanted: str, columns: Mapping[str, str]) -> Any:
-    """What Spark's functions make of records: rows, and the bag of those that are corrupt."""
+    """What Spark's functions make of records, one value each: rows, and the bag of those that are corrupt."""
     options = "'mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', 'corrupt'"
     if wanted == "csv":
         options += """, 'escape', '"'"""
@@ -57,7 +67,7 @@ def parsed(spark: Any, values: list[bytes | None], wanted: str, columns: Mapping
     frame = frame.selectExpr("value", f"{parse} AS p").selectExpr("value", "p IS NULL AS none", "p.*")
     rows, corrupt = [], Counter()
     for value, none, *found, bad in native_rows(frame.toArrow()):
-        if none or bad is not None:
+        if none or bad is not None or (wanted == "json" and goes_on(value)):
             corrupt[value or b""] += 1
         else:
             rows.append(dict(zip(columns, found, strict=True)))
