@@ -55,8 +55,11 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         missing_deletes=(),
         heavy={},
         split={},
+        shed_joined={},
     )
-    return SimpleNamespace(tick=number, queries={"q": query}, rows_in={"a": counts["in"]}, held={}, tasks={})
+    return SimpleNamespace(
+        tick=number, queries={"q": query}, rows_in={"a": counts["in"]}, held={}, tasks={}, traffic={}
+    )
 
 
 @pytest.fixture
