@@ -8,6 +8,7 @@ from watersmeet.engine.driver.settling.shed_decided import decided, decided_name
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.store import ObjectStore
 from watersmeet.state.behind import tick_of
+from watersmeet.state.store import MemoryStore
 
 BASIS = "shed_oldest 100: [3, 4]"
 
@@ -27,3 +28,17 @@ def test_a_cache_knows_nothing_of_a_decision_that_is_gone(endpoint, bucket, stor
     assert attempt(first, 7, "of others") == Cut(last=7)  # of the attempt before nothing went out
     assert attempt(other, 8, "of others") == Cut(last=7)
     assert tick_of(name) == 7, "it goes with other garbage of the tick"
+
+
+class Once(MemoryStore):
+    """Each name is used once, as stores ask for it: tables of PostgreSQL refuse a second row."""
+
+    def write(self, name, data, **how):
+        assert not self.has(name), f"{name} is overwritten"
+        super().write(name, data, **how)
+
+
+def test_a_decision_that_is_of_something_else_goes_before_another_one_comes():
+    store, name = Once(), decided_name(7, 0, 0)
+    made = [decided(store, name, basis, lambda last=last: Cut(last=last)) for last, basis in enumerate("aab")]
+    assert made == [Cut(last=0), Cut(last=0), Cut(last=2)]

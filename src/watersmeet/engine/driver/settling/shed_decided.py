@@ -41,10 +41,9 @@ def decided(store: Store, name: str, basis: str, decide: Callable[[], Cut | None
     """
     now = _Decided(basis=basis, cut=decide())
     content = sealed(name, now.model_dump_json())
-    if store.create(name, content):
-        return now.cut
-    before = _Decided.model_validate_json(unsealed(name, bytes(store.read(name))))
-    if before.basis == basis:
-        return before.cut
-    store.write(name, content)
+    while not store.create(name, content):
+        before = _Decided.model_validate_json(unsealed(name, bytes(store.read(name))))
+        if before.basis == basis:
+            return before.cut
+        store.delete(name)
     return now.cut
