@@ -14,8 +14,6 @@ CPU by the threads of the JVMs, too. ``--conf``: a setting of Spark, for both; `
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,9 +21,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from benchmarks.turns import Asked, Player, Tick, child, middle, shown
+from benchmarks.turns import Asked, Player, Tick, middle, player, shown
 from benchmarks.workloads import Workload, prepare
-from tests.support.s3 import KEYS
 
 MASTERS = {"one process": "local[2]", "cluster": "local-cluster[2,1,1024]"}
 WARM_TICKS = 10
@@ -34,21 +31,11 @@ WARM_TICKS = 10
 def _round(stack: ExitStack, asked: argparse.Namespace, data: Path, folder: Path) -> dict[str, Player]:
     players = {}
     for number, (place, master) in enumerate(MASTERS.items()):
-        own = folder / str(number)
-        (own / "temporary").mkdir(parents=True)
-        environment = {
-            **os.environ, **KEYS, "TMPDIR": str(own / "temporary"), "SPARK_LOCAL_IP": "127.0.0.1"
-        }  # fmt: skip
-        store, server = {}, None
-        if not asked.directory:
-            server = stack.enter_context(child(["--serve"], environment))
-            assert server.stdout is not None
-            store = json.loads(server.stdout.readline())
         given = [*asked.conf, *(asked.of_cluster if place == "cluster" else [])]
         conf = dict(one.split("=", 1) for one in given)
-        played = Asked(str(data), str(own), asked.kind, master, conf, store)
-        command = ["--run", json.dumps(vars(played)), *(["--threads"] if asked.threads else [])]
-        players[place] = Player(stack.enter_context(child(command, environment)), server)
+        played = Asked(str(data), str(folder / str(number)), asked.kind, master, conf, {})
+        serve = None if asked.directory else ()
+        players[place] = player(stack, played, {}, serve=serve, threads=asked.threads)
     return players
 
 

@@ -12,48 +12,20 @@ longer there says how many round trips they wait for, one after the other.
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from ctypes.util import find_library
 from pathlib import Path
 from statistics import median
 
-from benchmarks.turns import Asked, Player, Tick, child, middle, shown
+from benchmarks.turns import Asked, Tick, middle, player, shown
 from benchmarks.workloads import Workload, prepare
-from tests.support.s3 import KEYS
 
 MASTER = "local[2]"
 WARM_TICKS = 10
 NOBODY_WAITS = "eatmydata"
-
-
-def _player(
-    stack: ExitStack,
-    asked: argparse.Namespace,
-    data: Path,
-    own: Path,
-    more: Mapping[str, str],
-    delay: float | None,
-) -> Player:
-    (own / "temporary").mkdir(parents=True)
-    environment = {
-        **os.environ,
-        **KEYS,
-        "TMPDIR": str(own / "temporary"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        **more,
-    }
-    store, server = {}, None
-    if delay is not None:
-        server = stack.enter_context(child(["--serve", "--delay", str(delay)], environment))
-        assert server.stdout is not None
-        store = json.loads(server.stdout.readline())
-    played = Asked(str(data), str(own), asked.kind, MASTER, {}, store)
-    return Player(stack.enter_context(child(["--run", json.dumps(vars(played))], environment)), server)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,10 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 folder = Path(name) / f"round{number}"
                 preload = {} if asked.delay is not None else {"LD_PRELOAD": str(library)}
                 delays = (None, None) if asked.delay is None else (asked.delay, 0.0)
-                players = (
-                    _player(stack, asked, data, folder / "slow", {}, delays[0]),
-                    _player(stack, asked, data, folder / "quick", preload, delays[1]),
-                )
+                players = []
+                for own, environment, delay in (("slow", {}, delays[0]), ("quick", preload, delays[1])):
+                    played = Asked(str(data), str(folder / own), asked.kind, MASTER, {}, {})
+                    serve = None if delay is None else ("--delay", str(delay))
+                    players.append(player(stack, played, environment, serve=serve))
                 for turn in range(asked.ticks):
                     ticks = {place: players[place].tick() for place in ((0, 1), (1, 0))[turn % 2]}
                     if turn >= WARM_TICKS:

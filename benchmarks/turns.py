@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +25,7 @@ import psutil
 
 from benchmarks.measure import threads_of
 from benchmarks.task_counts import text
-from tests.support.s3 import Proxy, make_bucket, s3_server
+from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server
 
 PATIENCE_S = 120
 SERVER = "S3 server"
@@ -211,6 +211,32 @@ def child(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[su
             except psutil.NoSuchProcess:
                 continue
         process.wait()
+
+
+def player(
+    stack: ExitStack,
+    asked: Asked,
+    environment: Mapping[str, str],
+    *,
+    serve: Sequence[str] | None = None,
+    threads: bool = False,
+) -> Player:
+    """A run of the job in a process of its own.
+
+    Args:
+        environment: what it is to have besides this process' own.
+        serve: of an S3 server for its state, what that is told; None: the state is in a directory.
+    """
+    temporary = Path(asked.folder) / "temporary"
+    temporary.mkdir(parents=True)
+    own = {**os.environ, **KEYS, "TMPDIR": str(temporary), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
+    server = None
+    if serve is not None:
+        server = stack.enter_context(child(["--serve", *serve], own))
+        assert server.stdout is not None
+        asked = replace(asked, store=json.loads(server.stdout.readline()))
+    command = ["--run", json.dumps(vars(asked)), *(["--threads"] if threads else [])]
+    return Player(stack.enter_context(child(command, own)), server)
 
 
 def middle(ticks: Sequence[Tick], of: Callable[[Tick], float]) -> float:

@@ -23,9 +23,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from watersmeet.state.manifest import FOLDERS, PARTS
+
 DEFAULT_BYTES = 1 << 30
 LEAST_BYTES = 1 << 20
 
+_LASTING = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
 _SUFFIX = ".object"
 _STAGED = ".tmp"
 _STALE_S = 3600.0
@@ -156,6 +159,12 @@ class Cache:
                 with suppress(OSError):
                     os.unlink(path)
                 total -= size
+
+
+def may_be_kept(name: str) -> bool:
+    """Whether no other content ever has the name. All else has to be what is there now: another machine may
+    have removed it, and made it anew."""
+    return name.startswith(_LASTING)
 
 
 def _seal(path: str, content: pa.Buffer) -> bytes:

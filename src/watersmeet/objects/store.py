@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.objects.cache import Cache
+from watersmeet.objects.cache import Cache, may_be_kept
 from watersmeet.objects.requests import Place, asked, is_beyond
 from watersmeet.state.damage import damaged, missing
-from watersmeet.state.manifest import FOLDERS, PARTS, is_manifest
-from watersmeet.state.sections import Section, by_object, object_of, section_of, side_by_side
+from watersmeet.state.manifest import is_manifest
+from watersmeet.state.sections import Section, by_object, object_of, read_as, section_of, side_by_side
 from watersmeet.state.traffic import Meter
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ MOST_WAITING, MOST_WAITING_BYTES = 128, 256 << 20
 for."""
 
 _PART = 32 << 20
-_CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
-"""What goes by a name that no other content ever has. All else has to be what is there now: another machine
-may have removed it, and made it anew."""
 
 _Fetched = list[tuple[str, pa.Buffer]]
 """Names, and what is stored under them."""
@@ -123,13 +120,11 @@ class ObjectStore:
             client.put(name, _bytes_of(content), use_multipart=in_parts, chunk_size=_PART)
 
         asked(self.place, f'take "{name}"', put)
-        for section in filter(None, map(section_of, sections)):
-            self._remember(section.name, section.of(content))
-        if not sections:
-            self._remember(name, content)
+        for own, part in read_as(name, content, sections):
+            self._remember(own, part)
 
     def _remember(self, name: str, content: pa.Buffer) -> None:
-        if self.cache is not None and name.startswith(_CACHED):
+        if self.cache is not None and may_be_kept(name):
             self.cache.add(name, content)
 
     @contextmanager
@@ -185,7 +180,7 @@ class ObjectStore:
         if self._uploads is not None and object_name in self._uploads.waiting:
             content = self._uploads.waiting[object_name][0]
             return content if section is None else section.of(content)
-        if self.cache is None or not name.startswith(_CACHED):
+        if self.cache is None or not may_be_kept(name):
             return None
         kept = self.cache.read(name)
         if kept is not None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.objects.cache import Cache
+from watersmeet.objects.cache import Cache, may_be_kept
 from watersmeet.objects.tables_place import TablesPlace
 from watersmeet.objects.tables_rows import content_of, is_there, part_of, pieces_of, rows_from
 from watersmeet.objects.tables_sql import (
@@ -35,8 +35,7 @@ from watersmeet.objects.tables_sql import (
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
 from watersmeet.state.damage import missing
-from watersmeet.state.manifest import FOLDERS, PARTS
-from watersmeet.state.sections import object_of, section_of
+from watersmeet.state.sections import object_of, read_as, section_of
 from watersmeet.state.traffic import Meter
 
 Answer = TypeVar("Answer")
@@ -49,9 +48,6 @@ ANSWER_S = 60.0
 
 DELETES_S = 5.0
 """So long a delete is tried: what is left is garbage, for which nobody waits."""
-
-_CACHED = tuple(f"{folder}/" for folder in FOLDERS if folder != PARTS)
-"""What goes by a name that no other content ever has."""
 
 _CLEARS = 5
 """How often it is looked whether all is gone."""
@@ -152,13 +148,11 @@ class TablesStore:
         self._asked(f'take "{next(iter(files))}"', put, writes=True)
         if self.cache is not None:
             for name, content in files.items():
-                for section in filter(None, map(section_of, sections[name])):
-                    self._remember(section.name, section.of(content))
-                if not sections[name]:
-                    self._remember(name, content)
+                for own, part in read_as(name, content, sections[name]):
+                    self._remember(own, part)
 
     def _remember(self, name: str, content: pa.Buffer) -> None:
-        if self.cache is not None and name.startswith(_CACHED):
+        if self.cache is not None and may_be_kept(name):
             self.cache.add(name, content)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -187,7 +181,7 @@ class TablesStore:
         if self._held and object_name in self._held:
             held = self._held[object_name]
             return held if section is None else section.of(held)
-        is_cached = self.cache is not None and name.startswith(_CACHED)
+        is_cached = self.cache is not None and may_be_kept(name)
         if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
             self.traffic.add(cached=kept.size)
             return kept

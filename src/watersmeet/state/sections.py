@@ -9,7 +9,7 @@ as long as one of its sections is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -57,6 +57,15 @@ def object_of(name: str) -> str:
     """The object in which that is what goes by the name: the name itself, where it is not a section's."""
     section = section_of(name)
     return name if section is None else section.object
+
+
+def read_as(name: str, content: pa.Buffer, sections: Iterable[str]) -> Iterator[tuple[str, pa.Buffer]]:
+    """The names by which an object is going to be read, and what each of them gives: those of its sections,
+    or (there are none) its own."""
+    parts = [section for section in map(section_of, sections) if section is not None]
+    yield from ((part.name, part.of(content)) for part in parts)
+    if not parts:
+        yield name, content
 
 
 def by_object(names: Iterable[str]) -> dict[str, list[Section | None]]:

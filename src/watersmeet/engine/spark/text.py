@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlglot import exp
 
 from watersmeet.spec.model import Expr
@@ -19,6 +21,15 @@ def quoted(name: str) -> str:
 def literal(text: str) -> str:
     """``text`` as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def options_map(options: Mapping[str, str]) -> str:
+    """Options of a parser as the argument of ``from_json`` and its like.
+
+    >>> options_map({"mode": "PERMISSIVE"})
+    "map('mode', 'PERMISSIVE')"
+    """
+    return f"map({', '.join(f'{literal(k)}, {literal(v)}' for k, v in sorted(options.items()))})"
 
 
 def sql_of(expr: Expr) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.engine.spark.text import literal
+from watersmeet.engine.spark.text import literal, options_map
 from watersmeet.names import ours
 
 _ROW, _END, _CORRUPT = "row", "end", ours("corrupt")
@@ -28,8 +28,7 @@ def whole_json(text: str, fields: str, parser: Mapping[str, str]) -> str:
     wrapped = f"""concat('{{"{_ROW}":[', {text}, '\\n],"{_END}":0}}')"""
     schema = literal(f"{_ROW} ARRAY<STRUCT<{fields}>>, {_END} INT, {_CORRUPT} STRING")
     options = dict(parser) | {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in sorted(options.items()))
-    return f"from_json({wrapped}, {schema}, map({given}))"
+    return f"from_json({wrapped}, {schema}, {options_map(options)})"
 
 
 def whole(value: str, name: str) -> str:

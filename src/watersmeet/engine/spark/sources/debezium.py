@@ -16,9 +16,9 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.sources.debezium_times import options_map, time_of
+from watersmeet.engine.spark.sources.debezium_times import time_of
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.engine.spark.text import literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey

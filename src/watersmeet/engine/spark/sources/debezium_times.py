@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.engine.spark.text import literal
+from watersmeet.engine.spark.text import options_map
 from watersmeet.spec.options.debezium import TimeUnit
 from watersmeet.types.sql_type import DATE, TIMESTAMP_NTZ, SqlType
 
@@ -28,11 +28,6 @@ def time_of(text: str, kind: SqlType, unit: TimeUnit | None, parser: Mapping[str
     """
     counted, read = _counted(text, kind, unit), _read(text, kind, parser)
     return f"CASE WHEN {text} RLIKE '^-?[0-9]+$' THEN {counted} ELSE {read} END"
-
-
-def options_map(options: Mapping[str, str]) -> str:
-    """Options of a parser as the argument of ``from_json``."""
-    return f"map({', '.join(f'{literal(k)}, {literal(v)}' for k, v in sorted(options.items()))})"
 
 
 def _read(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
