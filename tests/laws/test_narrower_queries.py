@@ -150,17 +150,8 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
         # none may that condition change
         may_change = [True, kinds[0] == "JOIN"]
         new = [each.narrower(rng) if may_change[place] else each for place, each in enumerate(old)]
-        count, came, now, at = 14, rng.randrange(2, 11), 0, 0
-        rows: dict[str, list[Row]] = {name: [] for name in "suv"}
-        ticks = []
-        for tick in range(count):
-            now += rng.randrange(9)
-            for name in "suv":
-                for _ in range(rng.randrange(4)):
-                    at += 1
-                    row = {"k": rng.randrange(2), "t": now - rng.randrange(6), "n": at, "w": rng.randrange(4)}
-                    rows[name].append({**row, "tick": tick})
-            ticks.append({name: [(_bare(r), 1) for r in rows[name] if r["tick"] == tick] for name in "suv"})
+        count, came = 14, rng.randrange(2, 11)
+        rows, ticks = ticks_of(rng, count)
         texts = [text_of(kinds, old), text_of(kinds, new)]
         beside = beside_of(rng.choice(KINDS), old[0])
         if has_other := rng.random() < 0.5:
@@ -201,6 +192,21 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
         assert found == numbers(lefts), f"{said}: {found - numbers(lefts)}, {numbers(lefts) - found}"
         seen.update(kinds)
     assert min(seen[kind] for kind in (*KINDS, *OF_LEFT, "killed", "shared")) > 0, seen
+
+
+def ticks_of(rng: random.Random, count: int) -> tuple[dict[str, list[Row]], list[dict[str, Any]]]:
+    """(all rows of each source, each with the tick in which it comes; what each tick is given)."""
+    rows: dict[str, list[Row]] = {name: [] for name in "suv"}
+    ticks, now, number = [], 0, 0
+    for tick in range(count):
+        now += rng.randrange(9)
+        for name in "suv":
+            for _ in range(rng.randrange(4)):
+                number += 1
+                row = {"k": rng.randrange(2), "t": now - rng.randrange(6), "n": number, "w": rng.randrange(4)}
+                rows[name].append({**row, "tick": tick})
+        ticks.append({name: [(_bare(r), 1) for r in rows[name] if r["tick"] == tick] for name in "suv"})
+    return rows, ticks
 
 
 def _bare(row: Row) -> Row:

@@ -30,6 +30,7 @@ from tests.laws.test_narrower_queries import (
     joined,
     numbers,
     opened,
+    ticks_of,
 )
 from tests.plan.test_order import AC as NEAR_AC
 from tests.plan.test_order import CB as NEAR_CB
@@ -116,24 +117,6 @@ def links_of(rng: random.Random, which: int) -> list[Link]:
     return links
 
 
-def ticks_of(rng: random.Random) -> tuple[dict[str, list[Row]], list[dict[str, Any]]]:
-    rows: dict[str, list[Row]] = {name: [] for name in "suv"}
-    ticks, now, number = [], 0, 0
-    for tick in range(COUNT):
-        now += rng.randrange(9)
-        for name in "suv":
-            for _ in range(rng.randrange(4)):
-                number += 1
-                row = {"k": rng.randrange(2), "t": now - rng.randrange(6), "n": number, "w": rng.randrange(4)}
-                rows[name].append({**row, "tick": tick})
-        own = {name: [row for row in rows[name] if row["tick"] == tick] for name in "suv"}
-        ticks.append({name: [({**row}, 1) for row in of_name] for name, of_name in own.items()})
-        for of_name in ticks[-1].values():
-            for row, _ in of_name:
-                del row["tick"]
-    return rows, ticks
-
-
 def forget_orders(store: MemoryStore) -> None:
     """The newest manifest as one was that did not say what joins ask."""
     name = manifest_names(store)[-1]
@@ -156,7 +139,7 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
     for number in range(seed, seed + CASES):
         rng = random.Random(number)
         links = links_of(rng, number)
-        rows, ticks = ticks_of(rng)
+        rows, ticks = ticks_of(rng, COUNT)
         beside = beside_of(rng.choice(KINDS), links[0].condition) if rng.random() < 0.5 else ""
         text = text_of(links, rng) + beside
         said = [f"random-{number}: {text}"]
@@ -218,7 +201,7 @@ def test_order_and_condition_change_at_once(seed: int) -> None:
     for number in range(seed, seed + CASES // 2):
         rng = random.Random(number)
         links = links_of(rng, number % 4)
-        _, ticks = ticks_of(rng)
+        _, ticks = ticks_of(rng, COUNT)
         texts = {False: text_of(links, rng)}
         texts[True] = texts[False]
         stores = {False: MemoryStore(), True: MemoryStore()}
@@ -456,7 +439,7 @@ def test_queries_that_take_the_same_rows_may_be_written_otherwise(seed: int) -> 
         f"{first}{one};\n{second}{two};\n"
         for one, two in ((before, before), (after, before), (before, after), (after, after))
     ]
-    _, ticks = ticks_of(rng)
+    _, ticks = ticks_of(rng, COUNT)
     store, text = MemoryStore(), texts[0]
     untouched = opened(texts[0], MemoryStore())
     for place, given in enumerate(ticks):
