@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 
@@ -40,7 +41,9 @@ class Job:
             rows = [{"k": k, "t": number * 100 + k % 20} for k in range(ROWS)]
             rows += [{"k": k, "t": 0} for k in range(LATE if number else 0)]
             lines = (json.dumps({**row, "x": randomly.randbytes(200).hex()}) for row in rows)
-            (root / "in" / f"{number}.json").write_text("\n".join(lines))
+            path = root / "in" / f"{number}.json"
+            path.write_text("\n".join(lines))
+            os.utime(path, (1e9 + number, 1e9 + number))  # Spark reads the oldest first: none of one moment
 
     def run(self, **settings) -> Running:
         run = Running(self.spark, self.text, self.root / "state", until_caught_up=True, **settings)
