@@ -11,7 +11,7 @@ import sqlglot
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from tests.support.columns import column
-from watersmeet.errors import SeveralErrors, SqlError
+from watersmeet.errors import SeveralErrors, SpecError, SqlError
 from watersmeet.front.case_file import case_job
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.query import scope
@@ -339,3 +339,11 @@ def test_a_long_row_of_operators_is_not_gone_through_again_at_each(operator, ope
     row = f" {operator} ".join([operand] * 100)
     assert len(parse_job(f"{NAMED}v AS w, {row} AS x FROM a").inserts) == 1
     assert sum(annotated) < 2_000
+
+
+def test_a_compiled_parser_is_named(monkeypatch):
+    """Its classes cannot be extended: without a check a job's text ends in a TypeError of its own."""
+    monkeypatch.setattr("sqlglot.parser.__file__", "sqlglot/parser.cpython-311-x86_64-linux-gnu.so")
+    with pytest.raises(SpecError) as caught:
+        parse_job(MEMORY)
+    assert caught.value.code == "compiled-sqlglot"

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import sqlglot.parser
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
+from watersmeet.errors import SpecError
 from watersmeet.spec.number_literals import NumberError, is_number, read_number
 from watersmeet.spec.typed_literals import TYPED, typed_problem
 
@@ -66,6 +68,16 @@ _INSTANTS = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.Dat
 
 
 class GrammarParser(SparkParser):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Raises: SpecError where sqlglot's parser is compiled: such a class takes no other grammar."""
+        if not str(sqlglot.parser.__file__).endswith(".py"):
+            raise SpecError(
+                "sqlglot is installed with its compiled form, sqlglotc, whose parser cannot be extended",
+                code="compiled-sqlglot",
+                hint="pip uninstall sqlglotc, or an environment of its own for watersmeet",
+            )
+        return super().__new__(cls)
+
     # What other systems write behind a value or between two.
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Any]] = {
         kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
