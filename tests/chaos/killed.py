@@ -43,7 +43,6 @@ from tests.support import sinking
 from tests.support.kafka import consume_all
 from tests.support.s3 import store_at
 from tests.support.tables import tables_at
-from watersmeet.engine.driver import driver as drivers
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.sinks.base import CallsInTasks, StagesInState
@@ -51,6 +50,7 @@ from watersmeet.sinks.by_tasks import numbered_here
 from watersmeet.sinks.function.sink import FunctionSink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.state.commits import Commits
 from watersmeet.state.manifest import has_come_to, load_newest
 from watersmeet.state.store import LocalStore
 
@@ -147,7 +147,7 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(type(sink), "take_parts", "staged")
     points.after(type(sink), "check", "checked")
     points.after(type(sink), "publish", "published")
-    points.after(drivers, "commit", "committed")
+    points.after(Commits, "commit", "committed")
     points.after(FunctionSink, "_cut", "cut")
     for one in (sink, shed):
         if isinstance(one, StagesInState):

@@ -9,8 +9,9 @@ import pytest
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
 from watersmeet.errors import EngineError, StateError
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import Manifest, commit, load_newest, manifest_name
+from watersmeet.state.manifest import Manifest, load_newest, manifest_name
 
 
 def next_manifest(store):

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import StateError
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import Manifest, commit, load, load_newest, manifest_name, manifest_names
+from watersmeet.state.manifest import Manifest, load, load_newest, manifest_name, manifest_names
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import MemoryStore
 

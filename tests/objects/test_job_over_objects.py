@@ -14,8 +14,9 @@ from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.store import ObjectStore
 from watersmeet.state.behind import EVERY, tick_of
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import Manifest, commit, load_newest, manifest_name, manifest_names
+from watersmeet.state.manifest import Manifest, load_newest, manifest_name, manifest_names
 from watersmeet.state.store import MemoryStore
 
 QUERY = "SELECT l.i AS a, r.i AS b FROM l LEFT JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"

@@ -27,8 +27,9 @@ from watersmeet.objects.cache import Cache
 from watersmeet.objects.setting import store_of
 from watersmeet.objects.tables_store import TablesStore
 from watersmeet.state.behind import EVERY, tick_of
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import BEGUN, Manifest, commit, load_newest, manifest_name, manifest_names
+from watersmeet.state.manifest import BEGUN, Manifest, load_newest, manifest_name, manifest_names
 from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.postgres

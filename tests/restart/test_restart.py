@@ -30,6 +30,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.commits import commit
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
 ON = "l.k = r.k AND r.t BETWEEN l.t - 5 AND l.t + 5"
@@ -290,7 +291,7 @@ def test_changed_sources_are_refused(plan: JobPlan, stored: LocalStore) -> None:
     assert manifest is not None
     changes = {"sources": list(reversed(manifest.sources)), "tick": 3, "follows": manifest.writer}
     swapped = manifest.model_copy(update=changes)
-    driver_module.commit(stored, swapped)
+    commit(stored, swapped)
     error = refused(plan, stored)
     assert error.code == "changed-sources"
     assert "l, r" in error.message

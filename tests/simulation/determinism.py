@@ -84,6 +84,7 @@ def simulated(seed: int) -> Iterator[World]:
             "watersmeet.sinks.parquet_part.os": _Os(),
             "watersmeet.objects.store.ThreadPoolExecutor": Threads,
             "watersmeet.state.behind.ThreadPoolExecutor": Threads,
+            "watersmeet.state.commits.ThreadPoolExecutor": Threads,
             "watersmeet.engine.driver.merge_policy.FAN_IN": merge_policy.FAN_IN,
             "watersmeet.state.runs.written.SECTION_BYTES": written.SECTION_BYTES,
         }.items():

@@ -156,18 +156,22 @@ class Run:
             record = record or self._planned({} if before is None else before.host)
             self._tick(stored, record, "" if before is None else before.writer)
             if record["end"]:
-                driver.kept.close()
+                self._close()
                 for sink in self._each():
                     sink.close()
                 return True
             record = None
             if self.stops_after is not None and driver.tick - first >= self.stops_after:
-                driver.kept.close()
+                self._close()
                 for sink in self._each():
                     sink.close()
                 return False
             if draw.random() < 0.5:
                 job.partitions = draw.choice(TASKS)
+
+    def _close(self) -> None:
+        self.job.driver.commits.check()
+        self.job.driver.close()
 
     def _each(self) -> list[Sink]:
         return list({id(sink): sink for _, sink in self._all()}.values())

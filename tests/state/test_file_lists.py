@@ -6,9 +6,10 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.state import file_lists
+from watersmeet.state.commits import commit
 from watersmeet.state.file_lists import FileList, FileRead
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import Manifest, commit
+from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import MemoryStore
 
 

@@ -7,8 +7,9 @@ import random
 import pytest
 
 from tests.state.test_manifest import live, manifest
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import commit, load, manifest_name, manifest_names
+from watersmeet.state.manifest import load, manifest_name, manifest_names
 from watersmeet.state.store import MemoryStore
 
 

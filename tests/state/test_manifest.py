@@ -6,6 +6,7 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER
+from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import (
     Arrangement,
@@ -13,7 +14,6 @@ from watersmeet.state.manifest import (
     Manifest,
     NodeState,
     QueryState,
-    commit,
     load_newest,
     manifest_name,
     manifest_names,

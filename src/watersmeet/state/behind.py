@@ -6,8 +6,9 @@ file of a tick that is under way goes. What cannot be deleted is left to the nex
 by it.
 
 A driver that slept must not delete what others made meanwhile, whose ticks may have the same numbers after a
-restore or a reset: before each batch of deletes its own newest manifest has to be there, with its own writer,
-and nothing goes that is of a later tick than that one.
+restore or a reset: it is waited until it is known that its own newest manifest may stay (`state.commits`),
+before each batch of deletes that has to be there, with its own writer, and nothing goes that is of a later
+tick than that one.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _OF_ROWS = re.compile(r"-(\d+)-[0-9a-f]+\.arrow$")
 _OTHERS = re.compile(r"(?:shed-)?(\d{1,12})(?:-|\.json$)")
 
 
+def nothing() -> None:
+    """Where it is known already that a manifest may stay."""
+
+
 class Kept(NamedTuple):
     """Names that stay: of manifests, and of what these name."""
 
@@ -51,8 +56,15 @@ class Behind:
         self._ticks = 0
         self._failed = False
 
-    def delete(self, newest: Manifest, names: list[str], kept: Callable[[], Kept]) -> None:
-        """After the tick of ``newest``, which is this driver's. ``names``: garbage by now."""
+    def delete(
+        self,
+        newest: Manifest,
+        names: list[str],
+        kept: Callable[[], Kept],
+        check: Callable[[], None] = nothing,
+    ) -> None:
+        """After the tick of ``newest``, which is this driver's. ``names``: garbage by now; ``check``: raises
+        where ``newest`` may not stay."""
         self._due += names
         self._ticks += 1
         if self._under_way is not None and not self._under_way.done():
@@ -60,11 +72,13 @@ class Behind:
         search = self._failed or self._ticks >= EVERY
         due, self._due, self._failed = self._due, [], False
         self._ticks = 0 if search else self._ticks
-        self._under_way = self._thread.submit(self._run, due, newest, kept() if search else None)
+        self._under_way = self._thread.submit(self._run, due, newest, kept() if search else None, check)
 
-    def search(self, newest: Manifest, names: list[str], kept: Kept) -> int:
+    def search(
+        self, newest: Manifest, names: list[str], kept: Kept, check: Callable[[], None] = nothing
+    ) -> int:
         """The same at once, with a search; how many were not deleted, as far as that is known."""
-        self._run(names, newest, kept)
+        self._run(names, newest, kept, check)
         return int(self._failed)
 
     def settle(self) -> None:
@@ -76,8 +90,9 @@ class Behind:
         """The same, and no more is deleted."""
         self._thread.shutdown()
 
-    def _run(self, due: list[str], newest: Manifest, search: Kept | None) -> None:
+    def _run(self, due: list[str], newest: Manifest, search: Kept | None, check: Callable[[], None]) -> None:
         try:
+            check()
             self._failed = delete_garbage(self._store, due, newest, search) > 0
         except (WatersmeetError, OSError):
             self._failed = True

@@ -7,10 +7,10 @@ The newest manifest is the state. The one before it is kept in any case, more of
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from watersmeet.errors import StateError
-from watersmeet.state.behind import Behind, Kept
+from watersmeet.state.behind import Behind, Kept, nothing
 from watersmeet.state.manifest import FOLDERS, Manifest, load, manifest_name, manifest_names
 from watersmeet.state.store import Store
 
@@ -31,7 +31,7 @@ class KeptTicks:
         self._needed: Counter[str] = Counter()
         self._behind = Behind(store) if store.is_remote else None
 
-    def commit(self, manifest: Manifest) -> int:
+    def commit(self, manifest: Manifest, check: Callable[[], None] = nothing) -> int:
         """Count the manifest that was created just now, and delete all that no kept one names: older
         manifests, runs, marks; files of attempts that never committed go too. Call it between ticks.
 
@@ -40,7 +40,8 @@ class KeptTicks:
         each call to the store takes a request's time the next tick does not wait for that (`behind`).
 
         Args:
-            manifest: as `manifest.commit` gave it back.
+            manifest: as `state.commits` gave it back.
+            check: raises where it may not stay: then nothing is deleted.
 
         Returns:
             How many files could not be deleted, as far as that is known by now.
@@ -57,8 +58,8 @@ class KeptTicks:
         if self._behind is None:
             return self._store.delete_all(garbage_in(self._store, *self._kept()))
         if begins:
-            return self._behind.search(manifest, gone, self._kept())
-        self._behind.delete(manifest, gone, self._kept)
+            return self._behind.search(manifest, gone, self._kept(), check)
+        self._behind.delete(manifest, gone, self._kept, check)
         return 0
 
     def _before(self, tick: int) -> list[tuple[str, frozenset[str]]] | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -27,7 +26,7 @@ from watersmeet.state.runs import merged_from
 from watersmeet.state.runs.heavy import HeavyKey
 from watersmeet.state.runs.merged_from import MergedFrom
 from watersmeet.state.runs.run import Run
-from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.sealed import unsealed
 from watersmeet.state.sections import object_of
 from watersmeet.state.store import Store
 from watersmeet.watermark.lateness import LateBy
@@ -342,6 +341,11 @@ def writer_of(store: Store, tick: int) -> str | None:
     return _told_by(store, tick, "writer")
 
 
+def followed_by(store: Store, tick: int) -> str | None:
+    """The writer of the manifest that the one of that tick follows, likewise."""
+    return _told_by(store, tick, "follows")
+
+
 def _told_by(store: Store, tick: int, field: str) -> str | None:
     name = manifest_name(tick)
     try:
@@ -376,43 +380,3 @@ def _check_history(store: Store, newest: Manifest) -> None:
             hint="stop all runs of the job, then go back to the tick before: watersmeet state restore JOB "
             f"--tick {newest.tick - 1}",
         )
-
-
-Create = Callable[[Store, Manifest], Manifest]
-"""What `commit` does, in whatever way."""
-
-
-def commit(store: Store, manifest: Manifest) -> Manifest:
-    """Create the manifest; everything that it names must be durable. What was stored: it has a writer, one
-    of its own if it had none.
-
-    Raises:
-        StateError: another process has committed this tick, or the one before is not the one that this
-            manifest follows: this process must stop.
-    """
-    name = manifest_name(manifest.tick)
-    stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
-    created = store.create(name, sealed(name, stored.model_dump_json()))
-    if created and _is_far_behind(store, stored):
-        store.delete(name)
-        created = False
-    if not created:
-        raise StateError(
-            f"tick {manifest.tick} has been committed by another process",
-            code="state-fenced",
-            hint="only one run of a job may use a checkpoint directory at a time; stop the other one",
-        )
-    return stored
-
-
-def _is_far_behind(store: Store, manifest: Manifest) -> bool:
-    """Whether another process is so far ahead that it has deleted this tick's manifest, so that it could be
-    created, or has gone back and on. Manifests are deleted oldest first: in the first case the one before is
-    gone, too, in the second it is another's. Where the next manifest follows this one, others have seen it
-    and gone on from it before this process came to look: it is to stay."""
-    if store.is_remote and manifest.tick > 1:
-        before = writer_of(store, manifest.tick - 1)
-        is_behind = before is None or bool(manifest.follows and before != manifest.follows)
-    else:
-        is_behind = manifest_names(store)[-1:] != [manifest_name(manifest.tick)]
-    return is_behind and _told_by(store, manifest.tick + 1, "follows") != manifest.writer

@@ -73,7 +73,7 @@ class Store(Protocol):
         """Remove a name; nothing happens when it is not there."""
 
     def delete_all(self, names: Sequence[str]) -> int:
-        """Remove names: first the manifests among them (`manifest.commit` counts on it), one after the other
+        """Remove names: first the manifests among them (`state.commits` counts on it), one after the other
         as they come. Returns how many could not be removed."""
 
     def sweep(self) -> None:

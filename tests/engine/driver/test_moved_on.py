@@ -7,8 +7,9 @@ import pytest
 from tests.state.test_manifest import manifest
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.errors import StateError
+from watersmeet.state.commits import commit
 from watersmeet.state.damage import missing
-from watersmeet.state.manifest import commit, load_newest, manifest_name
+from watersmeet.state.manifest import load_newest, manifest_name
 from watersmeet.state.store import MemoryStore
 
 

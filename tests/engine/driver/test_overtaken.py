@@ -10,8 +10,8 @@ from tests.state.test_manifest import manifest
 from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.errors import EngineError, StateError
 from watersmeet.sinks.part_mark import Resumed, newer_parts
+from watersmeet.state.commits import commit
 from watersmeet.state.damage import missing
-from watersmeet.state.manifest import commit
 from watersmeet.state.store import MemoryStore
 
 BEFORE, NOW = 3, 5

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_postgres_sinks import write
-from watersmeet.engine.driver import driver as driver_module
+from watersmeet.state.commits import Commits
 
 pytestmark = pytest.mark.spark
 
@@ -101,7 +101,7 @@ def test_tables_hold_the_join_after_every_tick(spark, seed, lake, tmp_path, monk
             write(tmp_path, table, tick, rows)
         if tick == 1:
             with monkeypatch.context() as patch:
-                patch.setattr(driver_module, "commit", _dies)
+                patch.setattr(Commits, "commit", _dies)
                 with pytest.raises(Exception, match="power went"):
                     until_caught_up(spark, text, tmp_path / "state")
         until_caught_up(spark, text, tmp_path / "state")

@@ -21,7 +21,8 @@ from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.registry import part_from, plain_part
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.postgres import database_of
-from watersmeet.state.manifest import Manifest, commit, load_newest, manifest_names
+from watersmeet.state.commits import commit
+from watersmeet.state.manifest import Manifest, load_newest, manifest_names
 from watersmeet.state.store import MemoryStore
 
 pytestmark = pytest.mark.postgres

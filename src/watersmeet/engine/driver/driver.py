@@ -51,16 +51,9 @@ from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan
 from watersmeet.spec.model import NullTime
+from watersmeet.state.commits import Commits, Create
 from watersmeet.state.kept_ticks import KeptTicks
-from watersmeet.state.manifest import (
-    Create,
-    KnownPart,
-    Manifest,
-    QueryState,
-    TableCopy,
-    commit,
-    load_newest,
-)
+from watersmeet.state.manifest import KnownPart, Manifest, QueryState, TableCopy, load_newest
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 from watersmeet.state.traffic import Traffic, taken_of
@@ -74,6 +67,7 @@ class TickDriver:
     """Drives the ticks of one job over one store. Not thread-safe; one per store at a time.
 
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
+    ``commits``: to be asked before a run comes to a good end whether the last one may stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
     rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``tasks``: so
     many a node has, about. ``owner``: the id of the state, for sinks. ``settings``: how the run is set.
@@ -95,7 +89,7 @@ class TickDriver:
         self.plan = plan
         self.store = store
         self.manifest = manifest
-        self.kept = KeptTicks(store)
+        self.commits, self.kept = Commits(store), KeptTicks(store)
         self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
         self.inputs = InputStates(plan, started_us)
         self._open: OpenTick | None = None
@@ -269,7 +263,11 @@ class TickDriver:
             idle: partitions declared idle, per source name; none named: all of the source.
             busy: partitions known to have unread rows, per source name.
             end: end of input: every watermark becomes +∞.
+
+        Raises:
+            StateError: the manifest that the tick goes on from may not stay (see `state.commits`).
         """
+        self.commits.check()
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.rows_in = rows_read(self.plan, ingest_reports)
@@ -434,7 +432,8 @@ class TickDriver:
         create: Create | None = None,
     ) -> None:
         """Create the manifest of the tick that was concluded, and delete what is no longer needed.
-        ``published``: the inserts of which there is a part of this tick now. ``create``: as `commit`."""
+        ``published``: the inserts of which there is a part of this tick now. ``create``: as
+        `state.commits.commit`."""
         tick = self._current()
         assert tick.manifest is not None
         part = KnownPart(tick=tick.start.tick, identity=tick.manifest.identity)
@@ -442,7 +441,7 @@ class TickDriver:
         of_inserts = {**parts, **dict.fromkeys(published, part)}
         follows = "" if self.manifest is None else self.manifest.writer
         now = {"host": dict(host or {}), "owner": self.owner, "follows": follows, "parts": of_inserts}
-        manifest = (create or commit)(self.store, tick.manifest.model_copy(update=now))
+        manifest = self.commits.commit(tick.manifest.model_copy(update=now), create)
         if self._incomplete:  # what they were merged into is so, too
             self._incomplete |= incomplete_runs(self.shapes, manifest, self.store, self.manifest)
         self.manifest, self._open = manifest, None
@@ -450,7 +449,12 @@ class TickDriver:
         self.inputs.idleness.committed(manifest.clock_us)
         self._tables.committed()
         self._snapshots.committed()
-        self.kept.commit(manifest)
+        self.kept.commit(manifest, self.commits.check)
+
+    def close(self) -> None:
+        """Nothing of the last tick goes on behind it: called before another run may begin."""
+        self.commits.close()
+        self.kept.close()
 
     def _current(self) -> OpenTick:
         if self._open is None:

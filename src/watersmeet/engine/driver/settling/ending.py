@@ -49,7 +49,7 @@ class Joint(Protocol):
     def inserts(self) -> frozenset[str]: ...
 
     def create(self, store: Store, manifest: Manifest, attempt: str, identity: Identity) -> Manifest:
-        """As `state.manifest.commit`, with the rows that ``attempt`` staged, or nothing."""
+        """As `state.commits.commit`, with the rows that ``attempt`` staged, or nothing."""
 
 
 def end_tick(

@@ -185,6 +185,7 @@ class JobRun:
                     self._keep_files()
                 if self.settings.finish and not self._stop.is_set():
                     self._own_tick(self._intended(end=True))
+            self.driver.commits.check()
         self.result.stopped = self._stop.is_set()
         return self.result
 
@@ -205,7 +206,7 @@ class JobRun:
             yield
         finally:
             with suppress(AttributeError):  # there is no driver yet
-                self.driver.kept.close()  # nothing is deleted beside the next run
+                self.driver.close()  # nothing is deleted beside the next run
             for sink in self.outputs.sinks:
                 sink.close()
 

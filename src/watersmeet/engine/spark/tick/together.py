@@ -16,7 +16,8 @@ from watersmeet.sinks.base import Sink
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.sinks.postgres.together import publish_together
-from watersmeet.state.manifest import KnownPart, Manifest, commit
+from watersmeet.state.commits import commit
+from watersmeet.state.manifest import KnownPart, Manifest
 from watersmeet.state.store import Store
 
 
@@ -46,7 +47,7 @@ def joint_of(store: Store, staged: Sequence[tuple[Sink, str]]) -> Together | Non
 def create_with_rows(
     store: Store, manifest: Manifest, sinks: Sequence[tuple[Sink, str]], attempt: str, identity: Identity
 ) -> Manifest:
-    """As `state.manifest.commit`, with the rows of the tick that are staged in ``sinks``, or nothing.
+    """As `state.commits.commit`, with the rows of the tick that are staged in ``sinks``, or nothing.
 
     Raises:
         StateError: as there.

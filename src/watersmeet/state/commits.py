@@ -1,0 +1,111 @@
+"""The commit of a tick: its manifest is created, and it is looked whether that may stay.
+
+Creating fails where there is a manifest of that tick. But names become free again: a driver that slept while
+others committed its tick and later ones, and removed the older manifests, can create its own, and so can one
+that slept while somebody went back to an earlier tick. Therefore who has created a manifest looks for the one
+that it follows. No two have the same writer: one that is there now was there all the time since this driver
+read or created it, and so it was when the new one was created. Manifests go oldest first, or, by who goes
+back, newest first: so others' manifest of this tick had not come and gone as garbage, and nobody had gone
+back further than to the one before. The new one follows what there was. If the one before is gone, or is
+another's, this driver was passed, and takes away what it created; unless the next manifest follows that, for
+then others have seen it, and have gone on from it since.
+
+The look has to come after the create. How long after is all the same: what it finds was there before, and
+what it does not find says as much later, or others have gone on since, which stops this driver as well. So
+where a request takes long it is made behind the tick (`Commits`), and the next one begins meanwhile. Before
+the answer is there nothing may come of the new manifest that others see: no garbage is deleted, no node of
+the next tick is run (so no rows of it go out, and no manifest of it is created), and no run comes to a good
+end. Until then the rows of the next tick are read, into files of names of their own, and what it is made of
+is written down, with the manifest that it follows: that counts for nothing where there is another one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from watersmeet.errors import StateError
+from watersmeet.state.manifest import Manifest, followed_by, manifest_name, manifest_names, writer_of
+from watersmeet.state.sealed import sealed
+from watersmeet.state.store import Store
+
+Create = Callable[[Store, Manifest], Manifest]
+"""What `commit` does, in whatever way."""
+
+
+class Commits:
+    """The commits of one driver, one after the other. Where the store is remote it is looked in a thread, one
+    look at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="looks") if store.is_remote else None
+        self._look: Future[None] | None = None
+
+    def commit(self, manifest: Manifest, create: Create | None = None) -> Manifest:
+        """As `commit`, but where the store is remote, and nobody else creates it, `check` alone says whether
+        it may stay. ``create``: does all of it, in its own way."""
+        self.check()
+        if create is not None or self._thread is None:
+            return (create or commit)(self._store, manifest)
+        stored = _created(self._store, manifest)
+        self._look = self._thread.submit(_check_may_stay, self._store, stored)
+        return stored
+
+    def check(self) -> None:
+        """Wait until it is known that the last manifest may stay. Raises: StateError as `commit`, each time
+        that it is asked."""
+        if self._look is not None:
+            self._look.result()
+
+    def close(self) -> None:
+        """Nothing is looked for any more; nobody is told what came of the last look."""
+        if self._thread is not None:
+            self._thread.shutdown()
+
+
+def commit(store: Store, manifest: Manifest) -> Manifest:
+    """Create the manifest; everything that it names must be durable. What was stored: it has a writer, one
+    of its own if it had none.
+
+    Raises:
+        StateError: another process has committed this tick, or the one before is not the one that this
+            manifest follows: this process must stop.
+    """
+    stored = _created(store, manifest)
+    _check_may_stay(store, stored)
+    return stored
+
+
+def _created(store: Store, manifest: Manifest) -> Manifest:
+    name = manifest_name(manifest.tick)
+    stored = manifest.model_copy(update={"writer": manifest.writer or uuid.uuid4().hex})
+    if not store.create(name, sealed(name, stored.model_dump_json())):
+        raise _fenced(manifest.tick)
+    return stored
+
+
+def _check_may_stay(store: Store, manifest: Manifest) -> None:
+    """Raises: StateError where it may not; it is gone then."""
+    if _was_passed(store, manifest):
+        store.delete(manifest_name(manifest.tick))
+        raise _fenced(manifest.tick)
+
+
+def _was_passed(store: Store, manifest: Manifest) -> bool:
+    """See the module. The first tick follows none: it has to be the newest."""
+    if store.is_remote and manifest.tick > 1:
+        before = writer_of(store, manifest.tick - 1)
+        was_passed = before is None or bool(manifest.follows and before != manifest.follows)
+    else:
+        was_passed = manifest_names(store)[-1:] != [manifest_name(manifest.tick)]
+    return was_passed and followed_by(store, manifest.tick + 1) != manifest.writer
+
+
+def _fenced(tick: int) -> StateError:
+    return StateError(
+        f"tick {tick} has been committed by another process",
+        code="state-fenced",
+        hint="only one run of a job may use a checkpoint directory at a time; stop the other one",
+    )
