@@ -26,7 +26,7 @@ from watersmeet.plan.nodes.for_others import ForOthers
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import folded, named
-from watersmeet.plan.order.kept import Order, in_orders
+from watersmeet.plan.order.kept import Order, in_orders, with_keys_in_order
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
@@ -72,13 +72,15 @@ def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
     return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
 
 
-def in_order_of(plan: QueryPlan, orders: Sequence[Order]) -> QueryPlan | None:
-    """The plan with its joins in these orders; None: they are, or it has other results then, or cannot be run
-    so. ``plan``: as it is before it takes rows of others."""
+def in_order_of(plan: QueryPlan, orders: Sequence[Order], keys: Sequence[str] = ()) -> QueryPlan | None:
+    """The plan with its joins in these orders, and equalities in that of ``keys``, their texts; None: they
+    are, or it has other results then, or cannot be run so. ``plan``: as it is before it takes rows of
+    others."""
     if plan.asked is None:
         return None
     with flat_enough():
         query = in_orders(plan.asked.query, orders)
+        query = None if query is None else with_keys_in_order(query, keys)
         if query is None or query == plan.asked.query:
             return None
         asked = replace(plan.asked, query=query)

@@ -7,6 +7,9 @@ has. It has the same results where it differs from the query's
   the other way round;
 * in which of the inner joins that stand together are made first.
 
+Equalities of columns change places, too: rows are found by a hash of them in their order. Other conditions
+stay where they are, for the first may keep the second from being computed.
+
 SEMI, ANTI and ASOF joins keep their sides, joins with a table as of the tick their place, and outer joins
 what is beneath them. Where more has changed, the query is none that the state is of, in whatever order.
 """
@@ -17,10 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from watersmeet.plan.conditions.conjuncts import join_all
+from sqlglot import exp
+
+from watersmeet.plan.conditions.conjuncts import join_all, text_of
 from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of
 from watersmeet.spec.model import (
     Branch,
+    Expr,
     Input,
     Join,
     JoinKind,
@@ -59,6 +65,69 @@ def in_orders(query: Query, orders: Sequence[Order]) -> Query | None:
         return _in_orders(query, by_inputs)
     except _OtherJoinsError:
         return None
+
+
+def with_keys_in_order(query: Query, texts: Sequence[str]) -> Query:
+    """The query, and its stages, with equalities of two columns where other such ones stand in the same
+    condition, so that they come in the order of ``texts``, conditions of old as text."""
+    places: dict[frozenset[str], int] = {}
+    for place, text in enumerate(texts):
+        places.setdefault(frozenset(text.split(" = ")), place)
+
+    def of_relation(relation: Relation) -> Relation:
+        if isinstance(relation, Input):
+            stages = tuple(
+                replace(branch, stage=with_keys_in_order(branch.stage, texts))
+                if isinstance(branch, StageBranch)
+                else branch
+                for branch in relation.branches
+            )
+            return replace(relation, branches=stages) if relation.stages else relation
+        return replace(
+            relation,
+            left=of_relation(relation.left),
+            right=of_relation(relation.right),
+            on=_with_keys_in_order(relation.on, places),
+            where=_with_keys_in_order(relation.where, places),
+        )
+
+    relation = of_relation(query.relation)
+    return replace(query, relation=relation, where=_with_keys_in_order(query.where, places))
+
+
+def _with_keys_in_order(condition: Expr | None, places: Mapping[frozenset[str], int]) -> Expr | None:
+    """As it is where they are in order."""
+    conjuncts = list(_conjuncts(condition))
+    keys = [(place, key) for place, part in enumerate(conjuncts) if (key := _key(part)) in places]
+    in_order = sorted((key for _, key in keys), key=places.__getitem__)
+    if in_order == [key for _, key in keys]:
+        return condition
+    by_key = {key: conjuncts[place] for place, key in keys}
+    for (place, _), key in zip(keys, in_order, strict=True):
+        conjuncts[place] = by_key[key]
+    return join_all(conjuncts)
+
+
+def _conjuncts(condition: Expr | None) -> Iterator[Expr]:
+    """As they are written: BETWEEN is one."""
+    match condition:
+        case None:
+            return
+        case exp.Paren():
+            yield from _conjuncts(condition.this)
+        case exp.And():
+            yield from _conjuncts(condition.this)
+            yield from _conjuncts(condition.expression)
+        case _:
+            yield condition
+
+
+def _key(conjunct: Expr) -> frozenset[str]:
+    """The two columns that are to be equal; empty: it is another condition."""
+    sides = (conjunct.this, conjunct.expression) if isinstance(conjunct, exp.EQ) else ()
+    if not all(isinstance(side, exp.Column) for side in sides):
+        return frozenset()
+    return frozenset(text_of(side).replace("`", "") for side in sides)
 
 
 def aliases_in(order: Order) -> frozenset[str]:

@@ -1,5 +1,5 @@
-"""Queries whose joins stand in another order than when their state was made: as planned in that order
-(`plan.order.kept`). Then all that the state has by sides and by numbers of nodes is where it was.
+"""Queries whose joins or equalities stand in another order than when their state was made: as planned in
+that order (`plan.order.kept`). Then all that the state has by sides and by numbers of nodes is where it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ def in_state_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     """
     if manifest.fingerprints.get(query.name) in (None, query.fingerprint):
         return None
-    return in_order_of(query, state_orders(manifest, query.name))
+    said = manifest.described.get(query.name, {}).get("says", ())
+    keys = [text for join in said for text in join["on"]]
+    return in_order_of(query, state_orders(manifest, query.name), keys)
 
 
 def state_orders(manifest: Manifest, name: str) -> list[Order]:
