@@ -9,10 +9,10 @@ from collections import Counter
 import duckdb
 import pytest
 
-from watersmeet.engine.driver import driver as driver_module
 from watersmeet.errors import StateError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.state.commits import Commits
 
 pytestmark = pytest.mark.spark
 
@@ -107,7 +107,7 @@ def test_sources_come_go_and_change_places(job, put, found, monkeypatch):
     put("y", {"k": 1, "n": 7, "d": 1}, {"k": 1, "n": 8, "d": 1})
     wider = CA + AB + XY  # c, a, b, x, y: other numbers for all
     with monkeypatch.context() as patched:
-        patched.setattr(driver_module, "commit", failing)
+        patched.setattr(Commits, "commit", failing)
         with pytest.raises(WatersmeetError, match="power went"):
             job(wider, change_queries=True)
     with pytest.raises(StateError, match="--rebuild-spark-checkpoint"):

@@ -10,11 +10,11 @@ from collections import Counter
 import duckdb
 import pytest
 
-from watersmeet.engine.driver import driver as driver_module
 from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
+from watersmeet.state.commits import Commits
 
 pytestmark = pytest.mark.spark
 
@@ -516,7 +516,7 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
     put("orders", order(3, "10:20:00", 9))
     put("deliveries", delivery(2, 2, "10:30:00"), delivery(3, 3, "10:30:00"))
     with monkeypatch.context() as patched:
-        patched.setattr(driver_module, "commit", failing)
+        patched.setattr(Commits, "commit", failing)
         with pytest.raises(WatersmeetError, match="power went"):  # before the tick that says what changed
             job(sinks + LEFT + late, change_queries=True)
     with pytest.raises(StateError, match="late came; first went"):
@@ -526,7 +526,7 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
     assert any('"late" begins with 2 rows of x' in text for text in said), said
     put("deliveries", delivery(4, 1, "10:50:00"), delivery(5, 77, "10:50:00"))
     with monkeypatch.context() as patched:
-        patched.setattr(driver_module, "commit", failing)
+        patched.setattr(Commits, "commit", failing)
         with pytest.raises(WatersmeetError, match="power went"):  # rows are out
             job(sinks + LEFT + late)
     with pytest.raises(StateError, match="interrupted"):

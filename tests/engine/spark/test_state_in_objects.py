@@ -13,7 +13,8 @@ from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server, store_at
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.store import ObjectStore
-from watersmeet.state.manifest import load_newest
+from watersmeet.state.commits import Commits
+from watersmeet.state.manifest import is_manifest, load_newest, manifest_name, manifest_names
 from watersmeet.state.sections import section_of
 
 pytestmark = pytest.mark.spark
@@ -86,6 +87,29 @@ def test_a_job_goes_on_on_another_machine(spark, tmp_path, endpoint, bucket):
     assert not (tmp_path / "machine0" / "state").exists()
 
 
+def test_a_run_whose_last_manifest_may_not_stay_does_not_end_well(
+    spark, tmp_path, endpoint, bucket, monkeypatch
+):
+    """No tick comes after it that would ask."""
+    orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=5.0)
+    orders.come(0, 10)
+    until_caught_up(spark, orders.text, tmp_path / "one", store=store)
+    create = ObjectStore.create
+
+    def passed(self, name, data):
+        if is_manifest(name):
+            self.delete(manifest_name(1))  # as others do who are further on
+        return create(self, name, data)
+
+    orders.come(10, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectStore, "create", passed)
+        with pytest.raises(StateError, match="tick 2 has been committed by another process") as raised:
+            until_caught_up(spark, orders.text, tmp_path / "one", store=store)
+    assert raised.value.code == "state-fenced"
+    assert manifest_names(store) == []
+
+
 def test_a_task_fetches_its_half_of_what_came(spark, tmp_path, endpoint, bucket):
     """Two tasks, each in a worker that has no cache; what they fetched is told."""
     orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=30.0)
@@ -130,7 +154,7 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
         raise KeyboardInterrupt("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.engine.driver.driver.commit", killed)
+        patch.setattr(Commits, "commit", killed)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     shutil.rmtree(tmp_path / "one")

@@ -13,6 +13,7 @@ from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.tables_store import TablesStore
+from watersmeet.state.commits import Commits
 
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
@@ -51,7 +52,7 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
         raise KeyboardInterrupt("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr("watersmeet.engine.driver.driver.commit", killed)
+        patch.setattr(Commits, "commit", killed)
         with pytest.raises(BaseException):  # noqa: B017, PT011
             until_caught_up(spark, orders.text, tmp_path / "one", store=store)
     shutil.rmtree(tmp_path / "one")
