@@ -122,6 +122,70 @@ def test_sections_are_read_of_the_rows_that_have_them(store, monkeypatch):
     assert raised.value.code == "state-missing"
 
 
+@pytest.mark.parametrize("at_once", [1, 7, 100, 1 << 20])
+def test_what_is_read_together_comes_whole_whatever_one_statement_gives(
+    store, postgres, pipeline, monkeypatch, at_once, seed
+):
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    monkeypatch.setattr(tables_rows, "_AT_ONCE_BYTES", at_once)
+    draw = random.Random(seed)
+    files = {
+        f"runs/{number}.arrow": draw.randbytes(draw.choice([0, 1, 9, 10, 11, 50])) for number in range(12)
+    }
+    for name, content in files.items():
+        store.write(name, content)
+    tables_at(postgres.url, f"{pipeline}-other").write("runs/0.arrow", b"of another pipeline")
+    asked = {}
+    for _ in range(40):
+        name = draw.choice(list(files))
+        low, high = sorted(draw.randrange(len(files[name]) + 1) for _ in range(2))
+        section = draw.random() < 0.6
+        asked[Section(name, low, high - low).name if section else name] = (
+            files[name][low:high] if section else files[name]
+        )
+    names = draw.choices(list(asked), k=60)
+    store.traffic.take()
+    assert [bytes(content) for content in store.read_all(names)] == [asked[name] for name in names]
+    traffic = store.traffic.take()
+    assert traffic.fetched == sum(len(asked[name]) for name in set(names))
+    assert (traffic.requests == 1) is (at_once > 10_000)
+    assert store.read_all([]) == []
+
+
+def test_of_several_that_are_read_together_one_is_told_that_is_not_as_it_was(
+    store, postgres, pipeline, monkeypatch
+):
+    monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
+    for name in "abc":
+        store.write(f"runs/{name}.arrow", bytes(35))
+    for part, name, named in (
+        (3, "runs/b.arrow", ["runs/a.arrow", "runs/b.arrow", "runs/c.arrow"]),
+        (1, "runs/c.arrow", ["runs/a.arrow", "runs/c.arrow@12+5"]),
+    ):
+        postgres.run(
+            "DELETE FROM watersmeet_state.files"
+            f" WHERE pipeline = '{pipeline}' AND name = '{name}' AND part = {part}"
+        )
+        with pytest.raises(StateError, match=f'"{name}".* rows of it are gone') as raised:
+            store.read_all(named)
+        assert raised.value.code == "state-damaged"
+    with pytest.raises(StateError, match="runs/none") as raised:
+        store.read_all(["runs/a.arrow", "runs/none.arrow"])
+    assert raised.value.code == "state-missing"
+
+
+def test_what_is_read_together_takes_few_messages(postgres, pipeline):
+    names = [f"runs/{number}" for number in range(40)]
+    with PostgresProxy(postgres) as proxy:
+        store = tables_at(proxy.url, pipeline)
+        for name in names:
+            store.write(name, name.encode())
+        proxy.forget()
+        assert [bytes(content) for content in store.read_all(names)] == [name.encode() for name in names]
+        assert proxy.messages <= 8
+        assert proxy.connections == 0
+
+
 def test_a_section_that_lost_a_row_is_damaged(store, postgres, pipeline, monkeypatch):
     monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
     store.write("runs/a.arrow", bytes(75))
@@ -238,6 +302,8 @@ def steps(store):
         store.write("runs/c", b"c" * 5000)
     assert bytes(store.read("runs/a")) == b"abc" * 100
     assert bytes(store.read("runs/c")) == b"c" * 5000
+    names = ["runs/c", "runs/a@3+6", "runs/b", "runs/c@1999+2"]
+    assert [bytes(c) for c in store.read_all(names)] == [b"c" * 5000, b"abcabc", b"b", b"cc"]
     assert store.has("runs/b")
     assert store.names("runs") == ["runs/a", "runs/b", "runs/c"]
     store.delete("runs/a")
@@ -251,6 +317,7 @@ def test_a_session_that_ends_at_any_message_changes_nothing(postgres, fault, mon
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""
     monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
+    monkeypatch.setattr(tables_rows, "_AT_ONCE_BYTES", 4000)
     rounds = 0
     for number in itertools.count(0, 1 if fault == "lost" else 2):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:

@@ -7,9 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.support.far_store import FarStore
 from watersmeet.errors import StateError
 from watersmeet.state import marks as marks_module
-from watersmeet.state.marks import MarkWriter, marks_at, overlap, overlay, read_marks, stored_marks, unite
+from watersmeet.state.fetched import AT_ONCE
+from watersmeet.state.marks import MarkWriter, damaged_marks, marks_at, overlap, overlay, read_marks, unite
 from watersmeet.state.store import LocalStore, MemoryStore
 
 ROWS = 100
@@ -212,11 +214,37 @@ def test_a_truncated_file_of_marks_is_damaged(tmp_path):
 def test_changed_marks_are_found_by_their_checksum(tmp_path):
     store = LocalStore(tmp_path)
     (segment,) = write(store, "count", [(0, np.arange(50))])
-    assert stored_marks(store, segment, verify=True).size == 200
+    (other,) = write(store, "count", [(0, np.arange(9))])
+    assert list(damaged_marks(store, [segment, other])) == []
     path = tmp_path / segment.file
     path.write_bytes(b"\1" + path.read_bytes()[1:])
-    with pytest.raises(StateError, match="not what was written"):
-        stored_marks(store, segment, verify=True)
+    (error,) = damaged_marks(store, [other, segment])
+    assert error.code == "state-damaged"
+    assert segment.file in error.message
+    assert "not what was written" in error.message
+    path.write_bytes(path.read_bytes()[:100])
+    (tmp_path / other.file).unlink()
+    errors = list(damaged_marks(store, [other, segment, segment]))
+    assert [error.code for error in errors] == ["state-missing", "state-damaged"]
+
+
+@pytest.mark.parametrize("broken", [None, "missing", "changed"])
+def test_marks_of_a_remote_store_are_compared_together(broken):
+    """By few requests, though each tick and task has a file of its own."""
+    store, asked = FarStore(), []
+    segments = [write(store, "count", [(0, np.arange(n))])[0] for n in range(1, 151)]
+    assert len({segment.file for segment in segments}) == len(segments)
+    if broken is not None:
+        content = store.read(segments[70].file)
+        store.delete(segments[70].file)
+        if broken == "changed":
+            store.write(segments[70].file, b"\1" + bytes(content)[1:])
+    read_all = store.read_all
+    store.read_all = lambda names: asked.append(len(names)) or read_all(names)
+    errors = list(damaged_marks(store, segments))
+    assert [segments[70].file in error.message for error in errors] == [True] * (broken is not None)
+    assert sum(asked) == len(segments) + (AT_ONCE if broken == "missing" else 0)
+    assert len([count for count in asked if count > 1]) == 3
 
 
 def test_counts_of_several_tasks_are_added_up(seed):

@@ -6,6 +6,7 @@ import contextlib
 import re
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
@@ -23,7 +24,8 @@ _KEY = re.compile(rb"K\x00\x00\x00\x0c(.{4}).{4}Z\x00\x00\x00\x05", re.DOTALL)
 
 
 class PostgresProxy:
-    """A context manager. ``fault``: is asked with the number of each message of a client.
+    """A context manager. ``fault``: is asked with the number of each message of a client; ``delay_s``: so
+    long each of them is on its way.
 
     Attributes:
         messages: how many came; ``connections``: of how many sessions.
@@ -31,8 +33,10 @@ class PostgresProxy:
         faults: how many of each there were.
     """
 
-    def __init__(self, server: Postgres, fault: Callable[[int], Fault | None] | None = None) -> None:
-        self.server = server
+    def __init__(
+        self, server: Postgres, fault: Callable[[int], Fault | None] | None = None, *, delay_s: float = 0.0
+    ) -> None:
+        self.server, self._delay_s = server, delay_s
         self.fault = fault or (lambda number: None)
         self.faults: Counter[Fault] = Counter()
         self.messages = self.connections = self.sent = self.given = 0
@@ -103,6 +107,8 @@ class PostgresProxy:
                     break
                 if fault == "terminated" and "pid" in session:
                     self.server.run(f"SELECT pg_terminate_backend({session['pid']}, 5000)")
+                if self._delay_s:
+                    time.sleep(self._delay_s)
                 server.sendall(data)
         _close(client, server)
 

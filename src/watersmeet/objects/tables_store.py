@@ -21,7 +21,7 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache, may_be_kept
 from watersmeet.objects.tables_place import TablesPlace
-from watersmeet.objects.tables_rows import content_of, is_there, part_of, pieces_of, rows_from
+from watersmeet.objects.tables_rows import Reading, content_of, is_there, pieces_of, rows_from
 from watersmeet.objects.tables_sql import (
     AS_MADE,
     FILES,
@@ -34,7 +34,7 @@ from watersmeet.objects.tables_sql import (
 )
 from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
-from watersmeet.state.damage import missing
+from watersmeet.state.damage import damaged, missing
 from watersmeet.state.sections import object_of, read_as, section_of
 from watersmeet.state.traffic import Meter
 
@@ -176,30 +176,46 @@ class TablesStore:
         return True
 
     def read(self, name: str) -> pa.Buffer:
+        return self.read_all([name])[0]
+
+    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
+        """As `Store.read_all`: what has to be fetched comes by one statement, or as many as its bytes need,
+        each in a transaction of its own."""
+        there = {name: content for name in names if (content := self._at_hand(name)) is not None}
+        lacking = [name for name in dict.fromkeys(names) if name not in there]
+        reading, are_tables = Reading(self.place, lacking), True
+        while are_tables and not reading.is_over:
+            are_tables = self._asked(f'give "{lacking[0]}"', reading.go_on, empty=False)
+        for number, name in enumerate(lacking):
+            content = reading.content(number)
+            if content is None:
+                raise self._missing(name)
+            self._remember(name, content)
+            there[name] = content
+        fetched = sum(there[name].size for name in lacking)
+        self.traffic.add(fetched=fetched, requests=reading.statements)
+        return [there[name] for name in names]
+
+    def _at_hand(self, name: str) -> pa.Buffer | None:
+        """What need not be fetched: it is held, or in the cache."""
         section = section_of(name)
         object_name = name if section is None else section.object
         if self._held and object_name in self._held:
             held = self._held[object_name]
             return held if section is None else section.of(held)
-        is_cached = self.cache is not None and may_be_kept(name)
-        if self.cache is not None and is_cached and (kept := self.cache.read(name)) is not None:
+        if self.cache is None or not may_be_kept(name):
+            return None
+        kept = self.cache.read(name)
+        if kept is not None:
             self.traffic.add(cached=kept.size)
-            return kept
+        return kept
 
-        def given(cursor: Cursor) -> pa.Buffer | None:
-            if section is None:
-                return content_of(cursor, self.place, name)
-            return part_of(cursor, self.place, section)
-
-        content = self._asked(f'give "{name}"', given, empty=None)
-        if content is None:
-            raise missing(name, f" in {self.place.url}")
-        self.traffic.add(fetched=content.size, requests=1)
-        self._remember(name, content)
-        return content
-
-    def read_all(self, names: Sequence[str]) -> list[pa.Buffer]:
-        return [self.read(name) for name in names]
+    def _missing(self, name: str) -> StateError:
+        """Of what was not there: all of its object, or rows of a section."""
+        whole = object_of(name)
+        if whole != name and self.has(whole):
+            return damaged(f'file "{whole}" in {self.place.url}', "rows of it are gone")
+        return missing(name, f" in {self.place.url}")
 
     def has(self, name: str) -> bool:
         name = object_of(name)

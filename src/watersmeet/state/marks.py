@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -29,7 +29,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from watersmeet.errors import StateError
 from watersmeet.state.damage import damaged
+from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
@@ -124,15 +126,28 @@ def unite(
     return writer.write(store, tick)
 
 
-def stored_marks(store: Store, segment: Segment, *, verify: bool = False) -> pa.Buffer:
-    """The bytes of a segment; with ``verify`` compared with their checksum. Raises StateError: damaged."""
-    data = store.read(segment.file)
+def _stored_marks(data: pa.Buffer, segment: Segment) -> pa.Buffer:
+    """The bytes of a segment, of those of its file. Raises StateError: damaged."""
     if data.size < segment.offset + segment.nbytes:
         raise damaged(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
-    stored = data.slice(segment.offset, segment.nbytes)
-    if verify and zlib.crc32(stored) != segment.checksum:
-        raise damaged(f'file of marks "{segment.file}"', "it is not what was written")
-    return stored
+    return data.slice(segment.offset, segment.nbytes)
+
+
+def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateError]:
+    """Read these segments, and compare them with their checksums: what is wrong with them."""
+    by_file: dict[str, list[Segment]] = {}
+    for segment in segments:
+        by_file.setdefault(segment.file, []).append(segment)
+    sizes = {file: sum(segment.nbytes for segment in of) for file, of in by_file.items()}
+    for file, data in fetched(store, sizes):
+        try:
+            if isinstance(data, StateError):
+                raise data
+            for segment in by_file[file]:
+                if zlib.crc32(_stored_marks(data, segment)) != segment.checksum:
+                    raise damaged(f'file of marks "{file}"', "it is not what was written")
+        except StateError as error:
+            yield error
 
 
 def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start: int, stop: int) -> MarkArray:
@@ -142,7 +157,7 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
         low, high = max(segment.low, start), min(segment.high, stop)
         if low >= high or segment.listed is not None:
             continue
-        stored = stored_marks(store, segment)
+        stored = _stored_marks(store.read(segment.file), segment)
         if kind == "count":
             values: MarkArray = np.frombuffer(stored, dtype=np.int32)
             part = values[low - segment.first : high - segment.first]
@@ -172,7 +187,7 @@ def marks_at(
         own = np.flatnonzero((rows >= segment.low) & (rows < segment.high))
         if not len(own):
             continue
-        stored, places = stored_marks(store, segment), rows[own] - segment.first
+        stored, places = _stored_marks(store.read(segment.file), segment), rows[own] - segment.first
         if segment.listed is not None:
             ascending, changes = _parts(kind, stored)
             own_places = places_among(places.astype(np.uint32), ascending)
@@ -203,7 +218,7 @@ def _listed(
     low, high = max(segment.low, start), min(segment.high, stop)
     if low >= high:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32) if kind == "count" else None
-    places, changes = _parts(kind, stored_marks(store, segment))
+    places, changes = _parts(kind, _stored_marks(store.read(segment.file), segment))
     first, end = np.searchsorted(places, np.array([low, high]) - segment.first)
     rows = places[first:end].astype(np.int64) + segment.first
     return rows, None if changes is None else changes[first:end]

@@ -8,7 +8,7 @@ from functools import partial
 from watersmeet.errors import StateError
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
-from watersmeet.state.marks import stored_marks
+from watersmeet.state.marks import damaged_marks
 from watersmeet.state.runs import merged_from
 from watersmeet.state.runs.opened import damaged_runs
 from watersmeet.state.store import Store
@@ -25,6 +25,14 @@ def damage_in(manifest: Manifest, store: Store, whole: Container[str] = ()) -> I
     names that were read before, and are not again."""
     runs = {live.run.name: live.run for live in manifest.runs() if live.run.name not in whole}
     yield from damaged_runs(store, list(runs.values()))
+    segments = {
+        (segment.file, segment.offset): segment
+        for live in manifest.runs()
+        for marks in live.marks.values()
+        for segment in marks
+        if segment.file not in whole
+    }
+    yield from damaged_marks(store, segments.values())
     for name, check in _checks(manifest, store):
         if name in whole:
             continue
@@ -38,13 +46,5 @@ def _checks(manifest: Manifest, store: Store) -> Iterator[tuple[str, Callable[[]
     moved = {live.merged_from.file: live.merged_from for live in manifest.runs() if live.merged_from}
     for merged in moved.values():
         yield merged.file, partial(merged_from.verified, store, merged)
-    segments = {
-        (segment.file, segment.offset): segment
-        for live in manifest.runs()
-        for marks in live.marks.values()
-        for segment in marks
-    }
-    for segment in segments.values():
-        yield segment.file, partial(stored_marks, store, segment, verify=True)
     for file_list in file_lists.lists_of(manifest.host):
         yield file_list.name, partial(file_lists.verified, store, file_list)

@@ -18,6 +18,7 @@ from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.damage import damaged
+from watersmeet.state.fetched import fetched
 from watersmeet.state.runs.beside import is_of_key, least_times, order_of_times
 from watersmeet.state.runs.columns import chosen, lacking
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
@@ -28,9 +29,6 @@ FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
 that it passes over, at most."""
 
-AT_ONCE, AT_ONCE_BYTES = 64, 64 << 20
-"""So many runs are fetched together to be compared with their checksums, of about so many bytes."""
-
 
 def verify_run(store: Store, run: Run) -> None:
     """Read all of a run. Raises: StateError when it is missing, or not what was written."""
@@ -38,26 +36,15 @@ def verify_run(store: Store, run: Run) -> None:
 
 
 def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
-    """Read all of several runs, some of them together where each costs a request: what is wrong with them."""
-    first = 0
-    while first < len(runs):
-        end, nbytes = first + 1, runs[first].nbytes
-        while store.is_remote and end < len(runs) and end - first < AT_ONCE and nbytes < AT_ONCE_BYTES:
-            nbytes += runs[end].nbytes
-            end += 1
+    """Read all of several runs: what is wrong with them."""
+    by_name = {run.name: run for run in runs}
+    for name, data in fetched(store, {run.name: run.nbytes for run in runs}):
         try:
-            contents: Sequence[pa.Buffer | None] = store.read_all([run.name for run in runs[first:end]])
+            if isinstance(data, StateError):
+                raise data
+            _verified(by_name[name], data)
         except StateError as error:
-            contents = [None] * (end - first)  # one of them: which it is shows when each is read
-            if end - first == 1 or error.code not in ("state-missing", "state-damaged"):
-                yield error
-                contents = []
-        for run, data in zip(runs[first:end], contents, strict=False):
-            try:
-                _verified(run, store.read(run.name) if data is None else data)
-            except StateError as error:
-                yield error
-        first = end
+            yield error
 
 
 def _verified(run: Run, data: pa.Buffer) -> None:
