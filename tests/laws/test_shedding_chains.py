@@ -14,7 +14,9 @@ from tests.support.shed_joins import AFTER, BEFORE, LAG, MOST, Plain, by_rows, t
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving, check_account
 from watersmeet.cli.reports import account_of
+from watersmeet.cli.state_commands.show import state_report
 from watersmeet.engine.driver import merge_policy
+from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.local import LocalJob
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -56,6 +58,19 @@ def shed_of(files: list[tuple[str, dict[str, Any]]]) -> dict[str, list[Any]]:
     for alias, row in files:
         shed[alias].append((row["l.i"], row["r.i"]) if alias == "#1" else row["i"])
     return shed
+
+
+def check_shown(job: LocalJob, result: QueryResult, joined: int) -> None:
+    """By `watersmeet state show`."""
+    manifest = job.driver.manifest
+    assert manifest is not None
+    report = state_report(manifest, job.plan)
+    shed = {name: own["shed"] for name, own in result.account.items() if own.get("shed")}
+    assert report.shed == ({"q": shed} if shed else {})
+    assert report.shed_joined == ({"q": {"l with r": joined}} if joined else {})
+    said = [line for line in report.lines() if "shed so far" in line]
+    assert len(said) == len(shed) + (joined > 0)
+    assert not joined or said[-1].startswith(f"q/l with r: {joined:,} joined rows shed so far")
 
 
 def check(plan: Any, first: str, second: str, at_limit: str, seed: int) -> int:
@@ -101,6 +116,7 @@ def check(plan: Any, first: str, second: str, at_limit: str, seed: int) -> int:
         account = account_of(output.result)
         assert account.adds_up()
         assert account.as_dict()["shed_joined"] == ({"l with r": total} if total else {})
+        check_shown(job, result, total)
     assert not any([*beneath.kept.values(), *above.kept.values()])
     return total
 

@@ -47,7 +47,7 @@ def told(folder: Path) -> list[dict[str, Any]]:
     files = sorted((folder / "ticks").glob("*/*.json"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     for row in rows:
-        for name in ("rows_in", "rows_out", "watermarks"):
+        for name in ("rows_in", "rows_out", "watermarks", "shed", "shed_joined"):
             row[name] = json.loads(row[name])
     return sorted(rows, key=lambda row: row["tick"])
 
@@ -62,10 +62,52 @@ def test_a_row_per_tick(spark, tmp_path):
     assert [row["rows_out"] for row in rows] == out
     assert rows[1]["watermarks"] == {"times": {"a.t": "2024-01-01 00:00:01"}, "numbers": {"n.n": "20"}}
     assert [row["finished"] for row in rows] == [False, False, True]
+    assert [(row["shed"], row["shed_joined"]) for row in rows] == [({}, {})] * 3
     clocks = [row["clock"] for row in rows]
     assert clocks == sorted(clocks)
     assert until_caught_up(spark, text, tmp_path / "c", finish=True).ticks == []
     assert told(tmp_path) == rows
+
+
+CHAIN = """
+CREATE TABLE a (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = 'json', 'maxFilesPerTrigger' = '1');
+CREATE TABLE chained WITH ('connector' = 'file', 'path' = '{folder}/chained', 'format' = 'json');
+CREATE TABLE aside WITH ('connector' = 'file', 'path' = '{folder}/aside', 'format' = 'json');
+CREATE TABLE ticks WITH ('connector' = 'file', 'path' = '{folder}/ticks', 'format' = 'json');
+SET progress_output = ticks;
+SET plan = cascade;
+SET max_rows = 4;
+SET at_limit = shed_oldest;
+SET shed_output = aside;
+INSERT INTO chained SELECT b.id, c.id AS c, d.id AS d FROM a b
+  JOIN a c ON c.id = b.id AND c.t BETWEEN b.t AND b.t + INTERVAL '1' HOUR
+  JOIN a d ON d.id = b.id AND d.t BETWEEN b.t AND b.t + INTERVAL '1' HOUR;
+"""
+
+
+def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
+    (tmp_path / "a").mkdir()
+    for tick in (1, 2, 3):
+        rows = [{"id": n, "t": f"2024-01-01T00:0{tick}:0{n}"} for n in range(tick + 1)]
+        (tmp_path / "a" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(tmp_path / "a" / f"{tick}.json", (1.6e9 + tick, 1.6e9 + tick))
+    run = until_caught_up(spark, CHAIN.replace("{folder}", str(tmp_path)), tmp_path / "c", finish=True)
+    aside: dict[int, dict[str, int]] = {}
+    for file in (tmp_path / "aside").glob("shed-rows-*/*.json"):
+        of_tick = aside.setdefault(int(file.parent.name.rpartition("-")[2]), {})
+        for line in file.read_text().splitlines():
+            name = json.loads(line)["input"].rpartition("/")[2]
+            of_tick[name] = of_tick.get(name, 0) + 1
+    rows = told(tmp_path)
+    assert [{**row["shed"].get("chained", {}), **row["shed_joined"].get("chained", {})} for row in rows] == [
+        aside.get(row["tick"], {}) for row in rows
+    ]
+    assert {name for row in rows for name in row["shed_joined"].get("chained", ())} == {"b with c"}
+    assert sum(bool(row["shed_joined"]) for row in rows) > 1, "counted per tick"
+    totals = {name: sum(of.get(name, 0) for of in aside.values()) for name in "bcd"}
+    (last,) = (tick.queries["chained"] for tick in run.ticks[-1:])
+    assert {name: own.get("shed", 0) for name, own in last.account.items()} == totals
 
 
 @pytest.mark.parametrize("where", ["others are out", "it is out"])

@@ -58,7 +58,8 @@ class StateReport:
     """The state as of a tick. ``files``, ``bytes``: of all runs, each once. ``differences``: how queries and
     sources of the job's text differ from those of the state. ``complete_from``: of queries that were changed,
     per query and event time, results with lesser ones may be missing; ``unknown``: per such query, the rows
-    that were not padded, for they may have had a partner."""
+    that were not padded, for they may have had a partner. ``shed``, ``shed_joined``: per query and input how
+    many rows left at a limit, and per inputs joined how many that were joined of them, since the start."""
 
     tick: int
     clock_us: int
@@ -70,6 +71,8 @@ class StateReport:
     rows_out: Mapping[str, int] = field(default_factory=dict)
     complete_from: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    shed: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    shed_joined: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -107,6 +110,10 @@ class StateReport:
             from_when = " and ".join(f"{key} >= {time}" for key, time in times.items())
             withheld = f"; {self.unknown[query]:,} rows may have had a partner, and were not padded"
             yield f"{query} was changed: complete are its results with {from_when}{withheld}"
+        for shed, what in ((self.shed, "rows"), (self.shed_joined, "joined rows")):
+            for query, by_name in shed.items():
+                for name, count in by_name.items():
+                    yield f"{query}/{name}: {count:,} {what} shed so far: neither matched any more nor padded"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
         yield f"together {size_of(self.bytes)} in {files}, each counted once"
         if self.differences:
@@ -157,6 +164,14 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
             if query.complete_from
         },
         unknown={name: query.unknown for name, query in manifest.queries.items() if query.complete_from},
+        shed={
+            name: shed
+            for name, query in manifest.queries.items()
+            if (shed := {alias: rows["shed"] for alias, rows in query.account.items() if rows.get("shed")})
+        },
+        shed_joined={
+            name: query.shed_joined for name, query in manifest.queries.items() if query.shed_joined
+        },
     )
 
 

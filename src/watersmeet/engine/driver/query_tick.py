@@ -339,6 +339,7 @@ class QueryTick:
             state_bytes=after.nbytes,
             missing_deletes=tuple(self.accounted.missing),
             shed_joined=after.shed_joined,
+            newly_shed_joined=self.accounted.shed_joined,
             late=after.late,
             heavy=shares_by_side(self.shapes, self.nodes),
             split=split_by_side(report for reports in self._reports.values() for report in reports),

@@ -28,8 +28,9 @@ class QueryResult:
     ``advances_back``: explicit advances that were below their watermarks (see `Options.lenient`);
     ``missing_deletes``: some of the rows that were to be deleted and were not there, as (alias, JSON of the
     columns that the query keeps). ``shed_joined``: rows that joins made for others and that were shed,
-    since the start, by the inputs that are joined in them. ``heavy``: the heaviest keys of what is kept, per
-    side that has some; ``split``: the keys that all tasks shared in this tick, per side that tells of them.
+    since the start, by the inputs that are joined in them; ``newly_shed_joined``: in this tick. ``heavy``:
+    the heaviest keys of what is kept, per side that has some; ``split``: the keys that all tasks shared in
+    this tick, per side that tells of them.
     ``rows_out``: rows that went to the sink in this tick, ``total_rows_out``: since the start."""
 
     risen_watermarks: Mapping[str, Watermark]
@@ -44,6 +45,7 @@ class QueryResult:
     state_bytes: int
     missing_deletes: tuple[tuple[str, str], ...] = ()
     shed_joined: Mapping[str, int] = field(default_factory=dict)
+    newly_shed_joined: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, Mapping[str, LateBy]] = field(default_factory=dict)
     holding: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     idle: tuple[str, ...] = ()

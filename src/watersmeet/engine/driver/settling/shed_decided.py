@@ -2,7 +2,9 @@
 
 How many bytes files have depends on how many tasks have written them; which rows are shed must not, for those
 of an earlier attempt may be in the side output by now. So the first attempt writes down what it has decided,
-before anything of the tick goes out, and all others go by that.
+before anything of the tick goes out, and all others go by that. That nothing is shed is written down as well:
+of two runs that are at the tick at once one would shed else, and put these rows out, and the other one commit
+without.
 """
 
 from __future__ import annotations

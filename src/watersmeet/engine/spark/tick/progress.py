@@ -3,13 +3,15 @@
 Columns: ``tick``; ``clock``, the tick's own, which a repeated tick has again; ``rows_in``, per source, and
 ``rows_out``, per INSERT: of this tick, as JSON objects; ``watermarks``: per INSERT those of its result, by
 ``alias.column``, as text, a JSON object of objects (no later row of the result has a time below);
-``finished``: the input was ended, and no tick comes after.
+``shed``: per INSERT and input how many of its rows left at a limit in this tick, and ``shed_joined``, per
+inputs that were joined, how many rows that were joined of them, as JSON objects of objects, without those of
+which there are none; ``finished``: the input was ended, and no tick comes after.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.text import literal
 from watersmeet.event_time import shown_time
-from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
 
 COLUMNS = {
     "tick": "BIGINT",
@@ -25,6 +27,8 @@ COLUMNS = {
     "rows_in": "STRING",
     "rows_out": "STRING",
     "watermarks": "STRING",
+    "shed": "STRING",
+    "shed_joined": "STRING",
     "finished": "BOOLEAN",
 }
 
@@ -50,10 +54,30 @@ def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None
         "rows_in": _json(result.rows_in),
         "rows_out": _json({query.name: result.queries[query.name].rows_out for query in of_inserts}),
         "watermarks": _json(marks),
+        "shed": _json(_shed(result, of_inserts)),
+        "shed_joined": _json(
+            {
+                query.name: dict(joined)
+                for query in of_inserts
+                if (joined := result.queries[query.name].newly_shed_joined)
+            }
+        ),
         "finished": str(result.finished).upper(),
     }
     columns = (f"CAST({values[name]} AS {type_}) AS {name}" for name, type_ in COLUMNS.items())
     return spark.range(0, 1, 1, 1).selectExpr(*columns)
+
+
+def _shed(result: TickResult, queries: Sequence[QueryPlan]) -> dict[str, dict[str, int]]:
+    shed = {
+        query.name: {
+            alias: counts["shed"]
+            for alias, counts in result.queries[query.name].counts.items()
+            if counts.get("shed")
+        }
+        for query in queries
+    }
+    return {name: by_alias for name, by_alias in shed.items() if by_alias}
 
 
 def _json(values: Mapping[str, Any]) -> str:
