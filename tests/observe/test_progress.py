@@ -70,8 +70,8 @@ def test_rows_of_deletes_of_nothing_are_told():
 
 def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
     step = StepUse("delivered/0", (1 << 20, 2 << 20), (0, 5), (10, 20), (3, 4))
-    report = replace(REPORT, store=StoreUse(3 << 20, 5, 30, 7, (step,)))
-    words = ", store: 3.0 MB read, 5 B cached, 30 B written"
+    report = replace(REPORT, store=StoreUse(3_000_000, 5, 30, 7, (step,)))
+    words = ", store: 3.0 MB read, 5 bytes cached, 30 bytes written"
     plain, live, told, without = io.StringIO(), io.StringIO(), io.StringIO(), io.StringIO()
     PlainProgress(plain).update(report)
     PlainProgress(without).update(REPORT)
@@ -82,7 +82,7 @@ def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
     assert words.removeprefix(", ") in live.getvalue()
     JsonProgress(told).update(report)
     assert json.loads(told.getvalue())["store"] == {
-        "fetched_bytes": 3 << 20,
+        "fetched_bytes": 3_000_000,
         "cached_bytes": 5,
         "written_bytes": 30,
         "requests": 7,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_UNITS = ("B", "KB", "MB", "GB", "TB")
+from watersmeet.plan.explain.words import size_of
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,10 @@ class StoreUse:
     def words(self) -> str:
         """For people.
 
-        >>> StoreUse(3 << 20, 0, 700, 12).words()
-        'store: 3.0 MB read, 0 B cached, 700 B written'
+        >>> StoreUse(3_000_000, 0, 700, 12).words()
+        'store: 3.0 MB read, 0 bytes cached, 700 bytes written'
         """
         return (
-            f"store: {_shown(self.fetched_bytes)} read, {_shown(self.cached_bytes)} cached, "
-            f"{_shown(self.written_bytes)} written"
+            f"store: {size_of(self.fetched_bytes)} read, {size_of(self.cached_bytes)} cached, "
+            f"{size_of(self.written_bytes)} written"
         )
-
-
-def _shown(nbytes: int) -> str:
-    """
-    >>> _shown(1023), _shown(1024), _shown(5 << 40)
-    ('1023 B', '1.0 KB', '5.0 TB')
-    """
-    size, unit = float(nbytes), 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{nbytes} B"

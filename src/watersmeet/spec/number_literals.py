@@ -14,6 +14,7 @@ from watersmeet.types.sql_type import (
     DOUBLE,
     FLOAT,
     INT,
+    MOST_CHARACTERS,
     MOST_DIGITS,
     SMALLINT,
     TINYINT,
@@ -50,10 +51,6 @@ class Number:
         return self.type.is_integer
 
 
-_MOST_CHARACTERS = 1000
-"""Python reads no number of very many digits."""
-
-
 def is_number(text: str) -> bool:
     """
     >>> is_number("1.5e3BD"), is_number("1e3L"), is_number("5.")
@@ -73,7 +70,7 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     match = _NUMBER.fullmatch(text)
     if match is None:
         raise NumberError(f"{text} is no number")
-    if len(text) > _MOST_CHARACTERS:
+    if len(text) > MOST_CHARACTERS:
         raise NumberError(f"a number of {len(text):,} characters: {text[:20]}…")
     sign = -1 if negative else 1
     if match["whole"] is not None:

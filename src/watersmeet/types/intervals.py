@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from watersmeet.types.sql_type import INTERVAL_FIELDS, SqlType
+from watersmeet.types.sql_type import INTERVAL_FIELDS, MOST_CHARACTERS, SqlType
 from watersmeet.types.sql_type import interval as interval_of
 
 UNIT_US = {
@@ -110,8 +110,8 @@ def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = N
     Raises:
         IntervalError: it is none, or is finer than a µs or longer than Spark's intervals are.
     """
-    if any(len(written) > _MOST_CHARACTERS for written, _ in values):
-        raise IntervalError(f"an interval of more than {_MOST_CHARACTERS} characters", _HINT)
+    if any(len(written) > MOST_CHARACTERS for written, _ in values):
+        raise IntervalError(f"an interval of more than {MOST_CHARACTERS} characters", _HINT)
     (text, unit), *more = values
     if last is not None and unit is not None and not more:
         return _span(text, unit_name(unit) or unit, unit_name(last) or last)
@@ -181,10 +181,6 @@ def _of_parts(parts: list[_Part]) -> exp.Interval:
         return exp.Interval(this=exp.Literal.string(part.amount), unit=exp.Var(this=part.written.upper()))
     text = " ".join(f"{part.amount} {part.written.lower()}" for part in parts)
     return exp.Interval(this=exp.Literal.string(text))
-
-
-_MOST_CHARACTERS = 1000
-"""Of an amount: Python reads no number of very many digits."""
 
 
 def _check_length(us: int) -> None:
