@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,13 @@ class Delta(Table):
 
         return DeltaTable(str(self.path)).to_pyarrow_table()
 
+    def make_anew(self) -> None:
+        """As somebody does who drops it first."""
+        from deltalake import DeltaTable
+
+        shutil.rmtree(self.path)
+        DeltaTable.create(str(self.path), pa.schema([("k", pa.int64()), ("v", pa.string())]))
+
     def append_foreign(self, key: int) -> None:
         """A row of somebody else's."""
         from deltalake import write_deltalake
@@ -88,6 +96,12 @@ class Iceberg(Table):
 
     def arrow(self) -> pa.Table:
         return self.table().scan().to_arrow()
+
+    def make_anew(self) -> None:
+        """As somebody does who drops it first."""
+        catalog = self.table().catalog
+        catalog.drop_table("shop.delivered")
+        catalog.create_table("shop.delivered", pa.schema([("k", pa.int64()), ("v", pa.string())]))
 
     def append_foreign(self, key: int) -> None:
         """A row of somebody else's."""

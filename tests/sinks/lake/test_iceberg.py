@@ -49,14 +49,59 @@ def test_values_of_all_types_come_back(tmp_path, keyed):
 def test_hostile_names(tmp_path, keyed):
     table = Iceberg(tmp_path)
     names = [*NAMES, "a b", "a=b;", "{}"]
-    shown = columns(**{"k'\"`.": "BIGINT"}, **dict.fromkeys(names, "STRING"))
-    sink = made(table, shown, ("k'\"`.",) if keyed else ())
+    key = "k'\"`" if keyed else "k'\"`."
+    shown = columns(**{key: "BIGINT"}, **dict.fromkeys(names, "STRING"))
+    sink = made(table, shown, (key,) if keyed else ())
     for tick in (1, 2):
-        row = {"k'\"`.": 1, **{name: f"{name} {tick}" for name in names}}
+        row = {key: 1, **{name: f"{name} {tick}" for name in names}}
         put(sink, pa.Table.from_pylist([{**row, DELETED: False} if keyed else row]), tick)
     back = table.arrow().to_pylist()
     assert sorted(row["select"] for row in back) == (["select 2"] if keyed else ["select 1", "select 2"])
     assert all(row[name].startswith(name) for row in back for name in names)
+
+
+def test_a_key_with_a_dot_in_its_name_is_refused(tmp_path):
+    """Of more rows than one those of a key would not be found."""
+    shown = columns(**{"a.b": "BIGINT", "v": "STRING"})
+    codes, said = refusals(lambda: made(Iceberg(tmp_path), shown, ("a.b",)))
+    assert codes == {"column-name"}
+    assert '"a.b", of its PRIMARY KEY' in said
+
+
+NESTED = {"i": "BIGINT", "v": "STRING", "r": "STRUCT<a: INT, l: ARRAY<STRUCT<b: STRING>>>", "m": "MAP<STRING, INT>"}
+
+
+def nested(number):
+    row = {"i": number, "v": f"v{number}", "r": {"a": number, "l": [{"b": "x"}, None]}, "m": [("k", number)]}
+    inner = pa.list_(pa.struct({"b": pa.string()}))
+    types = {"i": pa.int64(), "v": pa.string(), "r": pa.struct({"a": pa.int32(), "l": inner})}
+    return pa.Table.from_pylist([row], pa.schema({**types, "m": pa.map_(pa.string(), pa.int32())}))
+
+
+@pytest.mark.parametrize("how", ["renamed", "dropped"])
+@pytest.mark.parametrize("column", list(NESTED))
+def test_a_column_that_takes_the_name_of_another(tmp_path, column, how):
+    """Values stay those of the column to which they were written."""
+    table = Iceberg(tmp_path)
+    sink = made(table, columns(**NESTED))
+    put(sink, nested(1), 1)
+    kind = table.table().schema().find_field(column).field_type
+    with table.table().update_schema() as update:
+        update.rename_column(column, "before") if how == "renamed" else update.delete_column(column)
+    with table.table().update_schema() as update:
+        update.add_column(column, kind)
+    with pytest.raises(EngineError) as raised:  # files of the tick are written by then
+        put(sink, nested(2), 2)
+    assert (raised.value.code, f"“{column}”" in raised.value.message) == ("table-changed", True)
+    put(sink, nested(2), 2)
+    back = {row["i"] or 0: row for row in table.arrow().to_pylist()}
+    first, second = back[0 if column == "i" else 1], back[2]
+    assert [first[name] for name in NESTED] == [
+        None if name == column else value for name, value in nested(1).to_pylist()[0].items()
+    ]
+    assert [second[name] for name in NESTED] == list(nested(2).to_pylist()[0].values())
+    if how == "renamed":
+        assert (first["before"], second["before"]) == (nested(1).to_pylist()[0][column], None)
 
 
 def test_a_key_of_one_column_with_many_values(tmp_path):

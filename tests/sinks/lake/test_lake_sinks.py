@@ -377,6 +377,35 @@ def test_a_table_that_loses_its_ticks_while_a_job_runs(table, monkeypatch):
     assert refused(lambda: put(sink, 4)).code == "sink-behind"
 
 
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_a_table_that_is_made_anew_while_a_job_runs(table, last):
+    """Nobody is told that another run has begun, which there is not."""
+    sink = sink_of(table)
+    for tick in range(1, last + 1):
+        put(sink, tick)
+    table.make_anew()
+    error = refused(lambda: put(sink, last + 1 if last < 2 else LAST))
+    assert error.code == "sink-behind"
+    assert "made anew" in error.message
+    assert not table.rows()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_staged_files_that_others_remove(table, keyed):
+    """As VACUUM does that retains nothing: a commit would name files that are not there."""
+    sink = sink_of(table, keyed=keyed)
+    put(sink, 1, keyed=keyed)
+    attempt = stage(sink, 2, keyed=keyed)
+    *_, staged_last = table.folder.rglob(f"ws-*/*-{2:012d}/*.parquet")
+    staged_last.unlink()
+    error = refused(lambda: sink.publish("a", 2, attempt, identity(2)))
+    assert (error.code, staged_last.name in error.message) == ("staged-rows-gone", True)
+    assert table.rows() == expected(["a"], keyed, last=1)
+    sink = sink_of(table, 1, keyed=keyed, pending=True)
+    assert put(sink, 2, keyed=keyed)
+    assert table.rows() == expected(["a"], keyed, last=2)
+
+
 def test_a_tick_is_looked_for_before_the_sink_is_prepared(table, monkeypatch):
     """By who owns the state: a query that fails every time at its sink may be corrected."""
     made = make_sink(SinkSpec("out", table.connector, table.options, COLUMNS))

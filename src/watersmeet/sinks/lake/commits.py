@@ -19,6 +19,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_ran
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.objects.requests import MAKE_ROOM, is_full
 from watersmeet.sinks.base import StagedPart
+from watersmeet.sinks.lake.field_ids import FieldIds
 from watersmeet.sinks.lake.storage import Storage
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Column
@@ -107,6 +108,8 @@ class LakeTable(Protocol):
     """For messages, without secrets."""
     widened: bool
     """It has no integers of less than 32 bits."""
+    ids: FieldIds
+    """Of its columns, as it was looked at last; empty: it has none."""
 
     def peek(self, writer: Writer) -> Committed | None:
         """The last tick of ``writer`` that it has; asked before `open`, too. None: there may be no table."""
@@ -166,6 +169,9 @@ def committed(
         there = seen.last
         if there is not None and there.tick >= commit.tick:
             return None if there == own else there
+        if seen.fence is None and commit.fence is not None:
+            check_before(there, commit, sink, table.place)
+            raise _forgotten(commit, sink, table.place)
         if seen.fence != commit.fence:
             raise EngineError(
                 f'another run of this job has begun since this one has (sink "{sink}", {table.place}): '
@@ -179,6 +185,16 @@ def committed(
 
     return persistent(
         once, f'sink "{sink}" could not commit tick {commit.tick} to {table.place}', table.shown, sleep
+    )
+
+
+def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
+    """Of a table that has not what this run itself set there."""
+    return EngineError(
+        f'{place} has no mark any more that this run of "{commit.writer.insert}" has begun (sink "{sink}"): it'
+        f" was made anew, or an older version of it was restored. Tick {commit.tick} was not published",
+        code="sink-behind",
+        hint=RESTORE,
     )
 
 

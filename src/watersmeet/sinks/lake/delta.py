@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +31,7 @@ from watersmeet.sinks.lake.commits import (
     identity_from,
     number_of,
 )
+from watersmeet.sinks.lake.field_ids import FieldIds
 from watersmeet.sinks.lake.lake_sink import LakeSink
 from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
 from watersmeet.sinks.part_mark import Identity
@@ -39,8 +41,8 @@ from watersmeet.spec.options.files import path_of
 from watersmeet.spec.options.lake import delta_problems, library, place_options
 from watersmeet.spec.secrets import without_secrets
 
-FORBIDDEN = " ,;{}()\n\t="
-"""What Delta allows in no name of a column, unless names are mapped."""
+FORBIDDEN = " ,;{}()\n\t=\0"
+"""What Delta allows in no name of a column, unless names are mapped; its library cuts names at a NUL."""
 _FEATURES = frozenset({
     "appendOnly", "invariants", "timestampNtz", "checkConstraints", "changeDataFeed", "generatedColumns",
     "identityColumns", "columnMapping", "domainMetadata", "v2Checkpoint",
@@ -68,6 +70,7 @@ class DeltaLakeTable:
     """A `LakeTable`; see the module."""
 
     widened = False
+    ids: FieldIds = MappingProxyType({})
 
     def __init__(self, spec: SinkSpec) -> None:
         self._sink = f'delta sink "{spec.name}"'

@@ -19,6 +19,7 @@ from watersmeet.names import DELETED
 from watersmeet.sinks.base import RowPrinter, StagedPart
 from watersmeet.sinks.lake.columns import Held, columns_wanted, misfits
 from watersmeet.sinks.lake.commits import Commit, Committed, OvertakenError, Seen, Writer, number_of
+from watersmeet.sinks.lake.field_ids import FieldIds, ids_in
 from watersmeet.sinks.lake.lake_sink import LakeSink
 from watersmeet.sinks.lake.storage import Storage, is_s3, path_in
 from watersmeet.sinks.part_mark import Identity
@@ -57,6 +58,8 @@ class IcebergTable:
         self._catalog_name = self._options.pop("name", "default")
         self.place = f'table "{self._name}"'
         self.data = ""
+        self.ids: FieldIds = {}
+        self._key = spec.primary_key
         self._storage = Storage()
         self._scheme = ""
         self._catalog: Any = None
@@ -73,6 +76,7 @@ class IcebergTable:
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         wanted, problems = columns_wanted(columns, self._sink, widened=True, forbidden="")
+        problems += _key_problems(self._key, self._sink)
         raise_all(problems)
         self._wanted.append(wanted)
         self._checked = None
@@ -112,6 +116,15 @@ class IcebergTable:
 
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
         paths = [f"{self._scheme}{file['path']}" for file in files]
+        others = {name for file in files for name, ids in file["ids"].items() if ids != self.ids.get(name)}
+        if others:
+            raise EngineError(
+                f"{self._sink}: {self.place} has another column by the name of "
+                f"{' and of '.join(f'“{name}”' for name in sorted(others))} than when rows of tick "
+                f"{commit.tick} were written: the tick was not published",
+                code="table-changed",
+                hint="run again: the tick is repeated, with the columns that the table has now",
+            )
         with self._transaction(commit) as (transaction, said):
             transaction.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
 
@@ -175,11 +188,12 @@ class IcebergTable:
             SpecError(f"{self._sink}: {self.place} {said}", code="table-not-supported", hint=hint)
             for said, hint in _used(table)
         ]
-        arrow = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        arrow = schema_to_pyarrow(table.schema())
         held = [Held(field.name, field.type, not field.nullable) for field in arrow]
         for wanted in self._wanted:
             problems += misfits(wanted, held, self._sink, self.place)
         raise_all(list({str(problem): problem for problem in problems}.values()))
+        self.ids = ids_in(arrow)
         options = self._options
         self._storage = Storage(is_s3(location), options.get("s3.endpoint", ""), options.get("s3.region", ""))
         self._scheme = "s3://" if self._storage.s3 else "file://"
@@ -246,6 +260,19 @@ def _with_keys(keys: pa.Table) -> Iterator[Any]:
         rows = keys.slice(begin, _KEYS_AT_ONCE).to_pylist()
         equal = [[made.EqualTo(name, value) for name, value in row.items()] for row in rows]
         yield reduce(made.Or, [reduce(made.And, of_row) for of_row in equal])
+
+
+def _key_problems(key: Sequence[str], sink: str) -> list[WatersmeetError]:
+    """Of a PRIMARY KEY: `pyiceberg` takes what stands behind a dot for a field within."""
+    return [
+        SpecError(
+            f'{sink}: "{name}", of its PRIMARY KEY, has a dot in its name, by which pyiceberg cannot find rows',
+            code="column-name",
+            hint="name it otherwise with AS",
+        )
+        for name in key
+        if "." in name
+    ]
 
 
 def _seen(properties: Mapping[str, str], writer: Writer) -> Seen:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.durable import sync
+from watersmeet.sinks.lake.field_ids import FieldIds, with_ids
 from watersmeet.sinks.lake.statistics import check_times, statistics_of
 from watersmeet.sinks.lake.storage import Storage, writing_told
 from watersmeet.sinks.lake.texts import check_texts
@@ -31,6 +32,7 @@ class LakePart:
     Args:
         s3, endpoint, region: see `Storage`.
         widened: the table has no integers of less than 32 bits.
+        ids: those of its columns, if it has any.
     """
 
     folder: str
@@ -39,18 +41,19 @@ class LakePart:
     endpoint: str = ""
     region: str = ""
     widened: bool = False
+    ids: FieldIds = field(default_factory=dict)
 
     def write(
         self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]
     ) -> dict[str, Any] | None:
         """Write all ``rows``; what the file is: ``path``, ``size`` in bytes, ``bytes`` in memory,
-        ``rows``, ``stats``, ``written_ms`` since 1970. None: there are no rows, and no file."""
+        ``rows``, ``stats``, ``ids`` of its columns, ``written_ms`` since 1970. None: there are no rows, and no file."""
         first = next((batch for batch in rows if batch.num_rows), None)
         if first is None:
             return None
         path = f"{self.folder}/{self.name}-{partition:05d}-{uuid.uuid4().hex}.parquet"
         storage = Storage(self.s3, self.endpoint, self.region)
-        wanted = table_schema(schema, widened=self.widened)
+        wanted = with_ids(table_schema(schema, widened=self.widened), self.ids)
         texts = [field.name for field in wanted if pa.types.is_string(field.type)]
         footer: list[Any] = []
         held = 0
@@ -73,6 +76,7 @@ class LakePart:
             "rows": footer[0].num_rows,
             "bytes": held,
             "stats": statistics_of(footer[0], wanted),
+            "ids": {name: self.ids[name] for name in wanted.names if name in self.ids},
             "written_ms": time.time_ns() // 1_000_000,
         }
 

@@ -26,7 +26,7 @@ from secrets import randbits
 from types import MappingProxyType
 from typing import Any
 
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, counted, near_names, raise_all
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.sinks.base import (
     ArrowPart,
@@ -219,6 +219,16 @@ class LakeSink:
         """Nothing is held: commits keep runs apart."""
 
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
+        gone = self._table.storage.gone([(str(file["path"]), int(file["size"])) for file in files])
+        if gone:
+            raise EngineError(
+                f"of {counted(len(files), 'file')} that tasks wrote for tick {commit.tick} into "
+                f'{self._table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink '
+                f'"{self._spec.name}"): the tick was not published',
+                code="staged-rows-gone",
+                hint="does somebody remove files there that no commit names yet, such as VACUUM that retains "
+                "less than a tick takes? Then run again: the tick is repeated",
+            )
         if self.keyed is None:
             self._table.append(files, commit)
             return
@@ -327,6 +337,7 @@ class LakeSink:
             storage.endpoint,
             storage.region,
             self._table.widened,
+            {} if self.keyed else dict(self._table.ids),
         )
 
     def _folder(self, insert: str, tick: int) -> str:

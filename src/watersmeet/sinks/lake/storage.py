@@ -5,7 +5,7 @@ in which driver and tasks run; nothing here holds any.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +59,11 @@ class Storage:
 
         infos = self.connect().get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
         return (info.path for info in infos if info.type == fs.FileType.File)
+
+    def gone(self, files: Sequence[tuple[str, int]]) -> list[str]:
+        """Of files, which had so many bytes, those that are there no more, or have others."""
+        infos = self.connect().get_file_info([path for path, _ in files])
+        return [path for (path, size), info in zip(files, infos, strict=True) if info.size != size]
 
     def remove(self, paths: list[str]) -> None:
         """Remove files, and of local folders those that are empty then. What is gone already is no error."""
