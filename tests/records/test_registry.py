@@ -161,11 +161,29 @@ def test_what_is_no_registry_breaks_no_records(code, body, why):
                 read(registry, [framed(1, READER, {"id": 1})])
 
 
+@pytest.mark.parametrize("answer", [{"schema": 5}, {"nothing": 1}, {"schema": None, "status": "maintenance"}])
+@pytest.mark.parametrize("unknown_is_broken", [False, True])
+def test_an_answer_without_a_schema_is_no_registry(answer, unknown_is_broken):
+    """What a gateway says while the registry is away makes no record broken."""
+    refers = [{"name": "shop.Other", "subject": "other", "version": 1}]
+    with SchemaRegistry() as server:
+        server.schemas["/schemas/ids/1"] = answer
+        server.add(2, READER, references=refers)
+        server.schemas["/subjects/other/versions/1"] = answer
+        for number in (1, 2):
+            with pytest.raises(EngineError) as raised:
+                read(
+                    Registry(server.url, unknown_is_broken=unknown_is_broken),
+                    [framed(number, READER, {"id": 1})],
+                )
+            assert raised.value.code == "no-registry"
+        server.add(1, READER)
+        assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [(1, None)]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
-        {"schema": 5},
-        {"nothing": 1},
         {"schema": json.dumps(READER), "references": [{"name": "a"}]},
         {"schema": json.dumps(READER), "references": ["a"]},
         {"schema": "[" * 100_000},

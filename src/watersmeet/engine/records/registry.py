@@ -95,6 +95,14 @@ class Registry:
                 hint="nothing of this tick was put out, and the state is whole: run again when it does",
             ) from None
 
+    def with_schema(self, path: str) -> dict[str, Any]:
+        """The answer, which has a ``schema``. Raises: UnknownSchema, EngineError: also where something else
+        than a registry answers that it is under repair, say, of which no record is broken."""
+        answer = self.asked(path)
+        if not isinstance(answer.get("schema"), str):
+            raise self._no_registry("what it answers is no schema")
+        return answer
+
     def _once(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.url.rstrip('/')}{path}")
         if self.user:
@@ -147,7 +155,7 @@ def _error_code(error: urllib.error.HTTPError) -> int | None:
 
 @lru_cache(maxsize=4096)
 def _schema(registry: Registry, number: int) -> AvroType:
-    answer = registry.asked(f"/schemas/ids/{number}")
+    answer = registry.with_schema(f"/schemas/ids/{number}")
     if answer.get("schemaType", "AVRO") != "AVRO":
         raise NoSchema
     others: dict[str, AvroType] = {}
@@ -164,6 +172,6 @@ def _referred(registry: Registry, answer: Any, others: dict[str, AvroType]) -> N
         if reference["name"] in others:
             continue
         subject = urllib.parse.quote(reference["subject"], safe="")
-        inner = registry.asked(f"/subjects/{subject}/versions/{int(reference['version'])}")
+        inner = registry.with_schema(f"/subjects/{subject}/versions/{int(reference['version'])}")
         _referred(registry, inner, others)
         parse_avro(inner["schema"], others)
