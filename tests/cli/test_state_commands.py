@@ -182,7 +182,8 @@ def test_a_place_is_free_again_after_a_copy_that_came_to_nothing(watersmeet, ran
 @pytest.mark.parametrize("to", [".watersmeet/job/copy", ".watersmeet/job/state/../state/copy"])
 def test_a_copy_is_not_made_within_what_is_copied(watersmeet, ran, to):
     """A reset would take it away."""
-    for command in (["state", "copy", "job.sql", to], ["stop", "job.sql", "--savepoint", to]):
+    for command in (["state", "copy"], ["state", "export"], ["stop", "--savepoint", to]):
+        command = [*command, "job.sql", *([] if "stop" in command else [to])]
         refused = watersmeet(*command)
         assert (refused.status, "not-outside" in refused.err) == (2, True)
     assert not Path(to).exists()
@@ -283,6 +284,19 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     assert found.out.startswith("stopped\ncopied tick 10")
     assert not ran.checkpoint.stop_asked()
     assert load_newest(Checkpoint("saved").store).tick == 10
+
+
+@pytest.mark.parametrize("to", ["job.sql/saved", "/proc/saved"])
+def test_a_run_is_not_stopped_for_a_savepoint_that_cannot_be_made(watersmeet, ran, to):
+    with ran.checkpoint.locked():
+        ran.checkpoint.forget_stop()
+        refused = watersmeet("stop", "job.sql", "--savepoint", to)
+        assert (refused.status, refused.out) == (2, "")
+        assert "checkpoint-not-writable" in refused.err
+        assert "--checkpoint" not in refused.err
+        assert not ran.checkpoint.stop_asked()
+    copied = watersmeet("state", "copy", "job.sql", to)
+    assert (copied.status, "name a place that you may write to" in copied.err) == (2, True)
 
 
 def test_a_request_is_of_one_run_alone(ran):

@@ -136,12 +136,11 @@ def stop(
     timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long it may take.")] = 300.0,
 ) -> None:
     """Stop a running job after the tick in hand, as Ctrl-C does; it goes on when it is run again."""
-    from watersmeet.cli.state_commands.copy import copied, free_place
+    from watersmeet.cli.state_commands.copy import check_free, copied
 
     place = _place(job, checkpoint)
     if savepoint is not None:
-        with free_place(place, savepoint):
-            pass
+        check_free(place, savepoint)
     directory, deadline = place.checkpoint, time.monotonic() + timeout
     run = directory.holder()
     if run is None and directory.stored_job is not None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from watersmeet.cli.state_commands.check import interrupted
 from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.held import LOCK
-from watersmeet.errors import StateError, counted
+from watersmeet.errors import EngineError, StateError, counted
 from watersmeet.objects.setting import STORE, store_at
 from watersmeet.state.copied import copy_newest
 from watersmeet.state.manifest import Manifest, manifest_names
@@ -26,13 +26,14 @@ def copied(place: Place, to: str) -> Iterator[str]:
 
     Raises:
         StateError: there is no state, it is damaged, or ``to`` is no free place.
+        EngineError: ``to`` cannot be written.
         SpecError: ``to`` is the URL of no store.
     """
     with free_place(place, to) as target:
         place.ticks()
         stopped = place.checkpoint.holder() is None
         begun = list[Manifest]()
-        with target.locked(), _or_nothing(target):
+        with _held(target), _or_nothing(target):
             manifest = copy_newest(place.checkpoint.store, target.store, begun.append)
             target.owner(manifest.owner)
             settings = place.checkpoint.settings()
@@ -61,34 +62,59 @@ def _or_nothing(target: Checkpoint) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for path in target.root.iterdir() if target.stored_job is None else ():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            elif path.name != LOCK:
-                path.unlink(missing_ok=True)
+        _empty(target)
         raise
+
+
+def _empty(target: Checkpoint) -> None:
+    for path in target.root.iterdir() if target.stored_job is None else ():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != LOCK:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(target: Checkpoint) -> Iterator[None]:
+    """The place of a copy, made and held. Raises: EngineError, StateError."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(target.locked())
+        except EngineError as error:
+            if error.code != "checkpoint-not-writable":
+                raise
+            raise EngineError(
+                f"the state cannot be copied: {error.message}",
+                code=error.code,
+                hint="name a place that you may write to",
+            ) from None
+        yield
+
+
+def check_free(place: Place, to: str) -> None:
+    """That a copy can be made there: before a run is stopped for it. A directory is there then.
+
+    Raises:
+        StateError: it is no free place.
+        EngineError: it cannot be written.
+        SpecError: ``to`` is the URL of no store.
+    """
+    with free_place(place, to) as target:
+        if target.stored_job is None:
+            with _held(target):
+                _empty(target)
 
 
 @contextmanager
 def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
     """``to`` as the place of a state. Raises: StateError if something is there."""
-    _check_outside(place, to)
     if "://" in to:
         store = store_at(to, place.settings)
         with tempfile.TemporaryDirectory() as folder:
             yield _free(Checkpoint(folder, store))
     else:
+        place.check_outside(Path(to))
         yield _free(Checkpoint(Path(to)))
-
-
-def _check_outside(place: Place, to: str) -> None:
-    """Raises: StateError, if it is within the checkpoint directory, with which it would go."""
-    if "://" not in to and place.checkpoint.root.resolve() in Path(to).resolve().parents:
-        raise StateError(
-            f"{to} is within the checkpoint directory {place.checkpoint.root}, with which it would go",
-            code="not-outside",
-            hint="name a place outside of it",
-        )
 
 
 def _free(target: Checkpoint) -> Checkpoint:

@@ -84,9 +84,10 @@ def exported(place: Place, to: Path) -> Iterator[str]:
 
     Raises:
         SpecError: ``place`` was named by its directory: what columns mean stands in the job's text.
-        StateError: there is no state, it is damaged, or ``to`` is not empty.
+        StateError: there is no state, it is damaged, or ``to`` is not empty or within the checkpoint.
         EngineError: the files cannot be written.
     """
+    place.check_outside(to)
     plan = _plan_of(place)
     place.ticks()
     store, target = place.checkpoint.store, Path(os.path.realpath(to))  # a link stays one

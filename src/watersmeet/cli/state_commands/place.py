@@ -64,6 +64,15 @@ class Place:
                 hint="the job itself removes what it needs no more, behind its ticks",
             )
 
+    def check_outside(self, to: Path) -> None:
+        """Raises: StateError, if that is within the checkpoint directory, with which it would go."""
+        if self.checkpoint.root.resolve() in to.resolve().parents:
+            raise StateError(
+                f"{to} is within the checkpoint directory {self.checkpoint.root}, with which it would go",
+                code="not-outside",
+                hint="name a place outside of it",
+            )
+
     def ticks(self) -> list[str]:
         """The names of all manifests, oldest first. Raises: StateError when there is none."""
         names = manifest_names(self.checkpoint.store)
