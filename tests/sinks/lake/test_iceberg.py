@@ -68,7 +68,9 @@ def test_a_key_with_a_dot_in_its_name_is_refused(tmp_path):
     assert '"a.b", of its PRIMARY KEY' in said
 
 
-NESTED = {"i": "BIGINT", "v": "STRING", "r": "STRUCT<a: INT, l: ARRAY<STRUCT<b: STRING>>>", "m": "MAP<STRING, INT>"}
+NESTED = {
+    "i": "BIGINT", "v": "STRING", "r": "STRUCT<a: INT, l: ARRAY<STRUCT<b: STRING>>>", "m": "MAP<STRING, INT>",
+}  # fmt: skip
 
 
 def nested(number):

@@ -191,7 +191,7 @@ def committed(
 def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
     """Of a table that has not what this run itself set there."""
     return EngineError(
-        f'{place} has no mark any more that this run of "{commit.writer.insert}" has begun (sink "{sink}"): it'
+        f'{place} has no mark any more that this run of "{commit.writer.insert}" began (sink "{sink}"): it'
         f" was made anew, or an older version of it was restored. Tick {commit.tick} was not published",
         code="sink-behind",
         hint=RESTORE,

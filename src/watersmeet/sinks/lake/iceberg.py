@@ -266,7 +266,7 @@ def _key_problems(key: Sequence[str], sink: str) -> list[WatersmeetError]:
     """Of a PRIMARY KEY: `pyiceberg` takes what stands behind a dot for a field within."""
     return [
         SpecError(
-            f'{sink}: "{name}", of its PRIMARY KEY, has a dot in its name, by which pyiceberg cannot find rows',
+            f'{sink}: "{name}", of its PRIMARY KEY, has a dot in its name, which hides it from pyiceberg',
             code="column-name",
             hint="name it otherwise with AS",
         )

@@ -47,7 +47,8 @@ class LakePart:
         self, partition: int, schema: pa.Schema, rows: Iterator[pa.RecordBatch]
     ) -> dict[str, Any] | None:
         """Write all ``rows``; what the file is: ``path``, ``size`` in bytes, ``bytes`` in memory,
-        ``rows``, ``stats``, ``ids`` of its columns, ``written_ms`` since 1970. None: there are no rows, and no file."""
+        ``rows``, ``stats``, ``ids`` of its columns, ``written_ms`` since 1970. None: there are no rows,
+        and no file."""
         first = next((batch for batch in rows if batch.num_rows), None)
         if first is None:
             return None

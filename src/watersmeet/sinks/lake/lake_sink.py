@@ -44,6 +44,7 @@ from watersmeet.sinks.lake.commits import (
     Commit,
     Committed,
     LakeTable,
+    OvertakenError,
     Seen,
     Writer,
     check_before,
@@ -219,16 +220,7 @@ class LakeSink:
         """Nothing is held: commits keep runs apart."""
 
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
-        gone = self._table.storage.gone([(str(file["path"]), int(file["size"])) for file in files])
-        if gone:
-            raise EngineError(
-                f"of {counted(len(files), 'file')} that tasks wrote for tick {commit.tick} into "
-                f'{self._table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink '
-                f'"{self._spec.name}"): the tick was not published',
-                code="staged-rows-gone",
-                hint="does somebody remove files there that no commit names yet, such as VACUUM that retains "
-                "less than a tick takes? Then run again: the tick is repeated",
-            )
+        self._check_staged(files, commit)
         if self.keyed is None:
             self._table.append(files, commit)
             return
@@ -250,6 +242,23 @@ class LakeSink:
             parquet.read_table(str(file["path"]), filesystem=connected, partitioning=None) for file in files
         ]
         self._table.merge(concat_tables(rows), self.keyed.columns, commit)
+
+    def _check_staged(self, files: Sequence[StagedPart], commit: Commit) -> None:
+        """Raise: EngineError, if a file is gone; OvertakenError, if it was another run that took it away."""
+        gone = self._table.storage.gone([(str(file["path"]), int(file["size"])) for file in files])
+        if not gone:
+            return
+        now = self._table.look(commit.writer)
+        if now.fence != commit.fence or (now.last is not None and now.last.tick >= commit.tick):
+            raise OvertakenError
+        raise EngineError(
+            f"of {counted(len(files), 'file')} that tasks wrote for tick {commit.tick} into "
+            f"{self._table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink "
+            f'"{self._spec.name}"): the tick was not published',
+            code="staged-rows-gone",
+            hint="does somebody remove files there that no commit names yet, such as VACUUM that retains "
+            "less than a tick takes? Then run again: the tick is repeated",
+        )
 
     def _remove_own(self, insert: str, tick: int, attempt: str) -> None:
         """What an attempt staged; what cannot be removed now is left to the next run, or to VACUUM."""
