@@ -35,6 +35,8 @@ def put(part, rows):
         raise SystemExit("not now")
     if (HERE / "lazy").exists():
         return
+    if (HERE / "always dies").exists():
+        os._exit(7)
     if (HERE / "dies").exists():
         (HERE / "dies").unlink()
         os._exit(7)
@@ -164,6 +166,16 @@ def test_a_worker_that_dies_is_tried_again_with_the_same_part(spark, given, tmp_
         until_caught_up(spark, given.text, tmp_path / "state")
     assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
     assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
+
+
+def test_a_function_that_ends_its_process_is_named_as_what_may_have(spark, given, tmp_path):
+    (tmp_path / "always dies").touch()
+    with pytest.raises(EngineError, match="worker-gone") as caught:
+        until_caught_up(spark, given.text, tmp_path / "state")
+    assert "a function of yours" in str(caught.value.hint)
+    (tmp_path / "always dies").unlink()
+    until_caught_up(spark, given.text, tmp_path / "state")
+    assert sorted(row["nr"] for row in given.rows("changes")) == [*range(8)]
 
 
 def test_a_function_that_is_not_there_is_refused_before_the_state_is_made(spark, given, tmp_path):

@@ -75,6 +75,13 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "--conf spark.driver.memory=4g, or fewer rows per tick",
     ),
     (
+        "Python worker exited unexpectedly",
+        "worker-gone",
+        "a Python process of Spark's tasks ended in the middle of its work",
+        "run again: the tick is repeated. Was it killed for its memory (then fewer rows per tick), or does "
+        "a function of yours, of a function sink, end its process?",
+    ),
+    (
         "Failed to find data source: kafka",
         "kafka-connector-missing",
         "Spark's Kafka connector is not loaded",
