@@ -23,8 +23,23 @@ def ids_in(schema: pa.Schema) -> FieldIds:
 
 
 def with_ids(schema: pa.Schema, ids: FieldIds) -> pa.Schema:
-    """The columns with their ids; one that ``ids`` does not know is left as it is."""
-    return pa.schema([_numbered(field, ids[field.name]) if field.name in ids else field for field in schema])
+    """The columns with their ids; one that ``ids`` does not know, or knows as something else (which no
+    commit takes), is left as it is."""
+    return pa.schema(
+        [
+            _numbered(field, ids[field.name]) if _is_known(field, ids.get(field.name)) else field
+            for field in schema
+        ]
+    )
+
+
+def _is_known(field: pa.Field, ids: list[Any] | None) -> bool:
+    parts = list(_within(field.type))
+    return (
+        ids is not None
+        and len(parts) == len(ids[1])
+        and all(_is_known(part, own) for part, own in zip(parts, ids[1], strict=True))
+    )
 
 
 def _ids_of(field: pa.Field) -> list[Any]:
