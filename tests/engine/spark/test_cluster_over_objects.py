@@ -20,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[3]
 
 RUN = """
 import os, signal, sys
-from watersmeet.engine.driver import driver
+from watersmeet.state.commits import Commits
 import watersmeet
 
 text, checkpoint, endpoint, bucket, killed = sys.argv[1:]
 if killed == "killed":
-    driver.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    Commits.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 ran = watersmeet.run(text, {
     "checkpoint": checkpoint, "master": "local-cluster[2,1,1024]", "partitions": 4,
     "until_caught_up": True, "finish": True,
