@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -70,6 +70,12 @@ class SimulatedStorage:
         files = self.server.files
         return self._ask("list data files", lambda: sorted(p for p in files if p.startswith(f"{folder}/")))
 
+    def gone(self, files: Sequence[tuple[str, int]]) -> list[str]:
+        there = self.server.files
+        return self._ask(
+            "look at data files", lambda: [path for path, size in files if len(there.get(path, b"")) != size]
+        )
+
     def remove(self, paths: list[str]) -> None:
         for path in paths:
             self._ask("remove a data file", lambda path=path: self.server.files.pop(path, None))
@@ -90,6 +96,7 @@ class SimulatedTable:
     """A run's view of the table."""
 
     widened = False
+    ids: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, server: TableServer) -> None:
         self._server = server

@@ -85,7 +85,7 @@ def with_taken(
     may_take: MayTake = lambda query, node, other, there: True,
 ) -> tuple[QueryPlan, ...]:
     """The queries, each with the rows that it takes of those before."""
-    pairs = list(_found(queries, may_take))
+    pairs = list(_found(queries, may_take)) if len(queries) > 1 else []
     if not pairs:
         return tuple(queries)
     involved = {same.own.owner for same in pairs} | {same.other.owner for same in pairs}
