@@ -18,8 +18,8 @@ from watersmeet.state.store import FILE_MODE
 LOCK = "lock"
 """The name of the file."""
 
-_PAUSES_S = (0.05, 0.1, 0.2, 0.4, None)
-"""Whoever looks who holds the lock (`holder`) has it for a moment."""
+_PAUSES_S = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.1, 0.15, 0.2, 0.3, None)
+"""Whoever looks who holds the lock (`holder`) has it for a moment, and several may look, again and again."""
 
 
 class Hold:
