@@ -72,7 +72,7 @@ def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
     return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
 
 
-def in_order_of(plan: QueryPlan, orders: Sequence[Order], keys: Sequence[str] = ()) -> QueryPlan | None:
+def in_order_of(plan: QueryPlan, orders: Sequence[Order], keys: Sequence[str]) -> QueryPlan | None:
     """The plan with its joins in these orders, and equalities in that of ``keys``, their texts; None: they
     are, or it has other results then, or cannot be run so. ``plan``: as it is before it takes rows of
     others."""

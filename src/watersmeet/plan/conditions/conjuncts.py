@@ -28,21 +28,31 @@ class Conjunct:
         return text_of(self.expr if self.written is None else self.written)
 
 
+def written(condition: Expr | None) -> list[Expr]:
+    """The conjuncts as they stand in the text: a BETWEEN is one. None for None."""
+    match condition:
+        case None:
+            return []
+        case exp.Paren():
+            return written(condition.this)
+        case exp.And():
+            return written(condition.this) + written(condition.expression)
+    return [condition]
+
+
 def split(condition: Expr | None) -> tuple[Conjunct, ...]:
     """The conjuncts of ``condition``, in the order of the text; none for None."""
-    if condition is None:
-        return ()
-    match condition:
-        case exp.Paren():
-            return split(condition.this)
-        case exp.And():
-            return split(condition.this) + split(condition.expression)
-        case exp.Between() if not condition.args.get("symmetric"):
-            value, low, high = condition.this, condition.args["low"], condition.args["high"]
-            return (
-                Conjunct(exp.GTE(this=value.copy(), expression=low.copy()), condition),
-                Conjunct(exp.LTE(this=value.copy(), expression=high.copy()), condition),
-            )
+    return tuple(conjunct for own in written(condition) for conjunct in _cut(own))
+
+
+def _cut(condition: Expr) -> tuple[Conjunct, ...]:
+    """One conjunct as it stands in the text; of a BETWEEN both halves."""
+    if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
+        value, low, high = condition.this, condition.args["low"], condition.args["high"]
+        return (
+            Conjunct(exp.GTE(this=value.copy(), expression=low.copy()), condition),
+            Conjunct(exp.LTE(this=value.copy(), expression=high.copy()), condition),
+        )
     return (Conjunct(condition),)
 
 

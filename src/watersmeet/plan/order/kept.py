@@ -16,16 +16,15 @@ what is beneath them. Where more has changed, the query is none that the state i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from sqlglot import exp
 
-from watersmeet.plan.conditions.conjuncts import join_all, text_of
+from watersmeet.plan.conditions.conjuncts import join_all, text_of, written
 from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of
 from watersmeet.spec.model import (
-    Branch,
     Expr,
     Input,
     Join,
@@ -76,13 +75,7 @@ def with_keys_in_order(query: Query, texts: Sequence[str]) -> Query:
 
     def of_relation(relation: Relation) -> Relation:
         if isinstance(relation, Input):
-            stages = tuple(
-                replace(branch, stage=with_keys_in_order(branch.stage, texts))
-                if isinstance(branch, StageBranch)
-                else branch
-                for branch in relation.branches
-            )
-            return replace(relation, branches=stages) if relation.stages else relation
+            return _with_stages(relation, lambda stage: with_keys_in_order(stage, texts))
         return replace(
             relation,
             left=of_relation(relation.left),
@@ -97,7 +90,7 @@ def with_keys_in_order(query: Query, texts: Sequence[str]) -> Query:
 
 def _with_keys_in_order(condition: Expr | None, places: Mapping[frozenset[str], int]) -> Expr | None:
     """As it is where they are in order."""
-    conjuncts = list(_conjuncts(condition))
+    conjuncts = written(condition)
     keys = [(place, key) for place, part in enumerate(conjuncts) if (key := _key(part)) in places]
     in_order = sorted((key for _, key in keys), key=places.__getitem__)
     if in_order == [key for _, key in keys]:
@@ -106,20 +99,6 @@ def _with_keys_in_order(condition: Expr | None, places: Mapping[frozenset[str], 
     for (place, _), key in zip(keys, in_order, strict=True):
         conjuncts[place] = by_key[key]
     return join_all(conjuncts)
-
-
-def _conjuncts(condition: Expr | None) -> Iterator[Expr]:
-    """As they are written: BETWEEN is one."""
-    match condition:
-        case None:
-            return
-        case exp.Paren():
-            yield from _conjuncts(condition.this)
-        case exp.And():
-            yield from _conjuncts(condition.this)
-            yield from _conjuncts(condition.expression)
-        case _:
-            yield condition
 
 
 def _key(conjunct: Expr) -> frozenset[str]:
@@ -162,13 +141,21 @@ def _in_orders(query: Query, orders: Mapping[frozenset[str], Order]) -> Query:
             raise _OtherJoinsError
         relation = _in_order(relation, orders[names])
 
-    def branch(own: Branch | StageBranch) -> Branch | StageBranch:
-        return replace(own, stage=_in_orders(own.stage, orders)) if isinstance(own, StageBranch) else own
-
     def with_stages(i: Input) -> Input:
-        return replace(i, branches=tuple(map(branch, i.branches))) if i.stages else i
+        return _with_stages(i, lambda stage: _in_orders(stage, orders))
 
     return replace(query, relation=with_inputs(relation, with_stages))
+
+
+def _with_stages(i: Input, change: Callable[[Query], Query]) -> Input:
+    """The input, each stage of it changed."""
+    if not i.stages:
+        return i
+    branches = (
+        replace(branch, stage=change(branch.stage)) if isinstance(branch, StageBranch) else branch
+        for branch in i.branches
+    )
+    return replace(i, branches=tuple(branches))
 
 
 def _in_order(relation: Relation, order: Order) -> Relation:

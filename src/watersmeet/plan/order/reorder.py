@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TypeGuard
 
-from sqlglot import exp
-
-from watersmeet.plan.conditions.conjuncts import join_all
+from watersmeet.plan.conditions.conjuncts import join_all, written
 from watersmeet.plan.join_inputs import refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.order.forecast import state_bytes
@@ -138,21 +136,10 @@ def _conditions(query: Query) -> list[Expr]:
     def conjuncts_of(relation: Relation) -> list[Expr]:
         if isinstance(relation, Input):
             return []
-        own = [*_written(relation.on), *_written(relation.where)]
+        own = [*written(relation.on), *written(relation.where)]
         return conjuncts_of(relation.left) + conjuncts_of(relation.right) + own
 
-    return conjuncts_of(query.relation) + _written(query.where)
-
-
-def _written(condition: Expr | None) -> list[Expr]:
-    """The conjuncts as they stand in the text: a BETWEEN is one."""
-    if condition is None:
-        return []
-    if isinstance(condition, exp.Paren):
-        return _written(condition.this)
-    if isinstance(condition, exp.And):
-        return _written(condition.this) + _written(condition.expression)
-    return [condition]
+    return conjuncts_of(query.relation) + written(query.where)
 
 
 def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
@@ -171,7 +158,7 @@ def own_conditions(relation: Relation) -> list[Expr]:
     """Those of the inner joins at the top."""
     if not is_inner(relation):
         return []
-    own = [*_written(relation.on), *_written(relation.where)]
+    own = [*written(relation.on), *written(relation.where)]
     return own_conditions(relation.left) + own_conditions(relation.right) + own
 
 
