@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import Counter
 
 import pytest
 
 from tests.engine.spark.running import Running
+from tests.support.ordered_files import put_rows
 from tests.support.small_disk import small_disk
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.errors import WatersmeetError
@@ -40,10 +39,8 @@ class Job:
         for number in range(3):
             rows = [{"k": k, "t": number * 100 + k % 20} for k in range(ROWS)]
             rows += [{"k": k, "t": 0} for k in range(LATE if number else 0)]
-            lines = (json.dumps({**row, "x": randomly.randbytes(200).hex()}) for row in rows)
-            path = root / "in" / f"{number}.json"
-            path.write_text("\n".join(lines))
-            os.utime(path, (1e9 + number, 1e9 + number))  # Spark reads the oldest first: none of one moment
+            wide = ({**row, "x": randomly.randbytes(200).hex()} for row in rows)
+            put_rows(root / "in" / f"{number}.json", number, wide)
 
     def run(self, **settings) -> Running:
         run = Running(self.spark, self.text, self.root / "state", until_caught_up=True, **settings)

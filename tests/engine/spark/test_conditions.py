@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 from collections import Counter
 
 import pytest
 
+from tests.support.ordered_files import put_rows
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -65,9 +64,7 @@ def rows(rng: random.Random, first: int, count: int) -> list[dict]:
 
 def put(folder, number: int, found: list[dict]) -> None:
     folder.mkdir(exist_ok=True)
-    path = folder / f"{number:03}.json"
-    path.write_text("".join(json.dumps(row) + "\n" for row in found))
-    os.utime(path, (1e9 + number, 1e9 + number))  # Spark reads the oldest first: none of one moment
+    put_rows(folder / f"{number:03}.json", number, found)
 
 
 def play(spark, sql: str, checkpoint, **settings):

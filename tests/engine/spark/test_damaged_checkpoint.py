@@ -3,8 +3,6 @@ rows are right. (In this process, and by the hundred: `tests/restart/test_damage
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shutil
 from collections import Counter
@@ -16,6 +14,7 @@ import duckdb
 import pytest
 
 from tests.engine.spark.running import Running
+from tests.support.ordered_files import put_rows
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.errors import WatersmeetError
 
@@ -46,8 +45,7 @@ class Place:
         for name, known in self.rows.items():
             rows = [{"id": number * 10 + n, "k": n % 3, "t": number * 10 + n} for n in range(6)]
             file = self.path / f"{name}.staged"
-            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-            os.utime(file, (1.6e9 + number, 1.6e9 + number))
+            put_rows(file, number, rows)
             file.rename(self.path / name / f"{number}.json")
             known += rows
 

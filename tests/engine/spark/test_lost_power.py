@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
+from tests.support.ordered_files import put_rows
 from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
 
@@ -105,8 +106,7 @@ def lost(spark, tmp_path, monkeypatch):
         for name in ("l", "r"):
             path = tmp_path / name / f"{number}.json"
             path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps({"k": number, "t": number}) + "\n")
-            os.utime(path, (1e9 + number, 1e9 + number))
+            put_rows(path, number, [{"k": number, "t": number}])
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     disk, left = Disk(tmp_path, monkeypatch), []
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.spark.running import until_caught_up
+from tests.support.ordered_files import put_rows
 from watersmeet.engine.spark.tick.tick import PROGRESS_INSERT
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.files import FileSink
@@ -35,11 +35,8 @@ def job(folder: Path) -> str:
     (folder / "n").mkdir()
     for tick in (1, 2):
         rows = [{"id": tick, "t": f"2024-01-01T00:00:0{tick}"}] * tick
-        (folder / "a" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        rows = [{"id": tick - 1, "n": tick * 10}, {"id": 7, "n": tick * 10}]
-        (folder / "n" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        for name in "an":
-            os.utime(folder / name / f"{tick}.json", (1.6e9 + tick, 1.6e9 + tick))  # read oldest first
+        put_rows(folder / "a" / f"{tick}.json", tick, rows)
+        put_rows(folder / "n" / f"{tick}.json", tick, [{"id": n, "n": tick * 10} for n in (tick - 1, 7)])
     return JOB.replace("{folder}", str(folder))
 
 
@@ -90,8 +87,7 @@ def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
     (tmp_path / "a").mkdir()
     for tick in (1, 2, 3):
         rows = [{"id": n, "t": f"2024-01-01T00:0{tick}:0{n}"} for n in range(tick + 1)]
-        (tmp_path / "a" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        os.utime(tmp_path / "a" / f"{tick}.json", (1.6e9 + tick, 1.6e9 + tick))
+        put_rows(tmp_path / "a" / f"{tick}.json", tick, rows)
     run = until_caught_up(spark, CHAIN.replace("{folder}", str(tmp_path)), tmp_path / "c", finish=True)
     aside: dict[int, dict[str, int]] = {}
     for file in (tmp_path / "aside").glob("shed-rows-*/*.json"):

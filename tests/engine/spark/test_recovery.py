@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.spark.running import Running
+from tests.support.ordered_files import put_rows
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.errors import EngineError, StateError
 from watersmeet.sinks.memory import MemorySink
@@ -39,10 +40,7 @@ class Files:
     def put(self, count: int) -> None:
         for number in range(self.put_so_far, self.put_so_far + count):
             for name in ("l", "ä r"):
-                text = json.dumps({"k": number, "t": number}) + "\n"
-                file = self.path / name / f"file {number:03}.json"
-                file.write_text(text)
-                os.utime(file, (1e9 + number, 1e9 + number))  # Spark reads them in this order
+                put_rows(self.path / name / f"file {number:03}.json", number, [{"k": number, "t": number}])
         self.put_so_far += count
 
     def run(self, **settings) -> Running:

@@ -16,6 +16,7 @@ from rich.text import Text
 from watersmeet.engine.driver.opening.changed_queries import Change
 from watersmeet.engine.driver.opening.changed_sources import said_of_sources
 from watersmeet.engine.driver.opening.moved import home_of, side_home
+from watersmeet.engine.driver.results import shed_in
 from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
@@ -164,11 +165,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
             if query.complete_from
         },
         unknown={name: query.unknown for name, query in manifest.queries.items() if query.complete_from},
-        shed={
-            name: shed
-            for name, query in manifest.queries.items()
-            if (shed := {alias: rows["shed"] for alias, rows in query.account.items() if rows.get("shed")})
-        },
+        shed={name: shed for name, query in manifest.queries.items() if (shed := shed_in(query.account))},
         shed_joined={
             name: query.shed_joined for name, query in manifest.queries.items() if query.shed_joined
         },

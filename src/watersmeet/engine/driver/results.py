@@ -70,3 +70,8 @@ class TickResult:
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)
+
+
+def shed_in(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+    """Of counts or an account, the rows that were shed per alias, where there are any."""
+    return {alias: of["shed"] for alias, of in counts.items() if of.get("shed")}

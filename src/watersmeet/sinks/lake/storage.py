@@ -55,15 +55,24 @@ class Storage:
 
     def files_in(self, folder: str) -> Iterator[str]:
         """Paths of all files beneath; none where there is no such folder."""
+        return (info.path for info in self._infos(folder))
+
+    def gone(self, files: Sequence[tuple[str, int]]) -> list[str]:
+        """Of files, which had so many bytes, those that are there no more, or have others. Their folders are
+        listed: a request for each file would be one after the other."""
+        folders = {os.path.dirname(path) for path, _ in files}
+        sizes = {
+            (folder, os.path.basename(info.path)): info.size
+            for folder in folders
+            for info in self._infos(folder)
+        }
+        return [path for path, size in files if sizes.get(os.path.split(path)) != size]
+
+    def _infos(self, folder: str) -> Iterator[Any]:
         from pyarrow import fs
 
         infos = self.connect().get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
-        return (info.path for info in infos if info.type == fs.FileType.File)
-
-    def gone(self, files: Sequence[tuple[str, int]]) -> list[str]:
-        """Of files, which had so many bytes, those that are there no more, or have others."""
-        infos = self.connect().get_file_info([path for path, _ in files])
-        return [path for (path, size), info in zip(files, infos, strict=True) if info.size != size]
+        return (info for info in infos if info.type == fs.FileType.File)
 
     def remove(self, paths: list[str]) -> None:
         """Remove files, and of local folders those that are empty then. What is gone already is no error."""

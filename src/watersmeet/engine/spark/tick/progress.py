@@ -11,15 +11,15 @@ which there are none; ``finished``: the input was ended, and no tick comes after
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.driver.results import TickResult, shed_in
 from watersmeet.engine.spark.text import literal
 from watersmeet.event_time import shown_time
-from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.job import JobPlan
 
 COLUMNS = {
     "tick": "BIGINT",
@@ -48,36 +48,21 @@ def progress_frame(spark: SparkSession, plan: JobPlan, result: TickResult | None
         } | {column.name for column in query.root.columns if not column.type.is_time}
         emitted = result.queries[query.name].output_watermarks
         marks[query.name] = {key: str(shown_time(mark, key in integers)) for key, mark in emitted.items()}
+    told = {query.name: result.queries[query.name] for query in of_inserts}
     values = {
         "tick": f"{result.tick}",
         "clock": f"timestamp_micros({result.clock_us})",
         "rows_in": _json(result.rows_in),
-        "rows_out": _json({query.name: result.queries[query.name].rows_out for query in of_inserts}),
+        "rows_out": _json({name: of.rows_out for name, of in told.items()}),
         "watermarks": _json(marks),
-        "shed": _json(_shed(result, of_inserts)),
+        "shed": _json({name: shed for name, of in told.items() if (shed := shed_in(of.counts))}),
         "shed_joined": _json(
-            {
-                query.name: dict(joined)
-                for query in of_inserts
-                if (joined := result.queries[query.name].newly_shed_joined)
-            }
+            {name: of.newly_shed_joined for name, of in told.items() if of.newly_shed_joined}
         ),
         "finished": str(result.finished).upper(),
     }
     columns = (f"CAST({values[name]} AS {type_}) AS {name}" for name, type_ in COLUMNS.items())
     return spark.range(0, 1, 1, 1).selectExpr(*columns)
-
-
-def _shed(result: TickResult, queries: Sequence[QueryPlan]) -> dict[str, dict[str, int]]:
-    shed = {
-        query.name: {
-            alias: counts["shed"]
-            for alias, counts in result.queries[query.name].counts.items()
-            if counts.get("shed")
-        }
-        for query in queries
-    }
-    return {name: by_alias for name, by_alias in shed.items() if by_alias}
 
 
 def _json(values: Mapping[str, Any]) -> str:
