@@ -7,7 +7,8 @@ every tick.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from pydantic import TypeAdapter
 
@@ -18,6 +19,8 @@ from watersmeet.sinks.registry import part_from, plain_part
 
 START = "watersmeet.start"
 NODE = "watersmeet.node"
+APART = "watersmeet.apart"
+"""The sources whose rows ingest passes over: they come from another frame."""
 
 Answered = Mapping[int, Sequence[AnswerFile]]
 """Per partition."""
@@ -34,6 +37,16 @@ def start_text(start: TickStart) -> str:
 
 def start_of(text: str) -> TickStart:
     return _START.validate_python(json.loads(text))
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Names as text, for `names_of`."""
+    return json.dumps(sorted(names))
+
+
+@lru_cache(maxsize=2)
+def names_of(text: str | None) -> frozenset[str]:
+    return frozenset(json.loads(text) if text else ())
 
 
 def node_text(work: str, tick: int, part: ArrowPart | None = None, answers: Answered = NO_ANSWERS) -> str:

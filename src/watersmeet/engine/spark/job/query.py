@@ -51,6 +51,7 @@ from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
+from watersmeet.engine.spark.tick.apart import ReadApart
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
@@ -244,8 +245,8 @@ class JobRun:
         self.driver.inputs.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
-        count = settings.partitions
-        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, count, self.takings)
+        self.apart = ReadApart(spark, sources, scanned, store)
+        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, settings.partitions, self.takings)
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
@@ -379,6 +380,7 @@ class JobRun:
                 host=host,
                 told=told_of(host, self.driver.settings),
                 unread=lambda names: self._unread(names, host),
+                apart=lambda: self.apart.of_batch(self._reading),
                 check=check,
                 end=end,
             )

@@ -34,7 +34,7 @@ from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
-from watersmeet.names import PARTITION
+from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
@@ -55,6 +55,9 @@ nothing about what was read."""
 
 _OF_LINES = frozenset({"linesep", *(name.lower() for name in ANY_READER)})
 """Options of reading lines, whatever they hold."""
+
+FILE, BLOCK, ROW = ours("file"), ours("block"), ours("row")
+"""Columns by which rows of files are found again: see `read_apart`."""
 
 _FILE = (
     "concat(lpad(CAST(unix_micros(_metadata.file_modification_time) AS STRING), 20, '0'), ' ',"
@@ -82,8 +85,11 @@ def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: fl
             code="unknown-connector",
             hint=near_names(source.connector, _READERS),
         )
-    frame = with_changes(_READERS[source.connector](spark, source, sources, trigger_s), source)
-    return with_key(frame, source)
+    return _finished(_READERS[source.connector](spark, source, sources, trigger_s), source)
+
+
+def _finished(frame: DataFrame, source: Source) -> DataFrame:
+    return with_key(with_changes(frame, source), source)
 
 
 def may_be_broken(source: Source) -> bool:
@@ -115,6 +121,11 @@ def declared(source: Source) -> str:
     return ", ".join(f"{quoted(column.name)} {column.type}" for column in source.columns)
 
 
+def declared_fields(source: Source) -> str:
+    """The same as fields of a STRUCT."""
+    return ", ".join(f"{quoted(column.name)}: {column.type}" for column in source.columns)
+
+
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     given = lowered(source.options)
     check_files(source)
@@ -126,11 +137,42 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    frame = read_records(spark.readStream, source, wanted, path, options)
+    return _as_told(read_records(spark.readStream, source, wanted, path, options), source)
+
+
+def _as_told(frame: DataFrame, source: Source) -> DataFrame:
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
     file = F.col(PARTITION) if _is_ordered_by_file(source) else null.alias(PARTITION)
     return frame.select(*columns, file, F.col(BROKEN) if parses(source) else null.alias(BROKEN))
+
+
+def read_apart(
+    spark: SparkSession, source: Source, files: Sequence[str], mended: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """The frame of some files of a JSON source alone, as `read` gives it of all.
+
+    Args:
+        mended: is given the declared columns, `BROKEN`, `FILE`, and `BLOCK` and `ROW` by which the rows of a
+            file are in order; gives those that count, in their order.
+    """
+    options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+    options = {**_base_of(path_of(source.options)), **options}
+    more = {
+        FILE: "_metadata.file_path",
+        BLOCK: "_metadata.file_block_start",
+        ROW: "monotonically_increasing_id()",
+    }
+    frame = read_records(spark.read, source, "json", files, options, more)
+    return _finished(_as_told(mended(frame), source), source)
+
+
+def _base_of(path: str) -> dict[str, str]:
+    """Beneath which directories give columns, as Spark tells its readers for a stream."""
+    local = local_path(path)
+    if local is None:
+        return {} if PATTERN & set(path) else {"basepath": path}
+    return {"basepath": hadoop_path(path, stream=False)} if os.path.isdir(local) else {}
 
 
 def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[str, str]) -> DataFrame:
@@ -183,19 +225,23 @@ def read_records(
     reading: DataFrameReader | DataStreamReader,
     source: Source,
     wanted: str,
-    path: str,
+    path: str | Sequence[str],
     options: Mapping[str, str] | None = None,
+    more: Mapping[str, str] = {},
 ) -> DataFrame:
     """The declared columns of the files at ``path``, and for formats that parse `BROKEN`; of a table with a
     primary key also `PARTITION`.
 
     Args:
+        path: as the user has it; several: as Spark has them.
         options: for the reader; None: those of ``source``.
+        more: of JSON, further columns, by name, as Spark SQL.
     """
     if options is None:
         options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
     reader: Any = reading.format(wanted).options(**options)
-    where = hadoop_path(path, stream=isinstance(reading, DataStreamReader))
+    is_stream = isinstance(reading, DataStreamReader)
+    where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)
     if wanted == "parquet":
         frame: DataFrame = reader.schema(declared(source)).load(where)
         return frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
@@ -205,11 +251,12 @@ def read_records(
         reader = reader.option("header", options.get("header", "true"))
         # or columns in another order are taken by their place, whatever the header says
         reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
-        if csv_header.by_name(options):
+        if csv_header.by_name(options) and isinstance(path, str):
             schema = _in_the_files_order(source, path, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
     frame = reader.schema(schema).load(where)
-    names = [*(column.name for column in source.columns), BROKEN]
+    names = [*(column.name for column in source.columns), BROKEN, *more]
+    frame = frame.withColumns({name: F.expr(text) for name, text in more.items()}) if more else frame
     if _is_ordered_by_file(source):
         frame = frame.withColumn(PARTITION, F.expr(_FILE))
         names.append(PARTITION)

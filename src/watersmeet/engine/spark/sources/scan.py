@@ -41,13 +41,15 @@ Read = Callable[[Source], DataFrame]
 class Scan:
     """Per source its frame and how to take it apart; the Arrow types of the kept columns per ``query/alias``.
 
-    ``tables``: of those that rows meet as of their tick, or that are compared, which are none of the frames,
-    per ``query/alias`` what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if
-    some can match nothing.
+    ``columns``: per source those of its frame, as Spark SQL over what `frames.read` gives; ``tables``: of
+    those that rows meet as of their tick, or that are compared, which are none of the frames, per
+    ``query/alias`` what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some
+    can match nothing.
     """
 
     sources: tuple[tuple[DataFrame, SourceView], ...]
     schemas: Mapping[str, pa.Schema]
+    columns: Mapping[str, Sequence[str]]
     tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
@@ -72,6 +74,10 @@ class _Source:
         """Every distinct expression, in order of first use."""
         texts = [text for branch in self.branches for text in branch.sql.values()]
         return list(dict.fromkeys(texts + list((self.late or {}).values())))
+
+    def names(self) -> dict[str, str]:
+        """Every one of them, and the column that it is."""
+        return {text: ours(str(number)) for number, text in enumerate(self.texts())}
 
 
 def scan(
@@ -116,7 +122,12 @@ def scan(
     for query, node in plan.compared:
         name = f"{query.name}/{node.side.name}"
         schemas[name] = _table_schema(frames[node.source.name], tables[name])
-    return Scan(tuple(_scanned(source, keep_broken) for source in sources), schemas, tables)
+    columns = {source.source.name: _columns(source, keep_broken) for source in sources}
+    frames_and_views = tuple(
+        (source.frame.selectExpr(*columns[source.source.name]), _view(source, keep_broken))
+        for source in sources
+    )
+    return Scan(frames_and_views, schemas, columns, tables)
 
 
 def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
@@ -253,18 +264,18 @@ def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
             owner.types[branch.sql[name]] = common
 
 
-def _scanned(source: _Source, keep_broken: bool) -> tuple[DataFrame, SourceView]:
+def _columns(source: _Source, keep_broken: bool) -> list[str]:
     """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or only with
     that they are."""
-    name_of = {text: ours(str(number)) for number, text in enumerate(source.texts())}
-    columns = [f"{text} AS {name}" for text, name in name_of.items()]
+    columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
         told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
         columns.append(f"{told} AS {BROKEN}")
-    return source.frame.selectExpr(*columns), _view(source, name_of, keep_broken)
+    return columns
 
 
-def _view(source: _Source, name_of: Mapping[str, str], keep_broken: bool) -> SourceView:
+def _view(source: _Source, keep_broken: bool) -> SourceView:
+    name_of = source.names()
     branches = tuple(
         BranchView(
             branch.arrangement,

@@ -23,6 +23,7 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import jdbc
+from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
     check_columns,
@@ -134,7 +135,20 @@ def _files(spark: SparkSession, source: Source) -> Table:
 
     if wanted == "parquet" and not seen and listed():
         _check_columns(spark, source, path)
-    return Table(lambda: read_records(spark.read, source, wanted, path), lambda: version_of(listed()), listed)
+
+    def frame() -> DataFrame:
+        if wanted == "json":
+            _check_records(spark, source, path)
+        return read_records(spark.read, source, wanted, path)
+
+    return Table(frame, lambda: version_of(listed()), listed)
+
+
+def _check_records(spark: SparkSession, source: Source, path: str) -> None:
+    """Of JSON that behind a record's value is nothing more: Spark would pass over that."""
+    run_on = first_run_on(spark, lowered(source.options), hadoop_path(path, stream=False))
+    if run_on is not None:
+        raise _broken(source.name, run_on)
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
@@ -318,8 +332,12 @@ class Copier:
     def _check(self, broken: pa.Array) -> None:
         broken_texts = broken.drop_null()
         if len(broken_texts):
-            raise EngineError(
-                f'table "{self.name}": a record does not parse as declared: {broken_texts[0].as_py()[:200]}',
-                code="table-unreadable",
-                hint="mend the file, or declare the columns as they are: rows would miss their partners",
-            )
+            raise _broken(self.name, broken_texts[0].as_py())
+
+
+def _broken(name: str, record: str) -> EngineError:
+    return EngineError(
+        f'table "{name}": a record does not parse as declared: {record[:200]}',
+        code="table-unreadable",
+        hint="mend the file, or declare the columns as they are: rows would miss their partners",
+    )

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
-from watersmeet.engine.spark.properties import START, start_of
+from watersmeet.engine.spark.properties import APART, START, names_of, start_of
 from watersmeet.engine.spark.sources.views import BROKEN, BranchView, SourceView
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
@@ -35,6 +35,15 @@ REPORT, ASIDE = "report", "aside"
 SCHEMA = "kind STRING, text STRING"
 BROKEN_REASON = "broken"
 """Of files of rows set aside; those of broken records hold the first alone."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What ingest tells of sources by frames of their own (``reports``, as `reports_of`) in a tick in which
+    the rows that the scan has of them do not count. ``names``: of the sources."""
+
+    names: frozenset[str]
+    reports: DataFrame
 
 
 def reports_of(sources: Sequence[tuple[DataFrame, SourceView]], store: Store) -> DataFrame:
@@ -56,7 +65,7 @@ class Ingest:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: _SourceTask | None = None
         for batch in batches:
-            if batch.num_rows:
+            if batch.num_rows and not _is_read_apart(self.view.source):
                 task = task or _SourceTask(self.view, _start(), self.store)
                 task.take(batch)
         results = [] if task is None else list(task.finish())
@@ -159,9 +168,18 @@ def _task() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _start() -> TickStart:
+def _told(name: str) -> str | None:
+    """Of the tick, as a local property."""
     context = TaskContext.get()
-    text = context.getLocalProperty(START) if context is not None else None
+    return None if context is None else context.getLocalProperty(name)
+
+
+def _is_read_apart(source: str) -> bool:
+    return source in names_of(_told(APART))
+
+
+def _start() -> TickStart:
+    text = _told(START)
     if not text:
         raise EngineError(
             "the rows of the scan were evaluated outside of a tick",

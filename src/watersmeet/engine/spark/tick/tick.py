@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
+from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import Alone, NodeTask
-from watersmeet.engine.spark.properties import START, start_text
+from watersmeet.engine.spark.properties import APART, START, names_text, start_text
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
-from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
+from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Apart
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
@@ -217,6 +218,7 @@ class Ticks:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         unread: Unread | None = None,
+        apart: Callable[[], Apart | None] | None = None,
         check: Callable[[], None] | None = None,
         end: bool = False,
     ) -> TickResult:
@@ -229,6 +231,7 @@ class Ticks:
             advances, idle, end: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
+            apart: asked before the rows are read which sources are read apart.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
         self.timings = Timings()
@@ -238,8 +241,7 @@ class Ticks:
         self.timings.mark("begin")
         rows: list[Any] = []
         if reports is not None:
-            self._spark.sparkContext.setLocalProperty(START, start_text(start))
-            rows = reports.collect()
+            rows = self._ingested(start, reports, apart() if apart is not None else None)
         if check is not None:
             check()
         self.timings.mark("ingest")
@@ -266,6 +268,19 @@ class Ticks:
         )
         self._counts.learn(result.queries)
         return replace(result, tasks=self._counts.used())
+
+    def _ingested(self, start: TickStart, reports: DataFrame, apart: Apart | None) -> list[Any]:
+        """What ingest tells of the rows of all sources."""
+        context = self._spark.sparkContext
+        context.setLocalProperty(START, start_text(start))
+        if apart is None:
+            return reports.collect()
+        context.setLocalProperty(APART, names_text(apart.names))
+        try:
+            rows = reports.collect()
+        finally:
+            context.setLocalProperty(APART, names_text(()))
+        return [*rows, *apart.reports.collect()]
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""

@@ -1,0 +1,171 @@
+"""Records of JSON files that run on: something stands behind their value, a second object, for example.
+
+Spark's reader takes the first value of a record (a line, or with multiLine a file) and passes over the rest.
+What it makes of that value nothing else in Spark does: a number in a STRING keeps its digits, bytes that are
+no text are told. So files are read by it, and looked at beside it, as texts, by the conditions here.
+
+A text is one value if, as the first element of an array, it is followed by what we put behind it, whichever
+of two things that is: a text that closes the array itself is followed by neither, and what hides them is no
+JSON. Of texts that Spark's reader calls broken anything may be said here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.engine.spark.text import literal, options_map, quoted
+from watersmeet.names import ours
+from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
+
+TEXT = ours("text")
+"""The column of texts."""
+
+_END = ours("end")
+_BLANK = " \t\r\n"
+_MARK = "\ufeff"
+_WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+_OF_PLACES = ("recursivefilelookup", "pathglobfilter", "basepath")
+_NOT_OF_VALUES = frozenset(
+    {"linesep", "encoding", "charset", "multiline", *(name.lower() for name in (*ANY_READER, *OF_SOURCES))}
+)
+_DEEPEST = "1010"
+"""Spark's parser takes values nested 1,000 deep; here they are within arrays of ours."""
+
+_LENIENT = "spark.sql.legacy.codingErrorAction"
+
+_COMMENTS = r"^(?:[ \t\r\n]++|//[^\r\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/)++"
+
+
+@dataclass(frozen=True)
+class JsonTexts:
+    """The records of JSON files as texts, and conditions over them.
+
+    Args:
+        options: of the source, with names in lower case.
+    """
+
+    options: Mapping[str, str]
+
+    def read(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
+        """`TEXT`: each record as its bytes are, cut as Spark's JSON reader cuts them."""
+        reader = spark.read.format("text").schema(f"{quoted(TEXT)} STRING")
+        if self._is_true("multiline"):
+            reader = reader.option("wholetext", "true")
+        elif "linesep" in self.options:
+            reader = reader.option("lineSep", self.options["linesep"])
+            if self._encoding:
+                reader = reader.option("encoding", self._encoding)
+        for name in _OF_PLACES:
+            if name in self.options:
+                reader = reader.option(name, self.options[name])
+        return reader.load(paths if isinstance(paths, str) else list(paths))
+
+    @cached_property
+    def run_on(self) -> str:
+        """The condition that a text is no single value, nor blank. Frames are made of it `leniently`."""
+        raw, text = quoted(TEXT), self._text
+        flat = (  # the only closing brace is the last character
+            f"startswith({raw}, '{{') AND"
+            f" octet_length(substring_index({raw}, '}}', 1)) = octet_length({raw}) - 1"
+        )
+        return f"NOT coalesce({flat}, false) AND NOT ({_plainly_whole(text)}) AND NOT ({self._whole(text)})"
+
+    def rows(self, fields: str) -> str:
+        """How many rows Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
+        first = self._from_first(self._text)
+        elements = (
+            f"from_json({self._text}, {literal(f'ARRAY<STRUCT<{fields}>>')}{self._parser(self.options)})"
+        )
+        return (
+            f"CASE WHEN startswith({first}, '[')"
+            f" THEN IF({elements} IS NULL OR exists({elements}, e -> e IS NULL), 1, size({elements}))"
+            f" WHEN {first} = '' AND NOT startswith({quoted(TEXT)}, '{_MARK}') THEN 0 ELSE 1 END"
+        )
+
+    def _whole(self, text: str) -> str:
+        """By Spark's parser, with the options of the source."""
+        is_array = f"startswith({self._from_first(text)}, '[')"
+        as_elements = f"IF({is_array}, {text}, concat('[', {text}, '\\n]'))"
+        parser = self._parser({**self.options, "maxnestingdepth": _DEEPEST})
+        followed = []
+        for mark in (0, 1):
+            wrapped = f"concat('[', {as_elements}, '\\n,[{{\"{_END}\":{mark}}}]]')"
+            parsed = f"from_json({wrapped}, 'ARRAY<ARRAY<STRUCT<{_END}: INT>>>'{parser})"
+            followed.append(
+                f"(size({parsed}) = 2 AND get(get({parsed}, 1), 0).{_END} = {mark}"
+                f" AND ({is_array} OR size(get({parsed}, 0)) <= 1))"
+            )
+        return f"coalesce({' AND '.join(followed)}, false)"
+
+    def _from_first(self, text: str) -> str:
+        """A text from its first token on."""
+        if self._is_true("allowcomments"):
+            return f"regexp_replace({text}, {literal(_COMMENTS)}, '')"
+        return f"trim(LEADING {literal(_BLANK)} FROM {text})"
+
+    @cached_property
+    def _text(self) -> str:
+        """As characters. Of UTF-8 and what is ASCII in its lower half, bytes that are no UTF-8 do not matter:
+        none of them hides one that JSON is made of."""
+        raw = quoted(TEXT)
+        data = f"CAST({raw} AS BINARY)"
+        if self._encoding.upper() in _WIDE:
+            return f"decode({data}, {literal(self._encoding.upper())})"
+        if self._encoding:
+            return raw
+        told_by_start = (
+            f"CASE WHEN startswith({data}, X'FEFF') OR startswith({data}, X'FFFE')"
+            f" THEN decode({data}, 'UTF-16')"
+            f" WHEN startswith({data}, X'00') THEN decode({data}, 'UTF-16BE')"
+            f" WHEN substring({data}, 2, 1) = X'00' THEN decode({data}, 'UTF-16LE') ELSE {raw} END"
+        )
+        marked = f"startswith({raw}, '{_MARK}')"
+        return f"IF(contains({raw}, chr(0)), {told_by_start}, IF({marked}, substring({raw}, 2), {raw}))"
+
+    def _parser(self, options: Mapping[str, str]) -> str:
+        """The last argument of ``from_json``."""
+        own = {name: value for name, value in options.items() if name not in _NOT_OF_VALUES}
+        return f", {options_map(own)}" if own else ""
+
+    @property
+    def _encoding(self) -> str:
+        return (self.options.get("encoding") or self.options.get("charset") or "").strip()
+
+    def _is_true(self, name: str) -> bool:
+        return self.options.get(name, "").strip().lower() == "true"
+
+
+def first_run_on(spark: SparkSession, options: Mapping[str, str], path: str) -> str | None:
+    """A record that runs on in the files at a path; None: there is none. ``options``: as of `JsonTexts`."""
+    texts = JsonTexts(options)
+    with leniently(spark):
+        found = texts.read(spark, path).where(texts.run_on).select(TEXT).limit(1)
+    texts_found = found.toArrow().column(TEXT).to_pylist()
+    return texts_found[0] if texts_found else None
+
+
+@contextmanager
+def leniently(spark: SparkSession) -> Iterator[None]:
+    """Frames that are made meanwhile decode what is no text to marks for that, and do not fail of it."""
+    before = spark.conf.get(_LENIENT, "false")
+    spark.conf.set(_LENIENT, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(_LENIENT, before or "false")
+
+
+def _plainly_whole(text: str) -> str:
+    """By a parser without options, which is quicker; it knows less than JSON with options, and never more."""
+    one, two = (
+        f"json_array_length(concat('[', {text}, '\\n{more}]')) <=> {1 + len(more) // 2}"
+        for more in (",0", ",0,0")
+    )
+    behind = " OR ".join(f"contains({text}, '}}{char}')" for char in (",", " ", "\\t", "\\r", "\\n"))
+    may_close = f"contains({text}, ']') AND (NOT startswith({text}, '{{') OR {behind})"
+    return f"{one} AND (NOT ({may_close}) OR {two})"

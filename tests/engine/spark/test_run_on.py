@@ -1,0 +1,340 @@
+"""Records of JSON files that run on behind their value: they are told, whatever they look like, and no
+others; they are broken, and no rows are theirs.
+
+Judge of values is Spark's JSON reader; oracle of what stands behind one is Python's parser.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.engine.spark.running import until_caught_up
+from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
+from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
+from watersmeet.errors import WatersmeetError
+
+pytestmark = pytest.mark.spark
+
+FIELDS = {"id": "INT", "m": "STRUCT<a: INT>", "b": "ARRAY<INT>", "s": "STRING", "f": "DOUBLE"}
+BEHIND = [
+    "}", "]", ",", "x", '{"id": 6}', ' {"id": 7}', ',{"id": 8}', ',"s": 2', '], "row": [{"id": 9}', ",0]",
+    ",0,0]", '],[{"__ws_end":0}]]', '],[{"__ws_end":1}]]', "]]", '}{"id":1}', ' "', "null", "1", "//",
+    "/* */", "\t", " ", "\x00", "\u00fc", "[]", "{}", '"}', ":", "'",
+]  # fmt: skip
+ODD = [
+    b"", b" ", b"\t  ", b"{}", b"[]", b"null", b"1", b'"x"', b"[1]", b"[null]", b"[[]]",
+    b'[{"id":1},{"id":2}]',
+    b'[{"id":1},{"id":"x"}]', b'[null,{"id":3}]', b'[{"id":1}] x', b'[{"id":1},{"id":2}],[]', b'[{"id":1}',
+    b'[{"id":1},{"id":2}]{"id":3}', b'[] {"id":3}', b"[]]", b"[],0]", b' [{"id":1}]', b'[{"id":1},2]',
+    b"[[{}]]", b'\xff{"id":1}', b'{"id":1,"s":"\xff"}', b'{"id":1,"s":"\xff"}{"id":2}', b'{"id":1} \xff',
+    b'{"id":1}\xc3', b'{"id":1,"s":"\xed\xa0\x80"}', b'{"id":1,"s":"\xed\xa0\x80"}x',
+    b'{"id":1,"s":"\xc0\x80"}', b'{"id":1,"x":"\xf5\x80"}', b'\xef\xbb\xbf{"id":7}', b"\xef\xbb\xbf",
+    b'\xef\xbb\xbf{"id":7}{}', b'{"id":1,"f":NaN}', b'{"id":1,"f":NaN}{}', b'{"id":1,"f":NaN,"s":"\\ud800"}',
+    b"{'id':1}", b"{'id':1}{'id':2}", b"{'id':1,'s':'}'}", b"{'s':'\"}'}{'id':1}", b'{"id":1,"s":"\\ud800"}',
+    b'{"id":1,"f":1e400}', b'{"id":1,"s":1e400}', b'{"id":01}', b"{id:1}", b'{"id":1,}', b'{"id":1,"id":2}',
+    b'{"a":' * 1000 + b"1" + b"}" * 1000, b'{"a":' * 1000 + b"1" + b"}" * 1000 + b"{}",
+    b'{"a":' * 1001 + b"1" + b"}" * 1001, b'{"id":1,"x":' + b"[" * 999 + b"]" * 999 + b"}",
+    b'{"id":1,"x":' + b"[" * 998 + b"]" * 998 + b"}]", b'{"id":' + b"9" * 1001 + b"}",
+    b'{"id":1,"x":' + b"9" * 1001 + b"}", b'{"id":1,"s":"\t"}', b'{"id":1,"s":"\x01"}', b'{"__ws_end":0}',
+    b'{"__ws_end":"x","f":NaN}', b'{"id":1} {"id":2} {"id":3}', b'{"id":1}\\n',
+    *('{"id":1,"s":"\u00e4"}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
+    *('{"id":1}{"id":2}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
+]  # fmt: skip
+
+
+def values(rng: random.Random) -> list[bytes]:
+    """JSON objects of all forms, and what may stand behind them."""
+    found = []
+    for number in range(250):
+        row: dict[str, Any] = {"id": number}
+        for name, choices in (
+            ("m", [None, {"a": 1}, {}, {"a": 2, "z": {"y": [{}]}}]),
+            ("b", [None, [], [1, 2]]),
+            ("s", [None, "}", '{"id": 9}{', "]\n}", '"', "\\", "\u00fc", 1.5, {"q": [1]}]),
+            ("f", [1.0, None]),
+        ):
+            if rng.random() < 0.5:
+                row[name] = rng.choice(choices)
+        shape = rng.choice([row, row, row, [row], [row, {"id": 0}]])
+        text = json.dumps(shape, ensure_ascii=rng.random() < 0.5, separators=rng.choice([None, (",", ":")]))
+        text = (
+            rng.choice(["", "", " "]) + text + "".join(rng.choices(BEHIND, k=rng.choice([0, 0, 1, 1, 2, 3])))
+        )
+        found.append((text if rng.random() < 0.9 else text[: rng.randrange(len(text))]).encode())
+    return found
+
+
+SWAPPED = str.maketrans({"'": '"', '"': "'"})
+
+
+def runs_on(record: bytes) -> bool | None:
+    """By Python's parser, which is given texts in single quotes with the quotes swapped: whether there is
+    something behind the first value; None: it reads none."""
+    encoding = json.detect_encoding(record)
+    text = record.decode("utf-8-sig" if encoding == "utf-8" else encoding, "replace").lstrip(" \t\r\n")
+    deepest = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    try:
+        for form in (text, text.translate(SWAPPED)):
+            try:
+                _, end = json.JSONDecoder().raw_decode(form)
+            except ValueError:
+                continue
+            return bool(text[end:].strip(" \t\r\n"))
+    finally:
+        sys.setrecursionlimit(deepest)
+    return None
+
+
+@pytest.fixture
+def judged(spark, tmp_path):
+    """Of records, each in a file of its own: how many rows Spark's JSON reader makes and whether it calls it
+    broken, and what we say: whether it runs on, and how many rows it has."""
+
+    def judge(
+        records: list[bytes], options: dict[str, str]
+    ) -> list[tuple[int, bool, bool | None, int | None]]:
+        folder = tmp_path / "in"
+        folder.mkdir()
+        before = [] if "multiLine" in options else [b"{}"]  # a mark at the start of a file is passed over
+        for number, record in enumerate(records):
+            (folder / f"{number:05}").write_bytes(b"\n".join([*before, record]))
+        schema = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items())
+        reader = spark.read.schema(f"{schema}, corrupt STRING").options(**options)
+        frame = reader.option("columnNameOfCorruptRecord", "corrupt").json(str(folder))
+        by_spark: dict[str, list[bool]] = {}
+        for row in frame.select("*", F.col("_metadata.file_name").alias("name")).collect():
+            by_spark.setdefault(row["name"], []).append(row["corrupt"] is not None)
+        texts = JsonTexts({name.lower(): value for name, value in options.items()})
+        fields = ", ".join(f"{name}: {kind}" for name, kind in FIELDS.items())
+        with leniently(spark):
+            asked = texts.read(spark, str(folder)).selectExpr(
+                "_metadata.file_name", texts.run_on, texts.rows(fields)
+            )
+        by_us: dict[str, list[tuple[bool, int]]] = {}
+        for name, run_on, rows in asked.collect():
+            by_us.setdefault(name, []).append((run_on, rows))
+        told = []
+        for number in range(len(records)):
+            corrupt, texts_told = (
+                found.get(f"{number:05}", [])[len(before) :] for found in (by_spark, by_us)
+            )
+            assert len(texts_told) < 2
+            told.append((len(corrupt), any(corrupt), *(texts_told[0] if texts_told else (False, 0))))
+        return told
+
+    return judge
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"multiLine": "true"},
+        {"encoding": "UTF-8"},
+        {"allowComments": "true"},
+        {"allowSingleQuotes": "false"},
+    ],
+    ids=str,
+)
+def test_what_runs_on_is_told_and_nothing_else(judged, seed, options):
+    records = [*values(random.Random(seed)), *ODD]
+    wrong, good, bad = [], 0, 0
+    for record, (rows, broken, run_on, rows_told) in zip(records, judged(records, options), strict=True):
+        if rows != rows_told:
+            wrong.append((record[:80], "rows", rows, rows_told))
+        want = runs_on(record)
+        if broken or want is None or ("allowComments" in options and (b"//" in record or b"/*" in record)):
+            continue
+        good, bad = good + (not want), bad + want
+        if want is not run_on:
+            wrong.append((record[:80], "runs on", want, run_on))
+    assert not wrong, wrong
+    assert min(good, bad) > 50
+
+
+def job(path: Path, columns: str, select: str, options: str = "", settings: str = "") -> str:
+    folder = path / "in"
+    folder.mkdir(exist_ok=True)
+    return f"""SET broken_output = bad; {settings}
+        CREATE TABLE bad WITH ('connector' = 'file', 'path' = '{path}/bad', 'format' = 'json');
+        CREATE TABLE l ({columns})
+            WITH ('connector' = 'file', 'path' = '{folder}', 'format' = 'json'{options});
+        CREATE TABLE o WITH ('connector' = 'file', 'path' = '{path}/out', 'format' = 'parquet');
+        INSERT INTO o {select};"""
+
+
+def put_out(path: Path) -> tuple[Counter[tuple[Any, ...]], Counter[str]]:
+    """Rows, and records that were set aside as broken."""
+    rows = bag(parquet_rows(path / "out"))
+    names = ("stream", "input", "reason", "record", "watermark_key", "watermark", "late_by")
+    broken = json_rows(path / "bad", dict.fromkeys(names, "STRING"))
+    return rows, Counter(as_shown(row[3].encode()) for row in broken)
+
+
+def as_shown(record: bytes) -> str:
+    """A record in a side output: in the place of bytes that are no text are marks, however many."""
+    return re.sub("\ufffd+", "\ufffd", record.decode("utf-8", "replace"))
+
+
+def account(run: Any) -> dict[str, int]:
+    (counts,) = run.ticks[-1].queries["o"].account.values()
+    return counts
+
+
+PLAIN = "id INT, m STRUCT<a: INT>, b ARRAY<INT>, s STRING, f DOUBLE"
+
+
+def test_rows_of_a_job_are_those_of_records_that_do_not_run_on(spark, seed, tmp_path):
+    """In three ticks, the second without such a record, a file of several blocks in the last one. Judge is
+    Spark's reader over records that do not run on."""
+    rng = random.Random(seed)
+    text = job(tmp_path, PLAIN, "SELECT id, m.a AS a, b, s, f FROM l", ", 'maxFilesPerTrigger' = '2'")
+    clean, broken = tmp_path / "clean", Counter()
+    clean.mkdir()
+    for number in range(6):
+        records = [r for r in [*values(rng), *ODD] if b"\r" not in r and b"\0" not in r]
+        rng.shuffle(records)
+        if number == 4:  # blocks are not smaller than 4 MB
+            records += [json.dumps({"id": 7, "s": "x" * 5_000}).encode()] * 2_000
+            records.insert(len(records) - 3, b'{"id":8}{"id":9}')
+        run_on = [record for record in records if runs_on(record)]
+        if number in (2, 3):
+            records = [record for record in records if record not in run_on]
+            run_on = []
+        broken.update(map(as_shown, run_on))
+        name = f"{number:02}"
+        (clean / name).write_bytes(b"\n".join(record for record in records if record not in run_on))
+        (tmp_path / "in" / name).write_bytes(b"\n".join(records))
+        os.utime(tmp_path / "in" / name, (1_700_000_000 + number,) * 2)
+    frame = spark.read.schema(f"{PLAIN}, c STRING").option("columnNameOfCorruptRecord", "c").json(str(clean))
+    judge = frame.selectExpr("id", "m.a", "b", "s", "f", "c").toArrow()
+    want = bag(row[:-1] for row in native_rows(judge) if row[-1] is None)
+    broken.update(as_shown(row[-1]) for row in native_rows(judge) if row[-1] is not None)
+    run = until_caught_up(spark, text, tmp_path / "state")
+    rows, texts = put_out(tmp_path)
+    assert not difference(rows, want)
+    assert not difference(texts, broken)
+    assert len(run.ticks) == 3
+    assert account(run)["broken"] == broken.total()
+    assert account(run)["in"] == broken.total() + want.total()
+
+
+TWO = '{"id":1,"s":"a"}{"id":2,"s":"b"}'
+ONE = '{"id":3,"s":"c"}'
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "content", "broken"),
+    [
+        ("'multiLine' = 'true'", "a", TWO.replace(",", ",\n").encode(), 1),
+        ("'multiLine' = 'true'", "a", f"[{TWO.replace('}{', '},{')}]\n{ONE}".encode("utf-16"), 1),
+        ("'lineSep' = ';;'", "a", f"{TWO};;{ONE};;".encode(), 1),
+        ("'encoding' = 'UTF-16LE', 'lineSep' = ';;'", "a", f"{TWO};;{ONE}".encode("utf-16-le"), 1),
+        (
+            "'encoding' = 'ISO-8859-1', 'lineSep' = ';;'",
+            "a",
+            f'{TWO};;{{"id":3,"s":"c","x":"\u00e9"}}'.encode("latin-1"),
+            1,
+        ),
+        ("'allowComments' = 'true'", "a", f"// c\n{ONE} /* }} */ // x\n /* [ */ {TWO} // x\n".encode(), 1),
+        ("'allowUnquotedFieldNames' = 'true'", "a", b"{id:3,'s':'c'}\n{id:1}{id:2}", 1),
+        ("'header' = 'x'", "a.gz", gzip.compress(f"{ONE}\r\n{TWO}\r\n\r\n".encode()), 1),
+    ],
+    ids=str,
+)
+def test_options_and_encodings(spark, tmp_path, options, name, content, broken):
+    given = "" if "header" in options else f", {options}"
+    text = job(tmp_path, "id INT, s STRING", "SELECT id, s FROM l", given)
+    (tmp_path / "in" / name).write_bytes(content)
+    run = until_caught_up(spark, text, tmp_path / "state")
+    rows, _ = put_out(tmp_path)
+    assert account(run)["broken"] == broken
+    assert rows == ({(3, b"c"): 1} if "multiLine" not in options else {})
+
+
+def test_rows_of_a_table_with_a_key_come_in_the_order_of_files_and_lines(spark, tmp_path):
+    """Also from directories of partitions; a record that runs on changes nothing, and none behind it does."""
+    text = job(
+        tmp_path,
+        "id INT PRIMARY KEY NOT ENFORCED, v INT, part STRING",
+        "SELECT id, v, part FROM l",
+        settings="SET output_mode = changelog;",
+    )
+    for number, (part, lines) in enumerate(
+        [
+            ("b", ['{"id":1,"v":1}', '{"id":2,"v":2}', '{"id":1,"v":3}{"id":2,"v":4}', '{"id":1,"v":5}']),
+            (
+                "a",
+                [
+                    '{"id":3,"v":6}',
+                    '{"id":2,"v":7}',
+                    "",
+                    '[{"id":2,"v":8},{"id":3,"v":9}] [',
+                    '{"id":3,"v":10}',
+                ],
+            ),
+        ]
+    ):
+        folder = tmp_path / "in" / f"part={part}"
+        folder.mkdir()
+        (folder / "f").write_text("\n".join(lines))
+        os.utime(folder / "f", (1_700_000_000 + number,) * 2)
+    run = until_caught_up(spark, text, tmp_path / "state")
+    assert account(run)["broken"] == 2
+    rows, broken = put_out(tmp_path)
+    assert {row[:3] for row in rows} == {(1, 5, b"b"), (2, 7, b"a"), (3, 10, b"a")}
+    assert set(broken) == {'{"id":1,"v":3}{"id":2,"v":4}', '[{"id":2,"v":8},{"id":3,"v":9}] ['}
+
+
+def test_the_files_of_a_tick_alone_are_read_again_and_those_of_one_source(spark, tmp_path):
+    """Two sources: the rows of the one whose records do not run on come from the stream, each once."""
+    for name, lines in (("x", [TWO, ONE]), ("y", [ONE, ONE])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text("\n".join(lines))
+    sources = "".join(
+        f"""CREATE TABLE {n} (id INT, s STRING)
+            WITH ('connector' = 'file', 'path' = '{tmp_path / n}', 'format' = 'json');"""
+        for n in "xy"
+    )
+    text = f"""{sources}
+        CREATE TABLE o WITH ('connector' = 'file', 'path' = '{tmp_path}/out', 'format' = 'parquet');
+        INSERT INTO o SELECT 'x' AS n, id FROM x UNION ALL SELECT 'y' AS n, id FROM y;"""
+    until_caught_up(spark, text, tmp_path / "state")
+    assert bag(parquet_rows(tmp_path / "out")) == {(b"x", 3): 1, (b"y", 3): 2}
+    (tmp_path / "x" / "g").write_text(ONE)
+    until_caught_up(spark, text, tmp_path / "state")
+    assert bag(parquet_rows(tmp_path / "out")) == {(b"x", 3): 2, (b"y", 3): 2}
+
+
+@pytest.mark.parametrize("options", ["", ", 'multiLine' = 'true'"])
+def test_a_table_whose_record_runs_on_is_not_read(spark, tmp_path, options):
+    text = job(
+        tmp_path,
+        "id INT, t BIGINT, WATERMARK FOR t AS t",
+        "SELECT l.id, r.s FROM l LEFT JOIN r FOR SYSTEM_TIME AS OF l.t AS r ON l.id = r.id",
+    )
+    (tmp_path / "in" / "f").write_text('{"id":1,"t":1}')
+    (tmp_path / "r" / "part=1").mkdir(parents=True)
+    (tmp_path / "r" / "part=1" / "f").write_text(TWO)
+    table = f"""CREATE TABLE r (id INT, s STRING) WITH
+        ('connector' = 'file', 'path' = '{tmp_path}/r', 'format' = 'json'{options}); """
+    text = text.replace("INSERT INTO", table + "INSERT INTO")
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, text, tmp_path / "state")
+    assert caught.value.code == "table-unreadable"
+    assert TWO in str(caught.value)
+    (tmp_path / "r" / "part=1" / "f").write_text('{"id":1,"s":"a"}')
+    until_caught_up(spark, text, tmp_path / "state")
+    assert bag(parquet_rows(tmp_path / "out")) == {(1, b"a"): 1}
