@@ -11,7 +11,6 @@ import json
 import os
 import random
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
+from tests.support.json_records import runs_on
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
 from watersmeet.errors import WatersmeetError
 
@@ -31,6 +31,7 @@ BEHIND = [
     "}", "]", ",", "x", '{"id": 6}', ' {"id": 7}', ',{"id": 8}', ',"s": 2', '], "row": [{"id": 9}', ",0]",
     ",0,0]", '],[{"__ws_end":0}]]', '],[{"__ws_end":1}]]', "]]", '}{"id":1}', ' "', "null", "1", "//",
     "/* */", "\t", " ", "\x00", "\u00fc", "[]", "{}", '"}', ":", "'",
+    ",0" * 16 + "]", ",0" * 17 + "]{}", ",[]" * 16 + ']}',
 ]  # fmt: skip
 ODD = [
     b"", b" ", b"\t  ", b"{}", b"[]", b"null", b"1", b'"x"', b"[1]", b"[null]", b"[[]]",
@@ -73,28 +74,6 @@ def values(rng: random.Random) -> list[bytes]:
         )
         found.append((text if rng.random() < 0.9 else text[: rng.randrange(len(text))]).encode())
     return found
-
-
-SWAPPED = str.maketrans({"'": '"', '"': "'"})
-
-
-def runs_on(record: bytes) -> bool | None:
-    """By Python's parser, which is given texts in single quotes with the quotes swapped: whether there is
-    something behind the first value; None: it reads none."""
-    encoding = json.detect_encoding(record)
-    text = record.decode("utf-8-sig" if encoding == "utf-8" else encoding, "replace").lstrip(" \t\r\n")
-    deepest = sys.getrecursionlimit()
-    sys.setrecursionlimit(20_000)
-    try:
-        for form in (text, text.translate(SWAPPED)):
-            try:
-                _, end = json.JSONDecoder().raw_decode(form)
-            except ValueError:
-                continue
-            return bool(text[end:].strip(" \t\r\n"))
-    finally:
-        sys.setrecursionlimit(deepest)
-    return None
 
 
 @pytest.fixture

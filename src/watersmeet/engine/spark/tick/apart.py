@@ -1,6 +1,6 @@
 """Ticks in which a record of a JSON file runs on behind its value (`run_on`): it is broken, no rows are its.
 
-Before the rows of a tick are read, its JSON files are looked at as texts, in one job. Where no record runs
+Before the rows of a tick are read, its JSON files are looked at as texts, in one job. Where no record may run
 on, that is all. Else the rows of their source come from a frame of its own, and ingest passes over those of
 the stream. In that frame the rows that Spark reads of a file are numbered in their order; its texts say of
 how many rows each is, and so which rows are of a text that runs on.
@@ -99,18 +99,23 @@ class ReadApart:
         return frame.withColumn(_FIRST, F.col(_LAST) - F.col(_ROWS) + 1)
 
 
-def running_on(spark: SparkSession, given: Mapping[int, tuple[Source, str | Sequence[str]]]) -> list[int]:
-    """The sources, by number, of which a record runs on in the files at the paths beside them. One job."""
-    looks = []
+def running_on(spark: SparkSession, given: Mapping[int, tuple[Source, Sequence[str]]]) -> list[int]:
+    """The sources, by number, of which a record runs on in the files at the paths beside them. One job; if
+    some may, two."""
+    texts = {number: JsonTexts(lowered(source.options)) for number, (source, _) in given.items()}
+    read = {number: texts[number].read(spark, paths) for number, (_, paths) in given.items()}
+    may = _with_some({number: frame.where(texts[number].may_run_on) for number, frame in read.items()})
     with leniently(spark):
-        for number, (source, paths) in given.items():
-            texts = JsonTexts(lowered(source.options))
-            found = texts.read(spark, paths).where(texts.run_on)
-            looks.append(found.select(F.lit(number).alias(_SOURCE)))
-    if not looks:
+        return _with_some({number: read[number].where(texts[number].run_on) for number in may})
+
+
+def _with_some(frames: Mapping[int, DataFrame]) -> list[int]:
+    """Those that have rows, by number."""
+    if not frames:
         return []
-    found_numbers = reduce(DataFrame.unionAll, looks).toArrow().column(_SOURCE)
-    return sorted(found_numbers.unique().to_pylist())
+    told = (frame.select(F.lit(number).alias(_SOURCE)) for number, frame in frames.items())
+    numbers = reduce(DataFrame.unionAll, told).toArrow().column(_SOURCE)
+    return sorted(numbers.unique().to_pylist())
 
 
 def _mended(source: Source, rows: DataFrame, texts: DataFrame) -> DataFrame:

@@ -36,6 +36,9 @@ _NOT_OF_VALUES = frozenset(
 _DEEPEST = "1010"
 """Spark's parser takes values nested 1,000 deep; here they are within arrays of ours."""
 
+_COMMAS = 16
+"""Records of few columns have fewer."""
+
 _LENIENT = "spark.sql.legacy.codingErrorAction"
 
 _COMMENTS = r"^(?:[ \t\r\n]++|//[^\r\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/)++"
@@ -65,15 +68,32 @@ class JsonTexts:
                 reader = reader.option(name, self.options[name])
         return reader.load(paths if isinstance(paths, str) else list(paths))
 
-    @cached_property
-    def run_on(self) -> str:
-        """The condition that a text is no single value, nor blank. Frames are made of it `leniently`."""
-        raw, text = quoted(TEXT), self._text
-        flat = (  # the only closing brace is the last character
+    @property
+    def may_run_on(self) -> str:
+        """A condition that holds for nearly no text but those of `run_on`, and for all of these; a quick one.
+
+        By the place of the only closing brace, or by a parser without options: that knows less than JSON with
+        options, and never more. A text that closes the array itself has as many commas as what we put there.
+        """
+        raw = quoted(TEXT)
+        flat = (
             f"startswith({raw}, '{{') AND"
             f" octet_length(substring_index({raw}, '}}', 1)) = octet_length({raw}) - 1"
         )
-        return f"NOT coalesce({flat}, false) AND NOT ({_plainly_whole(text)}) AND NOT ({self._whole(text)})"
+        is_one, is_one_too = (
+            f"json_array_length(concat('[', {raw}, '\n{',0' * more}]')) <=> {1 + more}"
+            for more in (_COMMAS, _COMMAS + 1)
+        )
+        has_few_commas = f"substring_index({raw}, ',', {_COMMAS}) = {raw}"
+        return (
+            f"CASE WHEN {flat} THEN false WHEN NOT ({is_one}) THEN true"
+            f" WHEN NOT contains({raw}, ']') OR {has_few_commas} THEN false ELSE NOT ({is_one_too}) END"
+        )
+
+    @cached_property
+    def run_on(self) -> str:
+        """The condition that a text is no single value, nor blank. Frames are made of it `leniently`."""
+        return f"CASE WHEN {self.may_run_on} THEN NOT ({self._whole(self._text)}) ELSE false END"
 
     def rows(self, fields: str) -> str:
         """How many rows Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
@@ -143,10 +163,13 @@ class JsonTexts:
 def first_run_on(spark: SparkSession, options: Mapping[str, str], path: str) -> str | None:
     """A record that runs on in the files at a path; None: there is none. ``options``: as of `JsonTexts`."""
     texts = JsonTexts(options)
+    read = texts.read(spark, path)
+    if not read.where(texts.may_run_on).select(TEXT).limit(1).toArrow().num_rows:
+        return None
     with leniently(spark):
-        found = texts.read(spark, path).where(texts.run_on).select(TEXT).limit(1)
-    texts_found = found.toArrow().column(TEXT).to_pylist()
-    return texts_found[0] if texts_found else None
+        running_on = read.where(texts.run_on).select(TEXT).limit(1)
+    first: list[str] = running_on.toArrow().column(TEXT).to_pylist()
+    return first[0] if first else None
 
 
 @contextmanager
@@ -158,14 +181,3 @@ def leniently(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_LENIENT, before or "false")
-
-
-def _plainly_whole(text: str) -> str:
-    """By a parser without options, which is quicker; it knows less than JSON with options, and never more."""
-    one, two = (
-        f"json_array_length(concat('[', {text}, '\\n{more}]')) <=> {1 + len(more) // 2}"
-        for more in (",0", ",0,0")
-    )
-    behind = " OR ".join(f"contains({text}, '}}{char}')" for char in (",", " ", "\\t", "\\r", "\\n"))
-    may_close = f"contains({text}, ']') AND (NOT startswith({text}, '{{') OR {behind})"
-    return f"{one} AND (NOT ({may_close}) OR {two})"

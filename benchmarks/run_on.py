@@ -1,0 +1,170 @@
+"""What it costs to look whether records of JSON files run on behind their value, and where one does.
+
+    python -m benchmarks.run_on [--pairs N] [--rows N] [--lines KIND]
+
+One job reads files of so many lines each, one a tick, filters them, and writes Parquet. In turn a tick looks
+and the next one does not; which of the two of a pair comes first alternates, too. Seconds are those of the
+tick; CPU seconds are from one tick's end to the next one's, of the job (driver, JVM, workers). Lines are
+objects of plain values (flat), with an object and an array within (nested), with a NaN, which a parser
+without options does not take (nan), or flat ones of which one in each file runs on (running-on): in ticks
+that do not look, its first object is read like others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import psutil
+
+from benchmarks.side_by_side import BENCH
+
+WARM_UP_TICKS = 4
+COLUMNS = "id BIGINT, k BIGINT, at TIMESTAMP, price DECIMAL(9,2), name STRING"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of one tick."""
+
+    wall: float
+    cpu: float
+
+
+def prepare(folder: Path, rows: int, ticks: int, kind: str) -> None:
+    """A file per tick, all with the same lines."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "in").mkdir(parents=True)
+    rng = random.Random(1)
+    lines = []
+    for number in range(rows):
+        row: dict[str, Any] = {
+            "id": number,
+            "k": rng.randrange(10**6),
+            "at": f"2024-01-01T{rng.randrange(24):02d}:00:{rng.randrange(60):02d}.000Z",
+            "price": rng.randrange(10_000) / 100,
+            "name": f"customer {rng.randrange(10**6)}",
+        }
+        if kind == "nan":
+            row["ratio"] = float("nan")
+        if kind == "nested":
+            row["within"] = {"a": number, "b": [1, 2, 3]}
+        lines.append(json.dumps(row))
+    if kind == "running-on":
+        lines[rows // 2] += '{"id": 0}'
+    content = "\n".join(lines)
+    for tick in range(ticks):
+        (folder / "in" / f"{tick:04d}.json").write_text(content)
+
+
+def looks(tick: int) -> bool:
+    """Whether the tick looks: of ticks 0 and 1 the first, of 2 and 3 the second, and so on."""
+    return (tick % 2 == 0) == (tick // 2 % 2 == 0)
+
+
+def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, Cost]]:
+    """Per pair of ticks what they cost: (looked, did not look)."""
+    from watersmeet.engine.driver.results import TickResult
+    from watersmeet.engine.spark.job import session
+    from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.sources.files.read import BatchFiles
+    from watersmeet.engine.spark.tick.apart import ReadApart
+    from watersmeet.engine.spark.tick.ingest import Apart
+    from watersmeet.front.sql import parse_job
+    from watersmeet.plan.planner import plan_job
+
+    ticks = WARM_UP_TICKS + 2 * pairs
+    prepare(folder, rows, ticks, kind)
+    more = {"nested": "within STRUCT<a: BIGINT, b: ARRAY<INT>>", "nan": "ratio DOUBLE"}.get(kind)
+    columns = COLUMNS if more is None else f"{COLUMNS}, {more}"
+    names = "id, k, at, price, name" if more is None else f"id, k, at, price, name, {more.split()[0]}"
+    job = parse_job(
+        f"CREATE MAPPING f ({columns}) TYPE File "
+        f"OPTIONS ('path' = '{folder / 'in'}', 'format' = 'json', 'maxFilesPerTrigger' = '1');"
+        f"CREATE MAPPING out TYPE File OPTIONS ('path' = '{folder / 'out'}', 'format' = 'parquet');"
+        f"INSERT INTO out SELECT {names} FROM f WHERE k > 9;"
+    )
+    costs: list[Cost] = []
+    before = [_cpu_s()]
+    own = ReadApart.of_batch
+
+    def of_batch(self: ReadApart, batch: BatchFiles | None) -> Apart | None:
+        return own(self, batch) if looks(len(costs)) else None
+
+    def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
+        now = _cpu_s()
+        costs.append(Cost(took, now - before[0]))
+        before[0] = now
+
+    patched: Any = ReadApart
+    patched.of_batch = of_batch
+    try:
+        session.start(session.settings(master="local[2]"))
+        run_job(
+            job,
+            plan_job(job),
+            checkpoint=str(folder / "checkpoint"),
+            partitions=2,
+            until_caught_up=True,
+            on_tick=on_tick,
+        )
+    finally:
+        patched.of_batch = own
+    if len(costs) != ticks:
+        raise SystemExit(f"{len(costs)} of {ticks} ticks")
+    return [
+        (costs[n], costs[n + 1]) if looks(n) else (costs[n + 1], costs[n])
+        for n in range(WARM_UP_TICKS, ticks, 2)
+    ]
+
+
+def _cpu_s() -> float:
+    """CPU seconds so far of this process and what it started."""
+    total = 0.0
+    here = psutil.Process()
+    for process in [here, *here.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def told(rows: int, pairs: Sequence[tuple[Cost, Cost]]) -> str:
+    """A line per kind of seconds: medians, and of the differences the mean and quartiles."""
+    lines = [
+        f"{rows:,} rows a tick, {len(pairs)} pairs; s looked, not looked, difference (mean; half between)"
+    ]
+    for name in ("wall", "cpu"):
+        looked, plain = ([getattr(pair[n], name) for pair in pairs] for n in (0, 1))
+        apart = sorted(a - b for a, b in zip(looked, plain, strict=True))
+        low, high = apart[len(apart) // 4], apart[-1 - len(apart) // 4]
+        lines.append(
+            f"  {name:<5} {median(looked):8.2f} {median(plain):8.2f} {median(apart):8.2f} "
+            f"({mean(apart):.2f}; {low:.2f} to {high:.2f})"
+        )
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run_on", description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--rows", type=int, default=400_000, help="per tick")
+    parser.add_argument("--lines", choices=("flat", "nested", "nan", "running-on"), default="flat")
+    asked = parser.parse_args(argv)
+    pairs = measure(BENCH / "work" / "run_on", asked.rows, asked.pairs, asked.lines)
+    print(f"{asked.lines}: {told(asked.rows, pairs)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
