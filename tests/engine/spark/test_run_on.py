@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import random
 import re
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,12 @@ from pyspark.sql import functions as F
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
 from tests.support.json_records import runs_on
+from watersmeet.engine.spark.sources import frames, kafka
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
 
 pytestmark = pytest.mark.spark
 
@@ -317,3 +323,59 @@ def test_a_table_whose_record_runs_on_is_not_read(spark, tmp_path, options):
     (tmp_path / "r" / "part=1" / "f").write_text('{"id":1,"s":"a"}')
     until_caught_up(spark, text, tmp_path / "state")
     assert bag(parquet_rows(tmp_path / "out")) == {(1, b"a"): 1}
+
+
+BECOMES = [
+    (b'"d":1e400', (math.inf, "=")),
+    (b'"d":-1e400', (-math.inf, "=")),
+    (b'"d":1e-400', (0.0, "=")),
+    (b'"d":"Infinity"', (math.inf, "=")),
+    (b'"d":12345678901234567890.5', (12345678901234567890.5, "=")),
+    (b'"p":1.005', (Decimal("1.01"), "=")),
+    (b'"p":-1.005', (Decimal("-1.01"), "=")),
+    (b'"p":1e2', (Decimal("100.00"), "=")),
+    (b'"p":12345678.5', ("broken", "=")),
+    (b'"i":1.0', ("broken", "=")),
+    (b'"i":1e2', ("broken", "=")),
+    (b'"i":2147483648', ("broken", "=")),
+    (b'"s":5.50', ("5.50", "5.5")),
+    (b'"s":1e400', ("1e400", '"Infinity"')),
+    (b'"s":0.12345678901234567890', ("0.12345678901234567890", "0.12345678901234568")),
+    (b'"s":12345678901234567890', ("12345678901234567890", "=")),
+    (b'"s":{"a": 1.50}', ('{"a": 1.50}', '{"a":1.5}')),
+    (b'"s":"\\ud800x"', ("?x", "=")),
+    (b'"s":"\xed\xa0\x80\xed\xa0\x80"', ("broken", "\ufffd" * 2)),
+    (b'"s":"\xf5\x80\x80\x80"', ("??", "\ufffd" * 4)),
+    (b'"s":"\xc0\x80"', ("\0", "\ufffd" * 2)),
+    (b'"s":"\xff"', ("broken", "\ufffd")),
+]
+
+
+def test_what_numbers_and_texts_become_is_what_the_page_says(spark, tmp_path):
+    """In files and in records of Kafka; see docs/formats.md."""
+    values = [b"{" + written + b"}" for written, _ in BECOMES]
+    (tmp_path / "f").write_bytes(b"\n".join(values))
+    columns = "d DOUBLE, p DECIMAL(9,2), i INT, s STRING"
+    by_source = {}
+    options_of = {"file": f"'path' = '{tmp_path}'", "kafka": "'topic' = 't', 'bootstrap.servers' = 'x'"}
+    for name, options in options_of.items():
+        table = f"CREATE TABLE c ({columns}) WITH ('connector' = '{name}', 'format' = 'json', {options});"
+        job = f"{table} SELECT * FROM c"
+        (by_source[name],) = plan_job(parse_job(job)).sources
+    read = {
+        "file": frames.read_records(spark.read, by_source["file"], "json", str(tmp_path)),
+        "kafka": kafka._parsed(
+            spark.createDataFrame([(None, value) for value in values], "key BINARY, value BINARY"),
+            by_source["kafka"],
+            F.lit("0"),
+        ),
+    }
+    became = {
+        name: [
+            "broken" if row[BROKEN] is not None else next((v for v in row[:4] if v is not None), None)
+            for row in frame.select("d", "p", "i", "s", BROKEN).coalesce(1).collect()
+        ]
+        for name, frame in read.items()
+    }
+    expected = [(file, file if record == "=" else record) for _, (file, record) in BECOMES]
+    assert list(zip(became["file"], became["kafka"], strict=True)) == expected
