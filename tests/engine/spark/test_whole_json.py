@@ -42,6 +42,9 @@ PIECES = [
     ',{"id": 8}',
     ',"s": 2',
     ', "row": {"id": 9}',
+    '], "x": [{"id": 9}',
+    '], "row": [{"id": 9}',
+    '], "end": 0}',
     ', "end": 0',
     " ",
     "\n",
@@ -85,6 +88,12 @@ def object_of(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def test_an_object_is_as_deep_as_spark_takes_it(spark):
+    values = [b'{"a":' * depth + b"1" + b"}" * depth for depth in (1_000, 1_001)]
+    rows = parsed(spark, PLAIN.format(more=""), [(None, value) for value in values])
+    assert [row[BROKEN] is None for row in rows] == [True, False]
 
 
 @pytest.mark.parametrize("header", [b"", b"\0\0\0\0\7"])
