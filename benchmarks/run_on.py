@@ -5,9 +5,9 @@
 One job reads files of so many lines each, one a tick, filters them, and writes Parquet. In turn a tick looks
 and the next one does not; which of the two of a pair comes first alternates, too. Seconds are those of the
 tick; CPU seconds are from one tick's end to the next one's, of the job (driver, JVM, workers). Lines are
-objects of plain values (flat), with an object and an array within (nested), with a NaN, which a parser
-without options does not take (nan), or flat ones of which one in each file runs on (running-on): in ticks
-that do not look, its first object is read like others.
+objects of plain values (flat), with an object and an array within (nested), with a NaN besides, which a
+parser without options does not take (nan), or flat ones of which one in each file runs on (running-on): in
+ticks that do not look, its first object is read like others.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def prepare(folder: Path, rows: int, ticks: int, kind: str) -> None:
         }
         if kind == "nan":
             row["ratio"] = float("nan")
-        if kind == "nested":
+        if kind in ("nested", "nan"):
             row["within"] = {"a": number, "b": [1, 2, 3]}
         lines.append(json.dumps(row))
     if kind == "running-on":
@@ -83,9 +83,10 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
 
     ticks = WARM_UP_TICKS + 2 * pairs
     prepare(folder, rows, ticks, kind)
-    more = {"nested": "within STRUCT<a: BIGINT, b: ARRAY<INT>>", "nan": "ratio DOUBLE"}.get(kind)
-    columns = COLUMNS if more is None else f"{COLUMNS}, {more}"
-    names = "id, k, at, price, name" if more is None else f"id, k, at, price, name, {more.split()[0]}"
+    more = ["within STRUCT<a: BIGINT, b: ARRAY<INT>>"] if kind in ("nested", "nan") else []
+    more += ["ratio DOUBLE"] if kind == "nan" else []
+    columns = ", ".join([COLUMNS, *more])
+    names = ", ".join(["id, k, at, price, name", *(column.split()[0] for column in more)])
     job = parse_job(
         f"CREATE MAPPING f ({columns}) TYPE File "
         f"OPTIONS ('path' = '{folder / 'in'}', 'format' = 'json', 'maxFilesPerTrigger' = '1');"
