@@ -11,6 +11,7 @@ JSON. Of texts that Spark's reader calls broken anything may be said here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ TEXT = ours("text")
 _END = ours("end")
 _BLANK = " \t\r\n"
 _MARK = "\ufeff"
-_WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
 _OF_PLACES = ("recursivefilelookup", "pathglobfilter", "basepath")
 _NOT_OF_VALUES = frozenset(
     {"linesep", "encoding", "charset", "multiline", *(name.lower() for name in (*ANY_READER, *OF_SOURCES))}
@@ -36,10 +36,25 @@ _NOT_OF_VALUES = frozenset(
 _DEEPEST = "1010"
 """Spark's parser takes values nested 1,000 deep; here they are within arrays of ours."""
 
-_COMMAS = 16
-"""Records of few columns have fewer."""
+_LOWER_HALF = re.compile(r"utf-?8|(us-)?ascii|iso-?8859-?\d+|latin-?1|windows-125\d|cp125\d", re.IGNORECASE)
+"""Encodings in which a byte of ASCII is never a part of another character."""
 
-_LENIENT = "spark.sql.legacy.codingErrorAction"
+_LENIENT = ("spark.sql.legacy.codingErrorAction", "spark.sql.legacy.javaCharsets")
+
+_STRING = r'"(?:[^"\\\x00]++|\\[^\x00])*+"'
+_PLAIN = r"""[^{}\[\]"'/\\\x00]++"""
+"""Not within a string: no quote of another kind, no comment; and no byte of a wider encoding."""
+
+
+def _brackets(depth: int) -> str:
+    """A pattern of a value in brackets with so many levels of them within. Its quantifiers are possessive:
+    Java's matcher goes on in a loop, and never back."""
+    within = f"|{_brackets(depth - 1)}" if depth else ""
+    return rf"[{{\[](?:{_PLAIN}|{_STRING}{within})*+[}}\]]"
+
+
+_ONE_VALUE = rf"^[ \t\r\n]*+(?:{_brackets(6)}[ \t\r\n]*+)?+\z"
+"""Or none."""
 
 _COMMENTS = r"^(?:[ \t\r\n]++|//[^\r\n]*+|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/)++"
 
@@ -72,23 +87,17 @@ class JsonTexts:
     def may_run_on(self) -> str:
         """A condition that holds for nearly no text but those of `run_on`, and for all of these; a quick one.
 
-        By the place of the only closing brace, or by a parser without options: that knows less than JSON with
-        options, and never more. A text that closes the array itself has as many commas as what we put there.
+        By the place of the only closing brace, or by a pattern: the bracket that closes the first one is the
+        text's end. What reads the text otherwise calls it broken.
         """
+        if self._hides_ascii:
+            return "true"
         raw = quoted(TEXT)
         flat = (
             f"startswith({raw}, '{{') AND"
             f" octet_length(substring_index({raw}, '}}', 1)) = octet_length({raw}) - 1"
         )
-        is_one, is_one_too = (
-            f"json_array_length(concat('[', {raw}, '\n{',0' * more}]')) <=> {1 + more}"
-            for more in (_COMMAS, _COMMAS + 1)
-        )
-        has_few_commas = f"substring_index({raw}, ',', {_COMMAS}) = {raw}"
-        return (
-            f"CASE WHEN {flat} THEN false WHEN NOT ({is_one}) THEN true"
-            f" WHEN NOT contains({raw}, ']') OR {has_few_commas} THEN false ELSE NOT ({is_one_too}) END"
-        )
+        return f"CASE WHEN {flat} THEN false ELSE NOT rlike({raw}, {literal(_ONE_VALUE)}) END"
 
     @cached_property
     def run_on(self) -> str:
@@ -134,7 +143,7 @@ class JsonTexts:
         none of them hides one that JSON is made of."""
         raw = quoted(TEXT)
         data = f"CAST({raw} AS BINARY)"
-        if self._encoding.upper() in _WIDE:
+        if self._hides_ascii:
             return f"decode({data}, {literal(self._encoding.upper())})"
         if self._encoding:
             return raw
@@ -151,6 +160,11 @@ class JsonTexts:
         """The last argument of ``from_json``."""
         own = {name: value for name, value in options.items() if name not in _NOT_OF_VALUES}
         return f", {options_map(own)}" if own else ""
+
+    @property
+    def _hides_ascii(self) -> bool:
+        """Whether bytes of ASCII may be parts of other characters: a pattern over bytes says nothing."""
+        return bool(self._encoding) and not _LOWER_HALF.fullmatch(self._encoding)
 
     @property
     def _encoding(self) -> str:
@@ -174,10 +188,12 @@ def first_run_on(spark: SparkSession, options: Mapping[str, str], path: str) -> 
 
 @contextmanager
 def leniently(spark: SparkSession) -> Iterator[None]:
-    """Frames that are made meanwhile decode what is no text to marks for that, and do not fail of it."""
-    before = spark.conf.get(_LENIENT, "false")
-    spark.conf.set(_LENIENT, "true")
+    """Frames that are made meanwhile decode by every charset of Java, and what is no text to marks for that."""
+    before = {name: spark.conf.get(name, "false") or "false" for name in _LENIENT}
+    for name in _LENIENT:
+        spark.conf.set(name, "true")
     try:
         yield
     finally:
-        spark.conf.set(_LENIENT, before or "false")
+        for name, value in before.items():
+            spark.conf.set(name, value)
