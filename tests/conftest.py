@@ -16,9 +16,10 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
-COMPILER = "-XX:TieredStopAtLevel=1"
+COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Of every JVM with Spark that tests start, also by the command line: none lives so long that the optimising
-compiler would earn what it takes."""
+compiler would earn what it takes. What it compiled all have room for, as with that compiler; without it there
+are 48 MB, which the session of all tests fills, and then looks all the time for code to throw out."""
 CLASSES = REPOSITORY / ".cache" / "spark-classes.jsa"
 """Made by ``scripts/class-archive``: another third of what a start takes. A JVM passes over one that is not
 there, or is of other jars."""
@@ -113,6 +114,20 @@ def seed(pytestconfig) -> int:
     return pytestconfig.watersmeet_seed
 
 
+def _look_up_once():
+    """PySpark asks the JVM for a class by its name wherever it uses one, some fifty times a tick; the JVM looks
+    through all packages and jars each time."""
+    from py4j.java_gateway import JVMView
+
+    ask = JVMView.__getattr__
+
+    def look_up(view, name):
+        found = view.__dict__[name] = ask(view, name)
+        return found
+
+    JVMView.__getattr__ = look_up
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """The session that jobs get, on two cores, with the Kafka connector and PostgreSQL's driver if
@@ -133,6 +148,7 @@ def spark(tmp_path_factory):
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
     }
+    _look_up_once()
     session = start(settings(master="local[2]", conf=conf, jars=known or None))
     yield session
     session.stop()

@@ -57,6 +57,13 @@ ODD = [
     b'{"__ws_end":"x","f":NaN}', b'{"id":1} {"id":2} {"id":3}', b'{"id":1}\\n',
     *('{"id":1,"s":"\u00e4"}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
     *('{"id":1}{"id":2}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
+    # Quotes that are none: a byte of a character, within other quotes, of an escape.
+    *('{"a\u0122":1}{"b\u0122":1}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
+    b"{'s':'\"'}{'s':'\"'}", b"""{'s':'"','s':'"'}""", rb'{"s":"\\"}{"s":"\""}', rb'{"s":"\"}{\""}',
+    b"{'s':'/*'}{}", b'{"id":1}, {"id":2}', b'{"id":1},"s":{}', b'{"id":1}}{', b'{"b":[1]}{"b":[2]}',
+    b'{"b":[1}]', b'{"b":[{]}]}',
+    *(b'{"x":' * depth + b'{"y":[{"z":"}{"}]}' + b"}" * depth for depth in range(4, 9)),
+    *(b'{"x":' * depth + b'{"y":[{"z":"}{"}]}' + b"}" * depth + b"{}" for depth in range(4, 9)),
 ]  # fmt: skip
 
 

@@ -1,10 +1,21 @@
-"""Something that is done every so often, beside what this thread does."""
+"""Something that is done every so often, beside what this thread does: ticks without rows."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+
+_LONGEST_S, _SHORTEST_S = 5.0, 1.0
+
+
+def pause_between(timeouts_us: Iterable[int]) -> float:
+    """How far apart ticks without rows come, in seconds, where sources go idle after so many microseconds.
+
+    >>> [pause_between(timeouts) for timeouts in ([], [30_000_000], [30_000_000, 4_000_000])]
+    [1.0, 5.0, 2.0]
+    """
+    return min(_LONGEST_S, max(_SHORTEST_S, min(timeouts_us, default=0) / 2e6))
 
 
 @contextmanager

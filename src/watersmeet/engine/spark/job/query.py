@@ -35,7 +35,7 @@ from watersmeet.engine.spark.checkpoint.restart import (
 )
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
-from watersmeet.engine.spark.job.beats import beating
+from watersmeet.engine.spark.job.beats import beating, pause_between
 from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
@@ -60,9 +60,6 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
-
-LONGEST_IDLE_S, SHORTEST_IDLE_S = 5.0, 1.0
-"""Ticks without rows, made when a source may go idle, come this far apart."""
 
 _POLL_S = 0.2
 
@@ -457,7 +454,7 @@ class JobRun:
         if not (timeouts or self.plan.compared) or self.settings.until_caught_up:
             yield
             return
-        pause_s = min(LONGEST_IDLE_S, max(SHORTEST_IDLE_S, min(timeouts, default=0) / 2e6))
+        pause_s = pause_between(timeouts)
 
         def beat() -> None:
             with self._lock:

@@ -11,7 +11,6 @@ JSON. Of texts that Spark's reader calls broken anything may be said here.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,9 @@ TEXT = ours("text")
 _END = ours("end")
 _BLANK = " \t\r\n"
 _MARK = "\ufeff"
+_WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+"""Of the encodings that there are, those in which a byte of ASCII may be a part of another character."""
+
 _OF_PLACES = ("recursivefilelookup", "pathglobfilter", "basepath")
 _NOT_OF_VALUES = frozenset(
     {"linesep", "encoding", "charset", "multiline", *(name.lower() for name in (*ANY_READER, *OF_SOURCES))}
@@ -36,13 +38,10 @@ _NOT_OF_VALUES = frozenset(
 _DEEPEST = "1010"
 """Spark's parser takes values nested 1,000 deep; here they are within arrays of ours."""
 
-_LOWER_HALF = re.compile(r"utf-?8|(us-)?ascii|iso-?8859-?\d+|latin-?1|windows-125\d|cp125\d", re.IGNORECASE)
-"""Encodings in which a byte of ASCII is never a part of another character."""
+_LENIENT = "spark.sql.legacy.codingErrorAction"
 
-_LENIENT = ("spark.sql.legacy.codingErrorAction", "spark.sql.legacy.javaCharsets")
-
-_STRING = r'"(?:[^"\\\x00]++|\\[^\x00])*+"'
-_PLAIN = r"""[^{}\[\]"'/\\\x00]++"""
+_STRING = r'"[^"\\\x00]*+(?:\\[^\x00][^"\\\x00]*+)*+"'
+_PLAIN = r"""[^{}\[\]"'/\\\x00]*+"""
 """Not within a string: no quote of another kind, no comment; and no byte of a wider encoding."""
 
 
@@ -50,7 +49,7 @@ def _brackets(depth: int) -> str:
     """A pattern of a value in brackets with so many levels of them within. Its quantifiers are possessive:
     Java's matcher goes on in a loop, and never back."""
     within = f"|{_brackets(depth - 1)}" if depth else ""
-    return rf"[{{\[](?:{_PLAIN}|{_STRING}{within})*+[}}\]]"
+    return rf"[{{\[]{_PLAIN}(?:(?:{_STRING}{within}){_PLAIN})*+[}}\]]"
 
 
 _ONE_VALUE = rf"^[ \t\r\n]*+(?:{_brackets(6)}[ \t\r\n]*+)?+\z"
@@ -90,7 +89,7 @@ class JsonTexts:
         By the place of the only closing brace, or by a pattern: the bracket that closes the first one is the
         text's end. What reads the text otherwise calls it broken.
         """
-        if self._hides_ascii:
+        if self._is_wide:
             return "true"
         raw = quoted(TEXT)
         flat = (
@@ -143,7 +142,7 @@ class JsonTexts:
         none of them hides one that JSON is made of."""
         raw = quoted(TEXT)
         data = f"CAST({raw} AS BINARY)"
-        if self._hides_ascii:
+        if self._is_wide:
             return f"decode({data}, {literal(self._encoding.upper())})"
         if self._encoding:
             return raw
@@ -162,9 +161,8 @@ class JsonTexts:
         return f", {options_map(own)}" if own else ""
 
     @property
-    def _hides_ascii(self) -> bool:
-        """Whether bytes of ASCII may be parts of other characters: a pattern over bytes says nothing."""
-        return bool(self._encoding) and not _LOWER_HALF.fullmatch(self._encoding)
+    def _is_wide(self) -> bool:
+        return self._encoding.upper() in _WIDE
 
     @property
     def _encoding(self) -> str:
@@ -188,12 +186,10 @@ def first_run_on(spark: SparkSession, options: Mapping[str, str], path: str) -> 
 
 @contextmanager
 def leniently(spark: SparkSession) -> Iterator[None]:
-    """Frames that are made meanwhile decode by every charset of Java, and what is no text to marks for that."""
-    before = {name: spark.conf.get(name, "false") or "false" for name in _LENIENT}
-    for name in _LENIENT:
-        spark.conf.set(name, "true")
+    """Frames that are made meanwhile decode what is no text to marks for that, and do not fail of it."""
+    before = spark.conf.get(_LENIENT, "false")
+    spark.conf.set(_LENIENT, "true")
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        spark.conf.set(_LENIENT, before or "false")
