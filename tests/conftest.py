@@ -115,8 +115,8 @@ def seed(pytestconfig) -> int:
 
 
 def _look_up_once():
-    """PySpark asks the JVM for a class by its name wherever it uses one, some fifty times a tick; the JVM looks
-    through all packages and jars each time."""
+    """PySpark asks the JVM for a class by its name wherever it uses one, some fifty times a tick; the JVM
+    looks through all packages and jars each time."""
     from py4j.java_gateway import JVMView
 
     ask = JVMView.__getattr__

@@ -242,7 +242,7 @@ ONE = '{"id":3,"s":"c"}'
         ),
         ("'allowComments' = 'true'", "a", f"// c\n{ONE} /* }} */ // x\n /* [ */ {TWO} // x\n".encode(), 1),
         ("'allowUnquotedFieldNames' = 'true'", "a", b"{id:3,'s':'c'}\n{id:1}{id:2}", 1),
-        ("'header' = 'x'", "a.gz", gzip.compress(f"{ONE}\r\n{TWO}\r\n\r\n".encode()), 1),
+        ("'header' = 'x'", "a.gz", gzip.compress(f"{ONE}\r\n{TWO}\r\n\r\n".encode(), mtime=0), 1),
     ],
     ids=str,
 )
@@ -351,10 +351,10 @@ BECOMES = [
     (b'"s":12345678901234567890', ("12345678901234567890", "=")),
     (b'"s":{"a": 1.50}', ('{"a": 1.50}', '{"a":1.5}')),
     (b'"s":"\\ud800x"', ("?x", "=")),
-    (b'"s":"\xed\xa0\x80\xed\xa0\x80"', ("broken", "\ufffd" * 2)),
-    (b'"s":"\xf5\x80\x80\x80"', ("??", "\ufffd" * 4)),
-    (b'"s":"\xc0\x80"', ("\0", "\ufffd" * 2)),
-    (b'"s":"\xff"', ("broken", "\ufffd")),
+    (b'"s":"\xed\xa0\x80\xed\xa0\x80"', ("broken", "=")),
+    (b'"s":"\xf5\x80\x80\x80"', ("??", "broken")),
+    (b'"s":"\xc0\x80"', ("\0", "broken")),
+    (b'"s":"\xff"', ("broken", "=")),
 ]
 
 

@@ -115,6 +115,26 @@ def test_a_record_is_one_object_to_its_end(spark, seed, header):
     assert 50 < broken < len(given) - 50
 
 
+BROKEN_BYTES = [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc3"]
+
+
+def test_bytes_that_are_no_text_break_a_record(spark):
+    """In every format of text, in values and keys; whatever Unicode has is none of them."""
+    for piece in [*BROKEN_BYTES, "\ufffd".encode(), "\U0010ffff".encode(), b"\x7f"]:
+        is_text = piece not in BROKEN_BYTES
+        value, key = (b'{"id": 1, "s": "%b"}' % piece, b'{"id": 1, "x": "%b"}' % piece)
+        for job, records in (
+            (PLAIN.format(more=""), [(None, value)]),
+            (PLAIN.format(more="").replace("m STRUCT<a: INT>, b ARRAY<INT>, ", "").replace("'json'", "'csv'"),
+             [(None, b"1,%b" % piece)]),
+            (KEYED.format(format="upsert-json"), [(b'{"id": 1}', value), (key, b'{"id": 1, "s": "a"}')]),
+            (KEYED.format(format="debezium-json"), [(b'{"id": 1}', b'{"op": "c", "after": %b}' % value)]),
+        ):  # fmt: skip
+            for row in parsed(spark, job, records):
+                assert (row[BROKEN] is None) is is_text, (piece, job)
+                assert not is_text or row["s"] in ("a", piece.decode())
+
+
 def test_keys_and_values_of_tables_are_whole(spark):
     two = b'{"id": 1, "s": "a"}{"id": 2, "s": "b"}'
     one = b'{"id": 1, "s": "a"}'

@@ -23,6 +23,12 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def only_utf8(text: str) -> str:
+    """The text, NULL where its bytes are no UTF-8: Spark's parsers would put U+FFFD in their place,
+    and tell nobody. ``text``: an expression."""
+    return f"IF(is_valid_utf8({text}), {text}, NULL)"
+
+
 def options_map(options: Mapping[str, str]) -> str:
     """Options of a parser as the argument of ``from_json`` and its like.
 

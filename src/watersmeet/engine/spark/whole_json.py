@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from watersmeet.engine.spark.text import literal, options_map
+from watersmeet.engine.spark.text import literal, only_utf8, options_map
 from watersmeet.names import ours
 
 _ROW, _END = (ours(f"{what}_{secrets.token_hex(8)}") for what in ("row", "end"))
@@ -25,11 +25,11 @@ def whole_json(text: str, fields: str, parser: Mapping[str, str]) -> str:
     """What `object_in` and `not_whole` take.
 
     Args:
-        text: an expression; NULL is no object.
+        text: an expression; NULL is no object, nor is what is no UTF-8.
         fields: of the object, as in a type: ``a: INT, b: STRING``.
         parser: options of Spark's JSON parser.
     """
-    wrapped = f"""concat('{{"{_ROW}":[', {text}, '\\n,{{"{_END}":0}}]}}')"""
+    wrapped = f"""concat('{{"{_ROW}":[', {only_utf8(text)}, '\\n,{{"{_END}":0}}]}}')"""
     schema = literal(f"{_ROW} ARRAY<STRUCT<{fields}, {_END}: INT>>, {_CORRUPT} STRING")
     options = {"maxNestingDepth": _DEEPEST, **parser}
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}

@@ -19,7 +19,7 @@ from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import literal, options_map, quoted
+from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
@@ -178,7 +178,8 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     else:
         parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
         schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
-        parse = f"from_{wanted}({text}, {literal(schema + f', {_CORRUPT} STRING')}, {options_map(parser)})"
+        schema = literal(f"{schema}, {_CORRUPT} STRING")
+        parse = f"from_{wanted}({only_utf8(text)}, {schema}, {options_map(parser)})"
         row, broken = _PARSED, f"IF({_PARSED} IS NULL, {shown}, {_PARSED}.{_CORRUPT})"
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
     frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
