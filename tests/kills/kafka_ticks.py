@@ -1,4 +1,5 @@
-"""Ticks into a topic of Kafka without Spark: ``kafka_ticks.py FOLDER SERVERS TOPIC TICKS POINT TICK``.
+"""Ticks into a topic of Kafka without Spark: ``kafka_ticks.py FOLDER SERVERS TOPIC TICKS POINT TICK
+TIMEOUT_MS`` (of transactions).
 
 The file ``committed`` in the folder is the state: the last tick, and its identity; ``files`` is where rows
 are staged. The process goes on behind it, and kills itself (SIGKILL) at a point of a tick:
@@ -39,7 +40,7 @@ def rows_of_tick(tick: int) -> list[KeyValue]:
     return [(f"k{n}", None if draw.random() < 0.2 else f"{n} in {tick}") for n in range(ROWS)]
 
 
-def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: int) -> None:
+def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: int, timeout_ms: str) -> None:
     place = Path(folder)
     state = place / "committed"
     committed, last_part = json.loads(state.read_text()) if state.exists() else (0, None)
@@ -50,7 +51,9 @@ def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: in
 
     stopping_at(point, f"{topic}-ticks", ROWS // 2, lambda: now["tick"] == fatal, die)
     producing._POLLED = 7
-    sink = prepared(sink_of(servers, topic), place / "files", begins=False)
+    sink = prepared(
+        sink_of(servers, topic, **{"transaction.timeout.ms": timeout_ms}), place / "files", begins=False
+    )
     known = {} if last_part is None else {"q": tuple(last_part)}
     sink.resume(["q"], Resumed(committed, (place / "begun").exists(), known))
     (place / "begun").touch()
@@ -71,4 +74,4 @@ def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: in
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5], int(sys.argv[6]))
+    main(*sys.argv[1:4], int(sys.argv[4]), sys.argv[5], int(sys.argv[6]), sys.argv[7])

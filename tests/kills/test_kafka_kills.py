@@ -34,9 +34,15 @@ def broker():
 
 
 def run(
-    folder: Path, broker: KafkaBroker, topic: str, last: int, point: str = "none", tick: int = 0
+    folder: Path,
+    broker: KafkaBroker,
+    topic: str,
+    last: int,
+    point: str = "none",
+    tick: int = 0,
+    timeout_s: int = 5,
 ) -> tuple[int, str]:
-    told = [str(folder), broker.bootstrap_servers, topic, str(last), point, str(tick)]
+    told = [str(folder), broker.bootstrap_servers, topic, str(last), point, str(tick), str(timeout_s * 1000)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.kills.kafka_ticks", *told],
         cwd=ROOT,
@@ -97,20 +103,21 @@ def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_pat
     behind = Counter({(b"other", b"theirs"): 1})
     assert held(broker, "blocked") == Counter()
     while held(broker, "blocked") != behind:
-        assert time.monotonic() - began < 5 + 5
+        assert time.monotonic() - began < 5 + 15
         time.sleep(0.2)
     print(f"readers waited for {time.monotonic() - began:.1f} s")
 
 
 def test_the_repeat_lets_readers_go_on_at_once(tmp_path, broker):
     broker.create_topic("let-on")
-    code, errors = run(tmp_path, broker, "let-on", 2, "marked", 1)
-    assert code == -signal.SIGKILL, errors
+    timeout_s = 90
     began = time.monotonic()
-    code, errors = run(tmp_path, broker, "let-on", 2)
+    code, errors = run(tmp_path, broker, "let-on", 2, "marked", 1, timeout_s=timeout_s)
+    assert code == -signal.SIGKILL, errors
+    code, errors = run(tmp_path, broker, "let-on", 2, timeout_s=timeout_s)
     assert code == 0, errors
     assert held(broker, "let-on") == expected(2)
-    assert time.monotonic() - began < 4.9, "the broker's own time was not waited for"
+    assert time.monotonic() - began < timeout_s, "the broker's own time was not waited for"
 
 
 def test_brokers_that_go_away_within_a_transaction_are_waited_for(tmp_path, broker):

@@ -91,6 +91,23 @@ def test_copies_go_on_as_the_original_would(ran, capsys, bucket):
         assert "is not empty" in capsys.readouterr().err
 
 
+def test_a_run_is_not_stopped_for_a_savepoint_in_a_store_that_cannot_be_written(ran, capsys, bucket):
+    """Its names can be asked for, and nothing can be put."""
+    (ran.checkpoint.root.parent / "local").mkdir()
+    local = Checkpoint(ran.checkpoint.root.parent / "local")
+    with local.locked():
+        local.forget_stop()
+        words = ["stop", "job.sql", "--checkpoint", str(local.root), "--timeout", "0", "--savepoint"]
+        for to in ("s3://no-such-bucket-of-ours/other", " "):
+            assert command(*words, to) == 2
+            assert not local.stop_asked()
+            captured = capsys.readouterr()
+            assert captured.out == ""
+        assert command(*words, f"s3://{bucket}/other") == 2
+        assert local.stop_asked()
+        assert "did-not-stop" in capsys.readouterr().err
+
+
 def test_it_goes_back(ran, capsys):
     ran.checkpoint.intend(Intent(8, 1, False))
     left = f"{BEGUN}/{6:012d}.json"  # as a kill leaves it, between the manifest and its removal

@@ -92,22 +92,26 @@ def _held(target: Checkpoint) -> Iterator[None]:
 
 
 def check_free(place: Place, to: str) -> None:
-    """That a copy can be made there: before a run is stopped for it. A directory is there then.
+    """That a copy can be made there, by writing: before a run is stopped for it. A directory is there then.
 
     Raises:
-        StateError: it is no free place.
+        StateError: it is no free place, or a store that cannot be written.
         EngineError: it cannot be written.
         SpecError: ``to`` is the URL of no store.
     """
-    with free_place(place, to) as target:
-        if target.stored_job is None:
-            with _held(target):
-                _empty(target)
+    with free_place(place, to) as target, _held(target):
+        _empty(target)
 
 
 @contextmanager
 def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
     """``to`` as the place of a state. Raises: StateError if something is there."""
+    if not to.strip():
+        raise StateError(
+            "the place to copy to is blank",
+            code="no-place",
+            hint="name a directory, or the URL of a store; . is this directory",
+        )
     if "://" in to:
         store = store_at(to, place.settings)
         with tempfile.TemporaryDirectory() as folder:
