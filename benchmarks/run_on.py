@@ -1,4 +1,5 @@
-"""What it costs to look whether records of JSON files run on behind their value, and where one does.
+"""What it costs to look whether records of JSON files run on behind their value, and where one does; and
+whether CSV is UTF-8.
 
     python -m benchmarks.run_on [--pairs N] [--rows N] [--lines KIND]
 
@@ -7,7 +8,8 @@ and the next one does not; which of the two of a pair comes first alternates, to
 tick; CPU seconds are from one tick's end to the next one's, of the job (driver, JVM, workers). Lines are
 objects of plain values (flat), with an object and an array within (nested), with a NaN besides, which a
 parser without options does not take (nan), or flat ones of which one in each file runs on (running-on): in
-ticks that do not look, its first object is read like others.
+ticks that do not look, its first object is read like others. Or they are the values of flat ones as CSV
+(csv).
 """
 
 from __future__ import annotations
@@ -57,12 +59,12 @@ def prepare(folder: Path, rows: int, ticks: int, kind: str) -> None:
             row["ratio"] = float("nan")
         if kind in ("nested", "nan"):
             row["within"] = {"a": number, "b": [1, 2, 3]}
-        lines.append(json.dumps(row))
+        lines.append(",".join(map(str, row.values())) if kind == "csv" else json.dumps(row))
     if kind == "running-on":
         lines[rows // 2] += '{"id": 0}'
-    content = "\n".join(lines)
+    content = "\n".join(["id,k,at,price,name", *lines] if kind == "csv" else lines)
     for tick in range(ticks):
-        (folder / "in" / f"{tick:04d}.json").write_text(content)
+        (folder / "in" / f"{tick:04d}.txt").write_text(content)
 
 
 def looks(tick: int) -> bool:
@@ -76,8 +78,8 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.engine.spark.sources.files.read import BatchFiles
-    from watersmeet.engine.spark.tick.apart import ReadApart
-    from watersmeet.engine.spark.tick.ingest import Apart
+    from watersmeet.engine.spark.tick.ingest import Reread
+    from watersmeet.engine.spark.tick.reread import Rereading
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
@@ -87,17 +89,18 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     more += ["ratio DOUBLE"] if kind == "nan" else []
     columns = ", ".join([COLUMNS, *more])
     names = ", ".join(["id, k, at, price, name", *(column.split()[0] for column in more)])
+    wanted = "csv" if kind == "csv" else "json"
     job = parse_job(
         f"CREATE MAPPING f ({columns}) TYPE File "
-        f"OPTIONS ('path' = '{folder / 'in'}', 'format' = 'json', 'maxFilesPerTrigger' = '1');"
+        f"OPTIONS ('path' = '{folder / 'in'}', 'format' = '{wanted}', 'maxFilesPerTrigger' = '1');"
         f"CREATE MAPPING out TYPE File OPTIONS ('path' = '{folder / 'out'}', 'format' = 'parquet');"
         f"INSERT INTO out SELECT {names} FROM f WHERE k > 9;"
     )
     costs: list[Cost] = []
     before = [_cpu_s()]
-    own = ReadApart.of_batch
+    own = Rereading.of_batch
 
-    def of_batch(self: ReadApart, batch: BatchFiles | None) -> Apart | None:
+    def of_batch(self: Rereading, batch: BatchFiles | None) -> Reread | None:
         return own(self, batch) if looks(len(costs)) else None
 
     def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
@@ -105,7 +108,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
         costs.append(Cost(took, now - before[0]))
         before[0] = now
 
-    patched: Any = ReadApart
+    patched: Any = Rereading
     patched.of_batch = of_batch
     try:
         session.start(session.settings(master="local[2]"))
@@ -160,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run_on", description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--rows", type=int, default=400_000, help="per tick")
-    parser.add_argument("--lines", choices=("flat", "nested", "nan", "running-on"), default="flat")
+    parser.add_argument("--lines", choices=("flat", "nested", "nan", "running-on", "csv"), default="flat")
     asked = parser.parse_args(argv)
     pairs = measure(BENCH / "work" / "run_on", asked.rows, asked.pairs, asked.lines)
     print(f"{asked.lines}: {told(asked.rows, pairs)}", flush=True)

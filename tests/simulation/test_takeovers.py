@@ -51,10 +51,6 @@ def test_a_run_that_begins_between_the_sinks_rows_and_the_manifest_is_not_told_o
     assert schedule.ended == {"state-fenced": 1, "finished": 1}
 
 
-PASSED = (3, 20, 41, 44)
-"""Seeds of jobs into a table that merge little."""
-
-
 def passed(seed: int) -> str | None:
     """One run sleeps before it creates the first manifest. When it does, another one is so far that this name
     is free again, and still needs rows of that tick. What is wrong in the end; None: nothing."""
@@ -80,12 +76,20 @@ def passed(seed: int) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("seed", PASSED)
-def test_a_run_that_was_passed_as_it_created_its_manifest_is_stopped_and_deletes_nothing(seed):
-    assert passed(seed) is None
+SHOWN_BY = (12, 14, 22, 41, 56)
+"""Seeds of jobs into a table that merge so little that rows of the first tick are needed to the end: looked
+at first. Which ones these are, changes with what a job asks of its store."""
+SEEDS = 60
 
 
-@pytest.mark.parametrize("seed", PASSED)
-def test_else_it_would_delete_what_is_needed(seed):
-    with look_not_waited_for():
-        assert "is missing from the state" in (passed(seed) or "")
+def test_a_run_that_was_passed_as_it_created_its_manifest_is_stopped_and_deletes_nothing():
+    """Else it would delete what is needed: judged by seeds that show it."""
+    shown = []
+    for seed in dict.fromkeys((*SHOWN_BY, *range(SEEDS))):
+        with look_not_waited_for():
+            if "is missing from the state" in (passed(seed) or ""):
+                shown.append(seed)
+        if len(shown) == 3:
+            break
+    assert len(shown) == 3, f"of {SEEDS} seeds {shown} alone show what the look is for"
+    assert {seed: passed(seed) for seed in shown} == dict.fromkeys(shown)

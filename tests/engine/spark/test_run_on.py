@@ -57,6 +57,8 @@ ODD = [
     b'{"__ws_end":"x","f":NaN}', b'{"id":1} {"id":2} {"id":3}', b'{"id":1}\\n',
     *('{"id":1,"s":"\u00e4"}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
     *('{"id":1}{"id":2}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
+    *(text.encode(encoding) for encoding in ("utf-32-le", "utf-32-be", "utf-32")
+      for text in ('{"id":1}', '[{"id":1},{"id":2}]', '{"id":1}{"id":2}')),
     # Quotes that are none: a byte of a character, within other quotes, of an escape.
     *('{"a\u0122":1}{"b\u0122":1}'.encode(encoding) for encoding in ("utf-16-le", "utf-16-be", "utf-16")),
     b"{'s':'\"'}{'s':'\"'}", b"""{'s':'"','s':'"'}""", rb'{"s":"\\"}{"s":"\""}', rb'{"s":"\"}{\""}',

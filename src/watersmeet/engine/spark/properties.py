@@ -19,7 +19,7 @@ from watersmeet.sinks.registry import part_from, plain_part
 
 START = "watersmeet.start"
 NODE = "watersmeet.node"
-APART = "watersmeet.apart"
+REREAD = "watersmeet.reread"
 """The sources whose rows ingest passes over: they come from another frame."""
 
 Answered = Mapping[int, Sequence[AnswerFile]]

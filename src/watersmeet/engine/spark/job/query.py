@@ -51,8 +51,8 @@ from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
-from watersmeet.engine.spark.tick.apart import ReadApart
 from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.reread import Rereading
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
@@ -242,7 +242,7 @@ class JobRun:
         self.driver.inputs.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
-        self.apart = ReadApart(spark, sources, scanned, store)
+        self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, settings.partitions, self.takings)
 
     def _stream(self) -> None:
@@ -377,7 +377,7 @@ class JobRun:
                 host=host,
                 told=told_of(host, self.driver.settings),
                 unread=lambda names: self._unread(names, host),
-                apart=lambda: self.apart.of_batch(self._reading),
+                reread=lambda: self.rereading.of_batch(self._reading),
                 check=check,
                 end=end,
             )

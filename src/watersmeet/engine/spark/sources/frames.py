@@ -29,6 +29,7 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -57,7 +58,7 @@ _OF_LINES = frozenset({"linesep", *(name.lower() for name in ANY_READER)})
 """Options of reading lines, whatever they hold."""
 
 FILE, BLOCK, ROW = ours("file"), ours("block"), ours("row")
-"""Columns by which rows of files are found again: see `read_apart`."""
+"""Columns by which rows of files are found again: see `read_again`."""
 
 _FILE = (
     "concat(lpad(CAST(unix_micros(_metadata.file_modification_time) AS STRING), 20, '0'), ' ',"
@@ -147,7 +148,7 @@ def _as_told(frame: DataFrame, source: Source) -> DataFrame:
     return frame.select(*columns, file, F.col(BROKEN) if parses(source) else null.alias(BROKEN))
 
 
-def read_apart(
+def read_again(
     spark: SparkSession, source: Source, files: Sequence[str], mended: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
     """The frame of some files of a JSON source alone, as `read` gives it of all.
@@ -157,7 +158,7 @@ def read_apart(
             file are in order; gives those that count, in their order.
     """
     options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
-    options = {**_base_of(path_of(source.options)), **options}
+    options |= {**_base_of(path_of(source.options)), **AS_NAMED}
     more = {
         FILE: "_metadata.file_path",
         BLOCK: "_metadata.file_block_start",
@@ -239,6 +240,8 @@ def read_records(
     """
     if options is None:
         options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+    if wanted == "json":
+        options = json_options(options)
     reader: Any = reading.format(wanted).options(**options)
     is_stream = isinstance(reading, DataStreamReader)
     where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)

@@ -23,7 +23,9 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import jdbc
+from watersmeet.engine.spark.sources.files.not_utf8 import NOT_UTF_8, must_be_utf8, no_utf8
 from watersmeet.engine.spark.sources.files.run_on import first_run_on
+from watersmeet.engine.spark.sources.files.texts import first_text, read_texts, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
     check_columns,
@@ -53,12 +55,13 @@ ATTEMPTS = 3
 @dataclass(frozen=True)
 class Table:
     """How a table is read: ``frame`` gives its declared columns (and `BROKEN`, for formats that parse),
-    anew in each call; ``version``: see `TableReader`; ``files``: those that are
-    there, of a table of files."""
+    anew in each call; ``version``: see `TableReader`; ``files``: those that are there, of a table of files;
+    ``check``: after its rows were read, what Spark's readers do not tell of them. Raises: EngineError."""
 
     frame: Callable[[], DataFrame]
     version: Callable[[], str | None]
     files: Callable[[], list[Entry]] | None = None
+    check: Callable[[], None] = lambda: None
 
 
 def table_of(spark: SparkSession, source: Source) -> Table:
@@ -136,19 +139,23 @@ def _files(spark: SparkSession, source: Source) -> Table:
     if wanted == "parquet" and not seen and listed():
         _check_columns(spark, source, path)
 
-    def frame() -> DataFrame:
-        if wanted == "json":
-            _check_records(spark, source, path)
-        return read_records(spark.read, source, wanted, path)
+    return Table(
+        lambda: read_records(spark.read, source, wanted, path),
+        lambda: version_of(listed()),
+        listed,
+        lambda: _check_texts(spark, source, wanted, path),
+    )
 
-    return Table(frame, lambda: version_of(listed()), listed)
 
-
-def _check_records(spark: SparkSession, source: Source, path: str) -> None:
-    """Of JSON that behind a record's value is nothing more: Spark would pass over that."""
-    run_on = first_run_on(spark, lowered(source.options), hadoop_path(path, stream=False))
-    if run_on is not None:
+def _check_texts(spark: SparkSession, source: Source, wanted: str, path: str) -> None:
+    """That behind no record's value is more, of JSON, and that CSV is UTF-8."""
+    where = hadoop_path(path, stream=False)
+    if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
         raise _broken(source.name, run_on)
+    if must_be_utf8(source):
+        texts = read_texts(spark, lowered(source.options), where).where(NOT_UTF_8)
+        if (first := first_text(texts)) is not None:
+            raise no_utf8(f'table "{source.name}"', f"the line {first[:200]}")
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:
@@ -205,7 +212,9 @@ class SparkTable:
         for attempt in range(1, ATTEMPTS + 1):
             before = self.table.version()
             try:
-                return jdbc.when_back(self.source, lambda: self._copied(side, store, tick, placing))
+                runs = jdbc.when_back(self.source, lambda: self._copied(side, store, tick, placing))
+                self.table.check()
+                return runs
             except Exception as error:
                 if attempt == ATTEMPTS or before == self.table.version():
                     raise _unreadable(self.source, error) from None
@@ -260,6 +269,7 @@ class SparkSnapshot:
             problem: Exception | None = None
             try:
                 runs = jdbc.when_back(self.source, lambda: self._copied(sides, store, tick, placing))
+                self.table.check()
             except Exception as error:
                 problem = error
             after = self._files()
@@ -332,7 +342,7 @@ class Copier:
     def _check(self, broken: pa.Array) -> None:
         broken_texts = broken.drop_null()
         if len(broken_texts):
-            raise _broken(self.name, broken_texts[0].as_py())
+            raise _broken(self.name, shown_text(broken_texts[0]))
 
 
 def _broken(name: str, record: str) -> EngineError:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
-from watersmeet.engine.spark.properties import APART, START, names_of, start_of
+from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
 from watersmeet.engine.spark.sources.views import BROKEN, BranchView, SourceView
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
@@ -38,7 +38,7 @@ BROKEN_REASON = "broken"
 
 
 @dataclass(frozen=True)
-class Apart:
+class Reread:
     """What ingest tells of sources by frames of their own (``reports``, as `reports_of`) in a tick in which
     the rows that the scan has of them do not count. ``names``: of the sources."""
 
@@ -65,7 +65,7 @@ class Ingest:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: _SourceTask | None = None
         for batch in batches:
-            if batch.num_rows and not _is_read_apart(self.view.source):
+            if batch.num_rows and not _is_read_again(self.view.source):
                 task = task or _SourceTask(self.view, _start(), self.store)
                 task.take(batch)
         results = [] if task is None else list(task.finish())
@@ -174,8 +174,8 @@ def _told(name: str) -> str | None:
     return None if context is None else context.getLocalProperty(name)
 
 
-def _is_read_apart(source: str) -> bool:
-    return source in names_of(_told(APART))
+def _is_read_again(source: str) -> bool:
+    return source in names_of(_told(REREAD))
 
 
 def _start() -> TickStart:

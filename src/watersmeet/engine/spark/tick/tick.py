@@ -19,11 +19,11 @@ from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import Alone, NodeTask
-from watersmeet.engine.spark.properties import APART, START, names_text, start_text
+from watersmeet.engine.spark.properties import REREAD, START, names_text, start_text
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
-from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Apart
+from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Reread
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
@@ -218,7 +218,7 @@ class Ticks:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         unread: Unread | None = None,
-        apart: Callable[[], Apart | None] | None = None,
+        reread: Callable[[], Reread | None] | None = None,
         check: Callable[[], None] | None = None,
         end: bool = False,
     ) -> TickResult:
@@ -231,7 +231,7 @@ class Ticks:
             advances, idle, end: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
-            apart: asked before the rows are read which sources are read apart.
+            reread: asked before the rows are read which sources are read again.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
         self.timings = Timings()
@@ -241,7 +241,7 @@ class Ticks:
         self.timings.mark("begin")
         rows: list[Any] = []
         if reports is not None:
-            rows = self._ingested(start, reports, apart() if apart is not None else None)
+            rows = self._ingested(start, reports, reread() if reread is not None else None)
         if check is not None:
             check()
         self.timings.mark("ingest")
@@ -269,18 +269,18 @@ class Ticks:
         self._counts.learn(result.queries)
         return replace(result, tasks=self._counts.used())
 
-    def _ingested(self, start: TickStart, reports: DataFrame, apart: Apart | None) -> list[Any]:
+    def _ingested(self, start: TickStart, reports: DataFrame, reread: Reread | None) -> list[Any]:
         """What ingest tells of the rows of all sources."""
         context = self._spark.sparkContext
         context.setLocalProperty(START, start_text(start))
-        if apart is None:
+        if reread is None:
             return reports.collect()
-        context.setLocalProperty(APART, names_text(apart.names))
+        context.setLocalProperty(REREAD, names_text(reread.names))
         try:
             rows = reports.collect()
         finally:
-            context.setLocalProperty(APART, names_text(()))
-        return [*rows, *apart.reports.collect()]
+            context.setLocalProperty(REREAD, names_text(()))
+        return [*rows, *reread.reports.collect()]
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""

@@ -18,12 +18,19 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.spark.sources.files.texts import (
+    TEXT,
+    first_text,
+    is_true,
+    json_options,
+    read_texts,
+    said_encoding,
+)
+from watersmeet.engine.spark.sources.frames import lowered
 from watersmeet.engine.spark.text import literal, options_map, quoted
 from watersmeet.names import ours
+from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
-
-TEXT = ours("text")
-"""The column of texts."""
 
 _END = ours("end")
 _BLANK = " \t\r\n"
@@ -31,7 +38,6 @@ _MARK = "\ufeff"
 _WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
 """Of the encodings that there are, those in which a byte of ASCII may be a part of another character."""
 
-_OF_PLACES = ("recursivefilelookup", "pathglobfilter", "basepath")
 _NOT_OF_VALUES = frozenset(
     {"linesep", "encoding", "charset", "multiline", *(name.lower() for name in (*ANY_READER, *OF_SOURCES))}
 )
@@ -63,24 +69,18 @@ class JsonTexts:
     """The records of JSON files as texts, and conditions over them.
 
     Args:
-        options: of the source, with names in lower case.
+        options: of the source, as `json_options` has them.
     """
 
     options: Mapping[str, str]
 
+    @classmethod
+    def of(cls, source: Source) -> JsonTexts:
+        return cls(json_options(lowered(source.options)))
+
     def read(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
-        """`TEXT`: each record as its bytes are, cut as Spark's JSON reader cuts them."""
-        reader = spark.read.format("text").schema(f"{quoted(TEXT)} STRING")
-        if self._is_true("multiline"):
-            reader = reader.option("wholetext", "true")
-        elif "linesep" in self.options:
-            reader = reader.option("lineSep", self.options["linesep"])
-            if self._encoding:
-                reader = reader.option("encoding", self._encoding)
-        for name in _OF_PLACES:
-            if name in self.options:
-                reader = reader.option(name, self.options[name])
-        return reader.load(paths if isinstance(paths, str) else list(paths))
+        """See `read_texts`."""
+        return read_texts(spark, self.options, paths)
 
     @property
     def may_run_on(self) -> str:
@@ -132,7 +132,7 @@ class JsonTexts:
 
     def _from_first(self, text: str) -> str:
         """A text from its first token on."""
-        if self._is_true("allowcomments"):
+        if is_true(self.options, "allowcomments"):
             return f"regexp_replace({text}, {literal(_COMMENTS)}, '')"
         return f"trim(LEADING {literal(_BLANK)} FROM {text})"
 
@@ -142,18 +142,18 @@ class JsonTexts:
         none of them hides one that JSON is made of."""
         raw = quoted(TEXT)
         data = f"CAST({raw} AS BINARY)"
-        if self._is_wide:
-            return f"decode({data}, {literal(self._encoding.upper())})"
-        if self._encoding:
-            return raw
+        if (encoding := said_encoding(self.options)) is not None:
+            return f"decode({data}, {literal(encoding)})" if encoding in _WIDE else raw
+        plain = f"IF(startswith({raw}, '{_MARK}'), substring({raw}, 2), {raw})"
         told_by_start = (
-            f"CASE WHEN startswith({data}, X'FEFF') OR startswith({data}, X'FFFE')"
-            f" THEN decode({data}, 'UTF-16')"
+            f"CASE WHEN startswith({data}, X'0000FEFF') OR startswith({data}, X'FFFE0000')"
+            f" OR startswith({data}, X'000000') THEN decode({data}, 'UTF-32')"
+            f" WHEN substring({data}, 2, 3) = X'000000' THEN decode(concat(X'FFFE0000', {data}), 'UTF-32')"
+            f" WHEN startswith({data}, X'FEFF') OR startswith({data}, X'FFFE') THEN decode({data}, 'UTF-16')"
             f" WHEN startswith({data}, X'00') THEN decode({data}, 'UTF-16BE')"
-            f" WHEN substring({data}, 2, 1) = X'00' THEN decode({data}, 'UTF-16LE') ELSE {raw} END"
+            f" WHEN substring({data}, 2, 1) = X'00' THEN decode({data}, 'UTF-16LE') ELSE {plain} END"
         )
-        marked = f"startswith({raw}, '{_MARK}')"
-        return f"IF(contains({raw}, chr(0)), {told_by_start}, IF({marked}, substring({raw}, 2), {raw}))"
+        return f"IF(contains({raw}, chr(0)), {told_by_start}, {plain})"
 
     def _parser(self, options: Mapping[str, str]) -> str:
         """The last argument of ``from_json``."""
@@ -162,34 +162,29 @@ class JsonTexts:
 
     @property
     def _is_wide(self) -> bool:
-        return self._encoding.upper() in _WIDE
-
-    @property
-    def _encoding(self) -> str:
-        return (self.options.get("encoding") or self.options.get("charset") or "").strip()
-
-    def _is_true(self, name: str) -> bool:
-        return self.options.get(name, "").strip().lower() == "true"
+        return said_encoding(self.options) in _WIDE
 
 
-def first_run_on(spark: SparkSession, options: Mapping[str, str], path: str) -> str | None:
-    """A record that runs on in the files at a path; None: there is none. ``options``: as of `JsonTexts`."""
-    texts = JsonTexts(options)
+def first_run_on(spark: SparkSession, source: Source, path: str) -> str | None:
+    """A record that runs on in the files of a table at a path; None: there is none."""
+    texts = JsonTexts.of(source)
     read = texts.read(spark, path)
-    if not read.where(texts.may_run_on).select(TEXT).limit(1).toArrow().num_rows:
+    if first_text(read.where(texts.may_run_on)) is None:
         return None
     with leniently(spark):
-        running_on = read.where(texts.run_on).select(TEXT).limit(1)
-    first: list[str] = running_on.toArrow().column(TEXT).to_pylist()
-    return first[0] if first else None
+        running_on = read.where(texts.run_on).select(TEXT)
+    return first_text(running_on)
 
 
 @contextmanager
 def leniently(spark: SparkSession) -> Iterator[None]:
     """Frames that are made meanwhile decode what is no text to marks for that, and do not fail of it."""
-    before = spark.conf.get(_LENIENT, "false")
+    before = spark.conf.get(_LENIENT, None)
     spark.conf.set(_LENIENT, "true")
     try:
         yield
     finally:
-        spark.conf.set(_LENIENT, before or "false")
+        if before is None:
+            spark.conf.unset(_LENIENT)
+        else:
+            spark.conf.set(_LENIENT, before)

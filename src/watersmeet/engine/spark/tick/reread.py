@@ -1,15 +1,15 @@
-"""Ticks in which a record of a JSON file runs on behind its value (`run_on`): it is broken, no rows are its.
+"""Files of text that are looked at as texts before the rows of a tick are read: Spark's readers say nothing
+of records of JSON that run on behind their value (`run_on`), nor of CSV that is no UTF-8 (`not_utf8`).
 
-Before the rows of a tick are read, its JSON files are looked at as texts, in one job. Where no record may run
-on, that is all. Else the rows of their source come from a frame of its own, and ingest passes over those of
-the stream. In that frame the rows that Spark reads of a file are numbered in their order; its texts say of
-how many rows each is, and so which rows are of a text that runs on.
+One job looks at both. Where nothing is to be found, that is all. CSV that is no UTF-8 stops the job. A record
+of JSON that runs on is broken, and no rows are its: the rows of its source come from a frame of its own, and
+ingest passes over those of the stream. In that frame the rows that Spark reads of a file are numbered in
+their order; its texts say of how many rows each is, and so which rows are of a text that runs on.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from urllib.parse import unquote, urlsplit
 
@@ -17,8 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window, WindowSpec
 
+from watersmeet.engine.spark.sources.files.not_utf8 import NOT_UTF_8, must_be_utf8, no_utf8
 from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.files.run_on import TEXT, JsonTexts, leniently
+from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
+from watersmeet.engine.spark.sources.files.texts import TEXT, read_texts
 from watersmeet.engine.spark.sources.files.there import local_of, shown
 from watersmeet.engine.spark.sources.frames import (
     BLOCK,
@@ -26,12 +28,12 @@ from watersmeet.engine.spark.sources.frames import (
     ROW,
     declared_fields,
     lowered,
-    read_apart,
+    read_again,
 )
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN, SourceView
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.tick.ingest import Apart, reports_of
+from watersmeet.engine.spark.tick.ingest import Reread, reports_of
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
@@ -42,50 +44,93 @@ from watersmeet.state.store import Store
 _SOURCE, _RUNS_ON, _ROWS, _FIRST, _LAST = map(ours, ("source", "runs_on", "rows", "first", "last"))
 _NUMBER, _PARSED = ours("number"), ours("parsed")
 
+_NOTHING_OUT = "nothing of this tick was put out. "
 _HINT = (
-    "nothing of this tick was put out. Write one JSON value per line (by 'multiLine' per file), or take away "
-    "what stands behind the first one"
+    f"{_NOTHING_OUT}Write one JSON value per line (by 'multiLine' per file), or take away what stands behind "
+    "the first one"
 )
 
 
-class ReadApart:
-    """Of one run of a job; see the module. ``sources``: of the plan, in its order."""
+class Rereading:
+    """Of one run of a job; see the module.
 
-    def __init__(self, spark: SparkSession, sources: Sequence[Source], scanned: Scan, store: Store) -> None:
+    Args:
+        sources: of the plan, in its order.
+        check: whether the files of a batch are what they were. Raises: EngineError.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sources: Sequence[Source],
+        scanned: Scan,
+        store: Store,
+        check: Callable[[BatchFiles], None],
+    ) -> None:
         self._spark = spark
         self._scanned = scanned
         self._store = store
-        self._sources = {
-            number: source
-            for number, source in enumerate(sources)
-            if source.traits.files and format_of(source.options) == "json"
-        }
+        self._check = check
+        of_files = {number: source for number, source in enumerate(sources) if source.traits.files}
+        self._json = {n: source for n, source in of_files.items() if format_of(source.options) == "json"}
+        self._csv = {n: source for n, source in of_files.items() if must_be_utf8(source)}
 
-    def of_batch(self, batch: BatchFiles | None) -> Apart | None:
-        """What is read apart of the files of a batch; None: nothing, as nearly always.
+    def of_batch(self, batch: BatchFiles | None) -> Reread | None:
+        """What is read again of the files of a batch; None: nothing, as nearly always.
 
-        Raises: EngineError when Spark's rows of a file are not those that its texts have.
+        Raises: EngineError when CSV is no UTF-8, when Spark's rows of a file are not those that its texts
+        have, or when the files are no longer what they were.
         """
+        if batch is None or not (self._json or self._csv):
+            return None
         paths: dict[int, list[str]] = {}
-        for file in [] if batch is None else batch.files:
-            if file.source in self._sources and file.batch >= 0 and (path := _path_of(file)) is not None:
+        for file in batch.files:
+            is_looked_at = file.source in self._json or file.source in self._csv
+            if is_looked_at and file.batch >= 0 and (path := _path_of(file)) is not None:
                 paths.setdefault(file.source, []).append(path)
-        numbers = running_on(self._spark, {n: (self._sources[n], there) for n, there in paths.items()})
+        try:
+            return self._of_paths(paths)
+        except Exception:
+            self._check(batch)  # what became of a file says more than what came of it
+            raise
+
+    def _of_paths(self, paths: Mapping[int, Sequence[str]]) -> Reread | None:
+        json = {n: JsonTexts.of(self._json[n]) for n in paths if n in self._json}
+        read = {
+            number: json[number].read(self._spark, there)
+            if number in json
+            else read_texts(self._spark, lowered(self._csv[number].options), there)
+            for number, there in paths.items()
+        }
+        suspects = _with_some(
+            {n: frame.where(json[n].may_run_on if n in json else NOT_UTF_8) for n, frame in read.items()}
+        )
+        for number in suspects:
+            if number not in json:
+                raise self._no_utf8(self._csv[number], read[number].where(NOT_UTF_8))
+        with leniently(self._spark):
+            numbers = _with_some({n: read[n].where(json[n].run_on) for n in suspects})
         if not numbers:
             return None
-        frames = [self._frame(self._sources[number], paths[number]) for number in numbers]
-        names = frozenset(self._sources[number].name for number in numbers)
-        return Apart(names, reports_of(frames, self._store))
+        frames = [self._frame(self._json[number], paths[number]) for number in numbers]
+        return Reread(
+            frozenset(self._json[number].name for number in numbers), reports_of(frames, self._store)
+        )
+
+    def _no_utf8(self, source: Source, texts: DataFrame) -> EngineError:
+        paths = [row[0] for row in texts.select("_metadata.file_path").limit(1).collect()]
+        file = shown(local_of(paths[0]) or paths[0]) if paths else "a file"
+        return no_utf8(f'file source "{source.name}"', file, _NOTHING_OUT)
 
     def _frame(self, source: Source, paths: Sequence[str]) -> tuple[DataFrame, SourceView]:
         view = next(view for _, view in self._scanned.sources if view.source == source.name)
         texts = self._texts(source, paths)
-        frame = read_apart(self._spark, source, paths, lambda rows: _mended(source, rows, texts))
+        frame = read_again(self._spark, source, paths, lambda rows: _mended(source, rows, texts))
         return frame.selectExpr(*self._scanned.columns[source.name]), view
 
     def _texts(self, source: Source, paths: Sequence[str]) -> DataFrame:
         """`FILE`, `TEXT`, `_RUNS_ON`, and the numbers of its `_FIRST` and `_LAST` row in the file."""
-        texts = JsonTexts(lowered(source.options))
+        texts = JsonTexts.of(source)
         with leniently(self._spark):
             frame = texts.read(self._spark, paths).select(
                 F.col(TEXT),
@@ -97,16 +142,6 @@ class ReadApart:
             )
         frame = frame.withColumn(_LAST, F.sum(_ROWS).over(_in_order()))
         return frame.withColumn(_FIRST, F.col(_LAST) - F.col(_ROWS) + 1)
-
-
-def running_on(spark: SparkSession, given: Mapping[int, tuple[Source, Sequence[str]]]) -> list[int]:
-    """The sources, by number, of which a record runs on in the files at the paths beside them. One job; if
-    some may, two."""
-    texts = {number: JsonTexts(lowered(source.options)) for number, (source, _) in given.items()}
-    read = {number: texts[number].read(spark, paths) for number, (_, paths) in given.items()}
-    may = _with_some({number: frame.where(texts[number].may_run_on) for number, frame in read.items()})
-    with leniently(spark):
-        return _with_some({number: read[number].where(texts[number].run_on) for number in may})
 
 
 def _with_some(frames: Mapping[int, DataFrame]) -> list[int]:
@@ -159,9 +194,9 @@ def _in_order() -> WindowSpec:
 
 
 def _path_of(file: FileRead) -> str | None:
-    """As Spark's readers take it; None: it is gone."""
+    """As Spark's readers take it; None: it was gone before the tick was read, which was told."""
     local = local_of(file.path)
     if local is not None:
-        return local if file.size >= 0 and os.path.exists(local) else None
+        return f"file:{local}" if file.size >= 0 else None
     parts = urlsplit(file.path)
     return parts._replace(path=unquote(parts.path)).geturl()
