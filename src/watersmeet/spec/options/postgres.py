@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.secrets import Secret, without_secrets
 
 OPTIONS = ("url", "table", "user", "password", "staging", "wait", "on_refused")
@@ -58,7 +59,7 @@ class TableName:
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
     """What is wrong with the options of a PostgreSQL sink. No message shows the password."""
     what = f'postgres sink "{sink.name}"'
-    given = {name.lower(): value for name, value in sink.options.items()}
+    given = lowered(sink.options)
     for name in sink.options:
         if name.lower() not in OPTIONS:
             hint = near_names(name, OPTIONS)
@@ -185,19 +186,19 @@ def name_problem(name: str) -> str | None:
 
 def wait_of(options: Mapping[str, str]) -> int:
     """For how many seconds a server that does not answer is waited for."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = lowered(options)
     return _seconds(given["wait"]) or 0 if "wait" in given else WAIT_S
 
 
 def is_logged(options: Mapping[str, str]) -> bool:
     """Staged rows outlive a crash of the server."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = lowered(options)
     return given.get("staging", STAGING[0]).strip().lower() == "logged"
 
 
 def puts_aside(options: Mapping[str, str]) -> bool:
     """Rows that the table refuses are put aside, and the job goes on."""
-    given = {name.lower(): value for name, value in options.items()}
+    given = lowered(options)
     return given.get("on_refused", ON_REFUSED[0]).strip().lower() == "aside"
 
 

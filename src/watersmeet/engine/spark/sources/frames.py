@@ -47,6 +47,7 @@ from watersmeet.spec.options.files import (
     path_of,
     source_problems,
 )
+from watersmeet.spec.options.lowered import lowered
 
 BYTES_PER_TICK = str(32 << 20)
 
@@ -393,8 +394,3 @@ def check_columns(what: str, source: Source, columns: Sequence[str], where: str)
             code="wrong-columns",
             hint=near_names(missing[0], columns) or f"its columns are {', '.join(columns)}",
         )
-
-
-def lowered(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by their names in lower case: Spark does not tell letters' cases apart, so nothing here may."""
-    return {name.lower(): value for name, value in options.items()}

@@ -34,7 +34,6 @@ from watersmeet.engine.spark.sources.frames import (
     check_there,
     hadoop_path,
     layout_at,
-    lowered,
     read_records,
 )
 from watersmeet.engine.spark.sources.scan import Scan
@@ -45,6 +44,7 @@ from watersmeet.names import ours
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
+from watersmeet.spec.options.lowered import lowered
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 

@@ -27,7 +27,6 @@ from watersmeet.engine.spark.sources.frames import (
     FILE,
     ROW,
     declared_fields,
-    lowered,
     read_again,
 )
 from watersmeet.engine.spark.sources.scan import Scan
@@ -38,6 +37,7 @@ from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
+from watersmeet.spec.options.lowered import lowered
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import Store
 

@@ -23,6 +23,7 @@ from watersmeet.names import is_ours
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
+from watersmeet.spec.options.lowered import lowered
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING, TIMESTAMP, SqlType
 
@@ -64,7 +65,7 @@ def infer(source: Source) -> Inferred:
         )
     first = ("missing-option", "unknown-format", "wrong-option")
     raise_all([source_problem for source_problem in source_problems(source) if source_problem.code in first])
-    options = {name.lower(): value for name, value in source.options.items()}
+    options = lowered(source.options)
     path, wanted = path_of(source.options), format_of(source.options)
     if wanted == DEBEZIUM:
         raise EngineError(

@@ -39,6 +39,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
 from watersmeet.engine.spark.sources.files.json_text import has_other_forms, parsed
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError, counted
+from watersmeet.spec.options.lowered import is_true
 from watersmeet.types.sql_type import DOUBLE, MOST_DIGITS, STRING, Field, SqlType, array, struct
 
 RECORDS = 10_000
@@ -298,7 +299,7 @@ class _Sample:
         yield from value if isinstance(value, list) else [value]
 
     def is_true(self, option: str) -> bool:
-        return self._options.get(option, "").strip().lower() == "true"
+        return is_true(self._options, option)
 
     def _opened(self, file: str) -> Any:
         encoding = (self._options.get("encoding") or self._options.get("charset") or "utf-8").strip()

@@ -7,11 +7,11 @@ bytes would be equal. Who says an encoding, be it UTF-8, has been told that (doc
 from __future__ import annotations
 
 from watersmeet.engine.spark.sources.files.texts import TEXT, said_encoding
-from watersmeet.engine.spark.sources.frames import lowered
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
+from watersmeet.spec.options.lowered import lowered
 
 NOT_UTF_8 = f"NOT is_valid_utf8({quoted(TEXT)})"
 """The condition of a text."""

@@ -21,16 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
     first_text,
-    is_true,
     json_options,
     read_texts,
     said_encoding,
 )
-from watersmeet.engine.spark.sources.frames import lowered
 from watersmeet.engine.spark.text import literal, options_map, quoted
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
+from watersmeet.spec.options.lowered import is_true, lowered
 
 _END = ours("end")
 _BLANK = " \t\r\n"

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.spark.text import quoted
 from watersmeet.names import ours
+from watersmeet.spec.options.lowered import is_true
 
 TEXT = ours("text")
 """The column of texts: their bytes, whatever the encoding."""
@@ -51,11 +52,6 @@ def json_options(options: Mapping[str, str]) -> dict[str, str]:
         for name, value in options.items()
         if not (found_anyway and name in ("encoding", "charset"))
     }
-
-
-def is_true(options: Mapping[str, str], name: str) -> bool:
-    """Of a switch. ``options``: with names in lower case."""
-    return options.get(name, "").strip().lower() == "true"
 
 
 def said_encoding(options: Mapping[str, str]) -> str | None:

@@ -17,6 +17,7 @@ from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_li
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.lowered import is_true, lowered
 
 FileStat = tuple[int, int]
 """Of a file: size, and the time of its last change in ns."""
@@ -89,7 +90,7 @@ def mixed(source: Source, paths: Iterable[str]) -> str | None:
     """Of files that are read at once, one in no directory of partitions beside others that are in some: Spark
     reads the latter alone, and says nothing. None: there is no such file."""
     local = local_path(path_of(source.options))
-    if local is None or not os.path.isdir(local) or _is_true(source, "recursivefilelookup"):
+    if local is None or not os.path.isdir(local) or is_true(lowered(source.options), "recursivefilelookup"):
         return None
     root = os.path.abspath(local)
     plain: str | None = None
@@ -169,10 +170,6 @@ def _roots(source: Source) -> list[str]:
         return []
     path = os.path.abspath(local)
     return [path] if os.path.exists(path) else sorted(glob.glob(path))
-
-
-def _is_true(source: Source, option: str) -> bool:
-    return any(k.lower() == option and v.strip().lower() == "true" for k, v in source.options.items())
 
 
 def _looks_beneath(source: Source) -> bool:
