@@ -312,6 +312,32 @@ def test_the_files_of_a_tick_alone_are_read_again_and_those_of_one_source(spark,
     assert bag(parquet_rows(tmp_path / "out")) == {(b"x", 3): 2, (b"y", 3): 2}
 
 
+@pytest.mark.parametrize("wanted", ["json", "csv"])
+def test_records_are_read_though_no_column_of_them_is_needed(spark, tmp_path, wanted):
+    """Of a source all of whose branches are constants; broken ones are counted."""
+    lines = {"json": '{"id":1}\n{"id":2}\nxx\n{"id":3}', "csv": "id\n1\n2\n3\nx"}[wanted]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "f").write_text(lines)
+    text = f"""CREATE TABLE l (id INT)
+            WITH ('connector' = 'file', 'path' = '{tmp_path}/in', 'format' = '{wanted}');
+        CREATE TABLE o WITH ('connector' = 'file', 'path' = '{tmp_path}/out', 'format' = 'parquet');
+        INSERT INTO o SELECT 'a' AS one FROM l UNION ALL SELECT 'b' FROM l;"""
+    run = until_caught_up(spark, text, tmp_path / "state")
+    assert bag(parquet_rows(tmp_path / "out")) == {(b"a",): 3, (b"b",): 3}
+    assert account(run)["broken"] == 2, "one in each of the two branches"
+
+
+def test_a_file_that_ends_too_early_is_named(spark, tmp_path):
+    text = job(tmp_path, "id INT", "SELECT id FROM l")
+    whole = gzip.compress(b'{"id":1}\n' * 200 + b'{"id":2}{"id":3}\n', mtime=0)
+    (tmp_path / "in" / "a.gz").write_bytes(whole[:-12])
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, text, tmp_path / "state")
+    assert caught.value.code == "file-unreadable"
+    assert f"{tmp_path}/in/a.gz cannot be read: Unexpected end" in str(caught.value)
+    assert "nothing of this tick was put out" in str(caught.value)
+
+
 @pytest.mark.parametrize("options", ["", ", 'multiLine' = 'true'"])
 def test_a_table_whose_record_runs_on_is_not_read(spark, tmp_path, options):
     text = job(

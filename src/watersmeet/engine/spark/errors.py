@@ -35,6 +35,7 @@ _DISK = re.compile(
 _WRITTEN_TO = re.compile(
     r"Task failed while writing rows to (?:file:)?(?P<path>/[^\n]*?)(?:/_attempts\b|\. |\n|$)"
 )
+_READING = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (?P<file>[^\n]+?)\.\s")
 _MOST_CHARACTERS = 20_000
 """Of one exception's text are read for words: values of rows in it may be long."""
 _LONGEST_MESSAGE = 600
@@ -110,7 +111,21 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
         stock_error = _known(text[:_MOST_CHARACTERS], where)
         if stock_error is not None:
             return stock_error
+    file = next(filter(None, map(_file_read, texts)), None)
+    if file is not None:
+        return EngineError(
+            f"{where}{file} cannot be read: {readable(error)}",
+            code="file-unreadable",
+            hint="nothing of this tick was put out: put the whole file in its place and run again",
+        )
     return EngineError(f"{where}{readable(error)}", code="spark-failed")
+
+
+def _file_read(text: str) -> str | None:
+    """The file that Spark was reading, where one exception's text says so."""
+    text = text[:_MOST_CHARACTERS]
+    reading = _READING.search(text)
+    return reading["file"] if reading is not None and reading.start() <= _end_of_signs(text) else None
 
 
 def _known(text: str, where: str) -> EngineError | None:

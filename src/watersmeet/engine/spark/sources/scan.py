@@ -34,6 +34,8 @@ from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
 from watersmeet.types.sql_type import UNKNOWN, VOID
 
+_ANY = ours("any")
+
 Read = Callable[[Source], DataFrame]
 
 
@@ -271,6 +273,10 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     if may_be_broken(source.source):
         told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
         columns.append(f"{told} AS {BROKEN}")
+        declared = [quoted(column.name) for column in source.source.columns]
+        if declared and not any(name in text for text in source.texts() for name in declared):
+            # Spark's readers of text refuse to say which records are broken and nothing else.
+            columns.append(f"{declared[0]} IS NULL AS {_ANY}")
     return columns
 
 

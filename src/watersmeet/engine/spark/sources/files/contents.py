@@ -142,7 +142,8 @@ def _not_in(start: bytes, encoding: str) -> Wrong | None:
         return Wrong(
             f"not all of it is {encoding.upper()} text (at byte {error.start:,}), and Spark reads such places"
             " as \ufffd, or such records as broken",
-            "'encoding' says which text CSV files are, or write them as UTF-8",
+            "CSV without an 'encoding' stops a run that reads it, JSON is broken where it is no text: say"
+            " 'encoding' (and of JSON 'lineSep'), or write UTF-8",
             certain=False,
         )
     except LookupError:

@@ -319,7 +319,7 @@ class _Sample:
             if wrong is not None and wrong.certain:
                 return _refused(self._name, f"{shown(file)} cannot be read: {wrong.what}", wrong.hint)
             reason = f"it is no {error.encoding.upper()} text (at byte {error.start:,})"
-            hint = "'encoding' says which text CSV files are, or write it as UTF-8"
+            hint = "say its 'encoding' (and of lines of JSON 'lineSep'), or write it as UTF-8"
             return _refused(self._name, f"{shown(file)} cannot be read: {reason}", f"{hint}; or {_HINT}")
         return _refused(self._name, f"{shown(file)} cannot be read: {reason}")
 
