@@ -200,6 +200,12 @@ def test_of_two_copies_into_one_place_the_first_stays(ran, tmp_path):
     assert names(tmp_path / "copy") == whole
 
 
+def test_a_place_may_be_a_url_of_files(watersmeet, ran, tmp_path):
+    copied_to = watersmeet("state", "copy", "job.sql", f"file://{tmp_path}/a%20copy")
+    assert (copied_to.status, copied_to.err) == (0, "")
+    assert load_newest(Checkpoint(tmp_path / "a copy").store).tick == load_newest(ran.checkpoint.store).tick
+
+
 def test_a_running_job_can_be_copied(watersmeet, ran):
     """It deletes files while they are copied; what comes out is one of its ticks, whole."""
     ran.keep = 2

@@ -14,6 +14,7 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.held import LOCK
 from watersmeet.errors import EngineError, StateError, counted
 from watersmeet.objects.setting import STORE, store_at
+from watersmeet.spec.options.files import local_path
 from watersmeet.state.copied import copy_newest
 from watersmeet.state.manifest import Manifest, manifest_names
 
@@ -112,6 +113,8 @@ def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
             code="no-place",
             hint="name a directory, or the URL of a store; . is this directory",
         )
+    if to.startswith("file:"):
+        to = local_path(to) or to
     if "://" in to:
         store = store_at(to, place.settings)
         with tempfile.TemporaryDirectory() as folder:
