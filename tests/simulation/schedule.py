@@ -37,8 +37,6 @@ from watersmeet.state.whole import verify_files
 
 OF_OTHERS = frozenset({"state-fenced", "sink-taken"})
 """So a run may end that others were at work beside, or whose requests came late."""
-OF_PASSED = frozenset({"sink-of-another-tick"})
-"""So a run may end that slept behind its commit while others went on: what it makes next they have made."""
 OF_SERVICES = frozenset({"store-away", "sink-failed"})
 """So a run may end when services are away, or fail."""
 
@@ -261,8 +259,6 @@ class Schedule:
         """Whether something was done to the run by which it may end so."""
         if code in OF_OTHERS:
             return process.name in self.overlapped or self.world.counts["fault: late"] > 0
-        if code in OF_PASSED:
-            return process.name in self.overlapped
         return code in OF_SERVICES and self._faults() > 0
 
     def _faults(self) -> int:

@@ -324,6 +324,12 @@ def test_a_run_that_begins_stops_those_before_it(table):
     assert refused(lambda: put(older, 2)).code == "sink-taken"
     assert put(newer, 2)
     assert table.rows() == expected(["a"], False, 2)
+    # Nobody restored a checkpoint: what it makes of the tick now is another run's already.
+    other = {"clock": "another"}
+    assert refused(lambda: older.check("a", 2, other)).code == "sink-taken"
+    assert refused(lambda: put(older, 2, made_from=other)).code == "sink-taken"
+    assert refused(lambda: newer.check("a", 2, other)).code == "sink-of-another-tick"
+    assert table.rows() == expected(["a"], False, 2)
 
 
 @pytest.mark.parametrize("keyed", [False, True])

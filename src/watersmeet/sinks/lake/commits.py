@@ -173,18 +173,23 @@ def committed(
             check_before(there, commit, sink, table.place)
             raise _forgotten(commit, sink, table.place)
         if seen.fence != commit.fence:
-            raise EngineError(
-                f'another run of this job has begun since this one has (sink "{sink}", {table.place}): '
-                f"tick {commit.tick} was not published",
-                code="sink-taken",
-                hint="stop this run; the other one goes on where it was",
-            )
+            raise begun_since(commit.tick, sink, table.place)
         check_before(there, commit, sink, table.place)
         put()
         return None
 
     return persistent(
         once, f'sink "{sink}" could not commit tick {commit.tick} to {table.place}', table.shown, sleep
+    )
+
+
+def begun_since(tick: int, sink: str, place: str) -> EngineError:
+    """Of a table whose fence another run of the job has set."""
+    return EngineError(
+        f'another run of this job has begun since this one has (sink "{sink}", {place}): tick {tick} was not '
+        "published",
+        code="sink-taken",
+        hint="stop this run; the other one goes on where it was",
     )
 
 

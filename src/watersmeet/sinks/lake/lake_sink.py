@@ -47,6 +47,7 @@ from watersmeet.sinks.lake.commits import (
     OvertakenError,
     Seen,
     Writer,
+    begun_since,
     check_before,
     committed,
     number_of,
@@ -323,6 +324,8 @@ class LakeSink:
                 hint="stop one of the runs; the other one goes on where they are",
             )
         if there.identity != number_of(dict(identity)):
+            if insert in self._fences and self._look(insert).fence != self._fences[insert]:
+                raise begun_since(tick, self._spec.name, self._table.place)
             stored = self._table.made_from(self._writer(insert), tick)
             stored = None if stored == identity else stored
             try:
