@@ -27,10 +27,10 @@ from statistics import median
 
 import duckdb
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.pairs import cpu_seconds
 from benchmarks.side_by_side import BENCH
 
 TICKS = 12
@@ -131,18 +131,6 @@ def run(folder: Path, kind: str, asked: argparse.Namespace) -> Found:
     assert rows is not None
     warm = slice(WARM_FROM, TICKS)
     return Found(median(seconds[warm]), median(cpu[warm]), (int(rows[0]), int(rows[1] or 0)))
-
-
-def cpu_seconds() -> float:
-    """Of this process, the JVM and all workers, so far."""
-    total = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
 
 
 def main(argv: Sequence[str] | None = None) -> int:

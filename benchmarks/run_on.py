@@ -22,11 +22,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
 from typing import Any
 
-import psutil
-
+from benchmarks.pairs import compared, cpu_seconds, has_it, in_pairs
 from benchmarks.side_by_side import BENCH
 
 WARM_UP_TICKS = 4
@@ -67,11 +65,6 @@ def prepare(folder: Path, rows: int, ticks: int, kind: str) -> None:
         (folder / "in" / f"{tick:04d}.txt").write_text(content)
 
 
-def looks(tick: int) -> bool:
-    """Whether the tick looks: of ticks 0 and 1 the first, of 2 and 3 the second, and so on."""
-    return (tick % 2 == 0) == (tick // 2 % 2 == 0)
-
-
 def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, Cost]]:
     """Per pair of ticks what they cost: (looked, did not look)."""
     from watersmeet.engine.driver.results import TickResult
@@ -97,14 +90,14 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
         f"INSERT INTO out SELECT {names} FROM f WHERE k > 9;"
     )
     costs: list[Cost] = []
-    before = [_cpu_s()]
+    before = [cpu_seconds()]
     own = Rereading.of_batch
 
     def of_batch(self: Rereading, batch: BatchFiles | None) -> Reread | None:
-        return own(self, batch) if looks(len(costs)) else None
+        return own(self, batch) if has_it(len(costs)) else None
 
     def on_tick(result: TickResult, took: float, parts: Mapping[str, float]) -> None:
-        now = _cpu_s()
+        now = cpu_seconds()
         costs.append(Cost(took, now - before[0]))
         before[0] = now
 
@@ -124,23 +117,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
         patched.of_batch = own
     if len(costs) != ticks:
         raise SystemExit(f"{len(costs)} of {ticks} ticks")
-    return [
-        (costs[n], costs[n + 1]) if looks(n) else (costs[n + 1], costs[n])
-        for n in range(WARM_UP_TICKS, ticks, 2)
-    ]
-
-
-def _cpu_s() -> float:
-    """CPU seconds so far of this process and what it started."""
-    total = 0.0
-    here = psutil.Process()
-    for process in [here, *here.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system
-    return total
+    return in_pairs(costs, WARM_UP_TICKS)
 
 
 def told(rows: int, pairs: Sequence[tuple[Cost, Cost]]) -> str:
@@ -149,13 +126,8 @@ def told(rows: int, pairs: Sequence[tuple[Cost, Cost]]) -> str:
         f"{rows:,} rows a tick, {len(pairs)} pairs; s looked, not looked, difference (mean; half between)"
     ]
     for name in ("wall", "cpu"):
-        looked, plain = ([getattr(pair[n], name) for pair in pairs] for n in (0, 1))
-        apart = sorted(a - b for a, b in zip(looked, plain, strict=True))
-        low, high = apart[len(apart) // 4], apart[-1 - len(apart) // 4]
-        lines.append(
-            f"  {name:<5} {median(looked):8.2f} {median(plain):8.2f} {median(apart):8.2f} "
-            f"({mean(apart):.2f}; {low:.2f} to {high:.2f})"
-        )
+        seconds = [(getattr(looked, name), getattr(plain, name)) for looked, plain in pairs]
+        lines.append(f"  {name:<5} {compared(seconds, 2)}")
     return "\n".join(lines)
 
 

@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.pairs import compared, cpu_of, cpu_seconds, has_it, in_pairs
 from benchmarks.side_by_side import BENCH
 from tests.support.kafka import KafkaBroker
 
@@ -47,11 +47,6 @@ def prepare(folder: Path, rows: int, ticks: int) -> None:
     for tick in range(ticks):
         numbers = np.arange(rows) + tick * rows
         pq.write_table(pa.table({"k": numbers, "t": numbers}), folder / "in" / f"{tick:04d}.parquet")
-
-
-def asks(tick: int) -> bool:
-    """Whether the tick asks: of ticks 0 and 1 the first, of 2 and 3 the second, and so on."""
-    return (tick % 2 == 0) == (tick // 2 % 2 == 0)
 
 
 def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tuple[Cost, Cost]]:
@@ -88,7 +83,7 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
         write: Callable[[], object],
         given: Callable[[], int],
     ) -> Took | None:
-        if asks(len(costs)):
+        if has_it(len(costs)):
             return own(self, sink, insert, tick, attempt, write, given)
         write()
         return None
@@ -117,26 +112,12 @@ def measure(broker: KafkaBroker, folder: Path, rows: int, pairs: int) -> list[tu
     found = len(broker.consume_all(topic))
     if len(costs) != ticks or found != rows * ticks:
         raise SystemExit(f"{len(costs)} of {ticks} ticks, {found:,} of {rows * ticks:,} rows")
-    return [
-        (costs[n], costs[n + 1]) if asks(n) else (costs[n + 1], costs[n])
-        for n in range(WARM_UP_TICKS, ticks, 2)
-    ]
+    return in_pairs(costs, WARM_UP_TICKS)
 
 
 def _cpu_s(server: int) -> tuple[float, float]:
     """CPU seconds so far: of this process and what it started, and of the broker."""
-    own = broker = 0.0
-    here = psutil.Process()
-    for process in [here, *here.children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        if process.pid == server:
-            broker += times.user + times.system
-        else:
-            own += times.user + times.system
-    return own, broker
+    return cpu_seconds(but=server), cpu_of(psutil.Process(server))
 
 
 def told(rows: int, pairs: Sequence[tuple[Cost, Cost]]) -> str:
@@ -145,13 +126,8 @@ def told(rows: int, pairs: Sequence[tuple[Cost, Cost]]) -> str:
         f"{rows:,} rows a tick, {len(pairs)} pairs; ms asked, not asked, difference (mean; half between)"
     ]
     for name in ("wall", "cpu", "broker"):
-        asked, plain = ([1e3 * getattr(pair[n], name) for pair in pairs] for n in (0, 1))
-        apart = sorted(a - b for a, b in zip(asked, plain, strict=True))
-        low, high = apart[len(apart) // 4], apart[-1 - len(apart) // 4]
-        lines.append(
-            f"  {name:<6} {median(asked):8.1f} {median(plain):8.1f} {median(apart):8.1f} "
-            f"({mean(apart):.1f}; {low:.1f} to {high:.1f})"
-        )
+        ms = [(1e3 * getattr(asked, name), 1e3 * getattr(plain, name)) for asked, plain in pairs]
+        lines.append(f"  {name:<6} {compared(ms, 1)}")
     return "\n".join(lines)
 
 

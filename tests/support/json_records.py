@@ -1,12 +1,24 @@
-"""What Python's JSON parser says of records that Spark reads."""
+"""Records of JSON that Spark reads: drawn ones, and what Python's parser says of them."""
 
 from __future__ import annotations
 
 import json
+import random
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 _SWAPPED = str.maketrans({"'": '"', '"': "'"})
 _BLANK = " \t\r\n"
+
+
+def drawn(rng: random.Random, number: int, fields: Iterable[tuple[str, Sequence[Any]]]) -> dict[str, Any]:
+    """An object with this number as ``id``, and of each field one of its values, or the field not at all."""
+    row: dict[str, Any] = {"id": number}
+    for name, values in fields:
+        if rng.random() < 0.5:
+            row[name] = rng.choice(values)
+    return row
 
 
 def runs_on(record: bytes) -> bool | None:

@@ -9,10 +9,13 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
+from watersmeet.engine.spark.sources.files.not_utf8 import not_utf8
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts
-from watersmeet.engine.spark.sources.files.texts import TEXT
+from watersmeet.engine.spark.sources.files.texts import TEXT, first_text
 from watersmeet.engine.spark.tick.reread import Rereading
 from watersmeet.errors import WatersmeetError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +53,18 @@ def test_a_stream_stops_and_goes_on_when_it_is_said_what_the_files_are(spark, tm
     assert bag(parquet_rows(tmp_path / "out")) == {
         (b"a", 1): 1, ("müller".encode(), 2): 1, ("müller".encode(), 3): 1, ("möller".encode(), 4): 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [", 'multiLine' = 'true'", ", 'lineSep' = '\n'"])
+def test_it_stops_however_records_are_cut(spark, tmp_path, options):
+    """What is looked at are lines: a whole file may be more than a text can hold."""
+    text = job(tmp_path, options)
+    put(tmp_path / "in" / "1", b'k,v\n"a\nm\xfcller",3\n', 1)
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, text, tmp_path / "state")
+    assert caught.value.code == "file-not-utf8"
+    (source,) = plan_job(parse_job(text)).sources
+    assert first_text(not_utf8(spark, source, [f"file:{tmp_path}/in/1"])) == 'm\\xfcller",3'
 
 
 @pytest.mark.parametrize(

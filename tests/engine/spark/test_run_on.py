@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
-from tests.support.json_records import runs_on
+from tests.support.json_records import drawn, runs_on
 from watersmeet.engine.spark.sources import frames, kafka
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -73,15 +73,12 @@ def values(rng: random.Random) -> list[bytes]:
     """JSON objects of all forms, and what may stand behind them."""
     found = []
     for number in range(250):
-        row: dict[str, Any] = {"id": number}
-        for name, choices in (
+        row = drawn(rng, number, (
             ("m", [None, {"a": 1}, {}, {"a": 2, "z": {"y": [{}]}}]),
             ("b", [None, [], [1, 2]]),
             ("s", [None, "}", '{"id": 9}{', "]\n}", '"', "\\", "\u00fc", 1.5, {"q": [1]}]),
             ("f", [1.0, None]),
-        ):
-            if rng.random() < 0.5:
-                row[name] = rng.choice(choices)
+        ))  # fmt: skip
         shape = rng.choice([row, row, row, [row], [row, {"id": 0}]])
         text = json.dumps(shape, ensure_ascii=rng.random() < 0.5, separators=rng.choice([None, (",", ":")]))
         text = (

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
+from tests.support.json_records import drawn
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.front.sql import parse_job
@@ -65,16 +66,13 @@ def parsed(spark: Any, job: str, records: list[tuple[bytes | None, bytes | None]
 def texts(rng: random.Random) -> list[str]:
     found = []
     for number in range(400):
-        row: dict[str, Any] = {"id": number}
-        for name, values in (
+        row = drawn(rng, number, (
             ("m", [None, {"a": 1}, {}, {"a": 2, "z": {"y": [{}]}}]),
             ("b", [None, [], [1, 2]]),
             ("s", [None, "}", '{"id": 9}{', "]\n}", '"', "\\", "\u00fc"]),
             ("row", [{"id": 5}, 0]),
             ("end", [0, {}]),
-        ):
-            if rng.random() < 0.5:
-                row[name] = rng.choice(values)
+        ))  # fmt: skip
         text = json.dumps(row, ensure_ascii=rng.random() < 0.5)
         text = rng.choice(["", "", " ", "\n"]) + text
         text += "".join(rng.choices(PIECES, k=rng.choice([0, 0, 1, 2])))

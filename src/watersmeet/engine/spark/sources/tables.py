@@ -23,9 +23,9 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import jdbc
-from watersmeet.engine.spark.sources.files.not_utf8 import NOT_UTF_8, must_be_utf8, no_utf8
+from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.run_on import first_run_on
-from watersmeet.engine.spark.sources.files.texts import first_text, read_texts, shown_text
+from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
     check_columns,
@@ -152,10 +152,8 @@ def _check_texts(spark: SparkSession, source: Source, wanted: str, path: str) ->
     where = hadoop_path(path, stream=False)
     if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
         raise _broken(source.name, run_on)
-    if must_be_utf8(source):
-        texts = read_texts(spark, lowered(source.options), where).where(NOT_UTF_8)
-        if (first := first_text(texts)) is not None:
-            raise no_utf8(f'table "{source.name}"', f"the line {first[:200]}")
+    if must_be_utf8(source) and (first := first_text(not_utf8(spark, source, where))) is not None:
+        raise no_utf8(f'table "{source.name}"', f"the line {first[:200]}")
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:

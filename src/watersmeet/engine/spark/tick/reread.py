@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window, WindowSpec
 
-from watersmeet.engine.spark.sources.files.not_utf8 import NOT_UTF_8, must_be_utf8, no_utf8
+from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
-from watersmeet.engine.spark.sources.files.texts import TEXT, read_texts
+from watersmeet.engine.spark.sources.files.texts import TEXT
 from watersmeet.engine.spark.sources.files.there import local_of, shown
 from watersmeet.engine.spark.sources.frames import (
     BLOCK,
@@ -37,7 +37,6 @@ from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
-from watersmeet.spec.options.lowered import lowered
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import Store
 
@@ -72,7 +71,11 @@ class Rereading:
         self._store = store
         self._check = check
         of_files = {number: source for number, source in enumerate(sources) if source.traits.files}
-        self._json = {n: source for n, source in of_files.items() if format_of(source.options) == "json"}
+        self._json = {
+            n: (source, JsonTexts.of(source))
+            for n, source in of_files.items()
+            if format_of(source.options) == "json"
+        }
         self._csv = {n: source for n, source in of_files.items() if must_be_utf8(source)}
 
     def of_batch(self, batch: BatchFiles | None) -> Reread | None:
@@ -95,44 +98,38 @@ class Rereading:
             raise
 
     def _of_paths(self, paths: Mapping[int, Sequence[str]]) -> Reread | None:
-        json = {n: JsonTexts.of(self._json[n]) for n in paths if n in self._json}
-        read = {
-            number: json[number].read(self._spark, there)
-            if number in json
-            else read_texts(self._spark, lowered(self._csv[number].options), there)
-            for number, there in paths.items()
-        }
-        suspects = _with_some(
-            {n: frame.where(json[n].may_run_on if n in json else NOT_UTF_8) for n, frame in read.items()}
-        )
-        for number in suspects:
-            if number not in json:
-                raise self._no_utf8(self._csv[number], read[number].where(NOT_UTF_8))
+        texts = {n: self._json[n][1].read(self._spark, paths[n]) for n in paths if n in self._json}
+        suspects = {n: frame.where(self._json[n][1].may_run_on) for n, frame in texts.items()}
+        suspects |= {n: not_utf8(self._spark, self._csv[n], paths[n]) for n in paths if n in self._csv}
+        with_some = _with_some(suspects)
+        for number in with_some:
+            if number in self._csv:
+                raise self._no_utf8(self._csv[number], suspects[number])
         with leniently(self._spark):
-            numbers = _with_some({n: read[n].where(json[n].run_on) for n in suspects})
+            numbers = _with_some({n: texts[n].where(self._json[n][1].run_on) for n in with_some})
         if not numbers:
             return None
-        frames = [self._frame(self._json[number], paths[number]) for number in numbers]
-        return Reread(
-            frozenset(self._json[number].name for number in numbers), reports_of(frames, self._store)
-        )
+        frames = [self._frame(*self._json[number], paths[number], texts[number]) for number in numbers]
+        names = frozenset(self._json[number][0].name for number in numbers)
+        return Reread(names, reports_of(frames, self._store))
 
     def _no_utf8(self, source: Source, texts: DataFrame) -> EngineError:
         paths = [row[0] for row in texts.select("_metadata.file_path").limit(1).collect()]
         file = shown(local_of(paths[0]) or paths[0]) if paths else "a file"
         return no_utf8(f'file source "{source.name}"', file, _NOTHING_OUT)
 
-    def _frame(self, source: Source, paths: Sequence[str]) -> tuple[DataFrame, SourceView]:
+    def _frame(
+        self, source: Source, texts: JsonTexts, paths: Sequence[str], read: DataFrame
+    ) -> tuple[DataFrame, SourceView]:
         view = next(view for _, view in self._scanned.sources if view.source == source.name)
-        texts = self._texts(source, paths)
-        frame = read_again(self._spark, source, paths, lambda rows: _mended(source, rows, texts))
+        told = self._told(source, texts, read)
+        frame = read_again(self._spark, source, paths, lambda rows: _mended(source, rows, told))
         return frame.selectExpr(*self._scanned.columns[source.name]), view
 
-    def _texts(self, source: Source, paths: Sequence[str]) -> DataFrame:
+    def _told(self, source: Source, texts: JsonTexts, read: DataFrame) -> DataFrame:
         """`FILE`, `TEXT`, `_RUNS_ON`, and the numbers of its `_FIRST` and `_LAST` row in the file."""
-        texts = JsonTexts.of(source)
         with leniently(self._spark):
-            frame = texts.read(self._spark, paths).select(
+            frame = read.select(
                 F.col(TEXT),
                 F.expr("_metadata.file_path").alias(FILE),
                 F.expr("_metadata.file_block_start").alias(BLOCK),
