@@ -1,9 +1,10 @@
 """Joins of live streams on event time: the public names, and nothing else.
 
 ``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run.
-``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. A `LocalJob` over a `MemoryStore`
-runs a plan in this process; for tests, `watersmeet.testing` has it with all that is around. Every error
-raised on purpose is a `WatersmeetError`.
+``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. ``stream`` makes a `Relation` of a
+streaming DataFrame; relations are joined, filtered and grouped by calls, and ``job`` runs them. A `LocalJob`
+over a `MemoryStore` runs a plan in this process; for tests, `watersmeet.testing` has it with all that is
+around. Every error raised on purpose is a `WatersmeetError`.
 
 >>> import watersmeet
 >>> job = watersmeet.parse_job('''
@@ -36,30 +37,72 @@ _HOMES = {
     "LocalJob": "watersmeet.engine.local",
     "MemoryStore": "watersmeet.state.store",
     "Part": "watersmeet.sinks.function.call",
+    "Between": "watersmeet.relations.terms",
+    "Grouped": "watersmeet.relations.relation",
+    "Job": "watersmeet.relations.job",
+    "Output": "watersmeet.relations.relation",
+    "Relation": "watersmeet.relations.relation",
+    "StartedJob": "watersmeet.started",
+    "Window": "watersmeet.relations.terms",
+    "between": "watersmeet.relations.terms",
+    "console": "watersmeet.relations.outputs",
+    "delta": "watersmeet.relations.outputs",
     "explain": "watersmeet.plan.explain",
+    "files": "watersmeet.relations.outputs",
+    "hop": "watersmeet.relations.terms",
+    "iceberg": "watersmeet.relations.outputs",
+    "job": "watersmeet.relations.job",
+    "kafka": "watersmeet.relations.outputs",
+    "memory": "watersmeet.relations.outputs",
     "parse_job": "watersmeet.front.sql",
     "plan_job": "watersmeet.plan.planner",
+    "postgres": "watersmeet.relations.outputs",
     "run": "watersmeet.running",
+    "session": "watersmeet.relations.terms",
+    "sink": "watersmeet.relations.outputs",
+    "stream": "watersmeet.relations.inputs",
+    "tumble": "watersmeet.relations.terms",
 }
 """Name -> the module that has it."""
 
 __all__ = [
+    "Between",
     "EngineError",
+    "Grouped",
+    "Job",
     "LocalJob",
     "Location",
     "MemoryStore",
+    "Output",
     "Part",
     "PlanError",
+    "Relation",
     "SeveralErrors",
     "SpecError",
     "SqlError",
+    "StartedJob",
     "StateError",
     "WatersmeetError",
+    "Window",
     "__version__",
+    "between",
+    "console",
+    "delta",
     "explain",
+    "files",
+    "hop",
+    "iceberg",
+    "job",
+    "kafka",
+    "memory",
     "parse_job",
     "plan_job",
+    "postgres",
     "run",
+    "session",
+    "sink",
+    "stream",
+    "tumble",
 ]
 
 

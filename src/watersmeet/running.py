@@ -5,8 +5,9 @@ PySpark is loaded when a job is run, not before.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.job.inferring import Inferring
@@ -97,13 +98,16 @@ def run_planned(
     accept_loss: Collection[str] = (),
     rebuild: bool = False,
     inferred: Mapping[str, Sequence[Column]] | None = None,
+    given: Mapping[str, Any] | None = None,
+    stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
     on_backlog: Callable[[Backlog], None] | None = None,
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
 ) -> RunResult:
-    """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none.
+    """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
+    ``given``: the DataFrames of sources that are made of one; ``stop``: ends the run when it is set.
 
     Raises:
         StateError: a reset of the job was interrupted, and more, as `run`.
@@ -133,6 +137,8 @@ def run_planned(
         store=store,
         accept_loss=accept_loss,
         inferred=inferred,
+        given=given,
+        stop=stop,
         on_start=on_start,
         on_notice=on_notice,
         on_backlog=on_backlog,

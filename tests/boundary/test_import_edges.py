@@ -86,8 +86,13 @@ ALLOWED: dict[str, set[str]] = {
     },
     # a job's text to its end: what the command line and the public names share
     "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects"},
+    # the same in a thread of its own
+    "started": BASE | {"spec", "plan", "observe", "running"},
+    # a job from calls instead of a text
+    "relations": BASE | {"spec", "front", "plan", "observe", "started"},
     # the public names
-    "watersmeet": BASE | {"spec", "front", "plan", "state", "engine.local", "running"},
+    "watersmeet": BASE
+    | {"spec", "front", "plan", "state", "engine.local", "running", "started", "relations"},
     # the folder itself is empty
     "engine": set(),
 }
@@ -96,7 +101,7 @@ LIBRARIES: dict[str, set[str]] = {
     "pyspark": {"engine.spark"},
     "py4j": {"engine.spark"},
     # a plan's expressions are its trees; the Spark engine renders them as Spark SQL
-    "sqlglot": {"types", "spec", "front", "plan", "engine.spark", "testing.oracle"},
+    "sqlglot": {"types", "spec", "front", "relations", "plan", "engine.spark", "testing.oracle"},
     "confluent_kafka": {"sinks"},
     "typer": {"cli"},
     "rich": {"cli", "observe", "sinks"},

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from watersmeet.cli.reports import Reporter, account_of, integer_times, report_of
 from watersmeet.engine.local.job import LocalJob
 from watersmeet.front.case_file import case_job
+from watersmeet.observe.reports import Reporter, account_of, integer_times, report_of
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
 

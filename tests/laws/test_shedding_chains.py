@@ -13,12 +13,12 @@ import pytest
 from tests.support.shed_joins import AFTER, BEFORE, LAG, MOST, Plain, by_rows, ticks
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving, check_account
-from watersmeet.cli.reports import account_of
 from watersmeet.cli.state_commands.show import state_report
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.local import LocalJob
 from watersmeet.front.sql import parse_job
+from watersmeet.observe.reports import account_of
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.store import MemoryStore
 

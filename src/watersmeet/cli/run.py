@@ -177,9 +177,9 @@ def run_text(
 
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
-    from watersmeet.cli.reports import Reporter, account_of, integer_times
     from watersmeet.front.sql import parse_job, run_settings
     from watersmeet.objects.setting import store_of
+    from watersmeet.observe.reports import Reporter, account_of, integer_times
     from watersmeet.plan.planner import plan_job
 
     settings = run_settings(text, overrides)
@@ -356,7 +356,7 @@ def _run(
     progress: Any,
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`."""
-    from watersmeet.cli.reports import waiting_of
+    from watersmeet.observe.reports import waiting_of
     from watersmeet.running import run_planned
 
     result = run_planned(

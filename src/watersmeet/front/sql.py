@@ -15,7 +15,7 @@ from watersmeet.front.ddl.settings import Settings, read_set
 from watersmeet.front.query.emit import emitted, refuse_emitted
 from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
 from watersmeet.front.query.flow import Flow, flow_of
-from watersmeet.front.query.inserts import insert_of, insert_target
+from watersmeet.front.query.inserts import free_name, insert_of, insert_target
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import select_flow
@@ -142,7 +142,11 @@ class _Reader:
             self.explains.append(insert_of("explain", sink, query, self.text).query)
         elif any(cursor.looks_at(word) for word in _QUERIES):
             sink, query = self._query(cursor)
-            self.inserts.append(insert_of(self._free_name(sink.name), sink, query, self.text))
+            self.inserts.append(
+                insert_of(
+                    free_name(sink.name, [insert.name for insert in self.inserts]), sink, query, self.text
+                )
+            )
         else:
             self._refuse(cursor)
 
@@ -282,15 +286,6 @@ class _Reader:
 
     def _slice(self, tokens: Sequence[Token]) -> str:
         return self.text.sql[tokens[0].start : tokens[-1].end + 1]
-
-    def _free_name(self, wanted: str) -> str:
-        """``delivered``, ``delivered-2``, …: stable as long as the INSERTs into one sink keep their order."""
-        taken = {insert.name.lower() for insert in self.inserts}
-        name, number = wanted, 1
-        while name.lower() in taken:
-            number += 1
-            name = f"{wanted}-{number}"
-        return name
 
     def _check_names(self) -> None:
         """Indexes and INSERTs are queries of one job."""

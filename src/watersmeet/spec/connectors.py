@@ -63,10 +63,17 @@ _ALL = (
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
 
+MEMORY = "memory"
 NOWHERE = "nowhere"
-"""What an index puts out goes nowhere: a connector that nobody can write in a text."""
+"""What an index puts out goes nowhere."""
+DATAFRAME = "dataframe"
+"""Rows of a DataFrame of Spark's."""
 
-_NOWHERE = Connector(NOWHERE, sinks=True)
+_OF_NO_TEXT = {
+    NOWHERE: Connector(NOWHERE, sinks=True),
+    DATAFRAME: Connector(DATAFRAME, one_partition=True),
+}
+"""Connectors that nobody can write in a text."""
 
 CONNECTORS: Mapping[str, Connector] = {connector.name: connector for connector in _ALL}
 
@@ -78,10 +85,8 @@ BY_NAME: Mapping[str, Connector] = {
 
 def connector_of(name: str) -> Connector:
     """The connector so named by us. Raises: SpecError, when there is none."""
-    if name == NOWHERE:
-        return _NOWHERE
     try:
-        return CONNECTORS[name]
+        return _OF_NO_TEXT.get(name) or CONNECTORS[name]
     except KeyError:
         raise SpecError(
             f'there is no connector "{name}"', code="unknown-connector", hint=near_names(name, CONNECTORS)

@@ -16,9 +16,9 @@ from tests.support.ticks import (
     stored_names,
     stream,
 )
-from watersmeet.cli.reports import account_of
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import EngineError, PlanError
+from watersmeet.observe.reports import account_of
 from watersmeet.state.store import MemoryStore
 
 BY = "GROUP BY window_start, window_end"

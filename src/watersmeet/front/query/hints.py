@@ -155,15 +155,19 @@ def _hints_of(select: exp.Expression, text: Text) -> list[_Hinted]:
     hint = select.args.get("hint")
     start = None if hint is None else hint.meta.get("start")
     hints: list[_Hinted] = []
+    if start is None:
+        return []
+    own, before = text.around(start)
+    start -= before
     while start is not None:
-        end = text.sql.index("*/", start)
+        end = own.sql.index("*/", start)
         try:
-            hints += _read(text, start + len("/*+"), end)
+            hints += _read(own, start + len("/*+"), end)
         except SqlError as error:
             text.problems.append(error)
-        following = _ANOTHER.match(text.sql, end + len("*/"))
+        following = _ANOTHER.match(own.sql, end + len("*/"))
         start = None if following is None else following.end() - len("/*+")
-    return hints
+    return [replace(hint, offset=before + hint.offset) for hint in hints]
 
 
 def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:

@@ -60,6 +60,16 @@ def _listed(cursor: Cursor, sink: Sink) -> tuple[str, ...] | None:
     return tuple(names)
 
 
+def free_name(wanted: str, taken: Sequence[str]) -> str:
+    """``delivered``, ``delivered-2``, …: stable as long as the INSERTs into one sink keep their order."""
+    lowered = {name.lower() for name in taken}
+    name, number = wanted, 1
+    while name.lower() in lowered:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
 def insert_of(name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None, int], text: Text) -> Insert:
     """The INSERT with its outputs named, ordered and typed as the sink wants them. Raises: SqlError."""
     query, listed, start = parsed

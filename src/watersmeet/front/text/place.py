@@ -50,6 +50,10 @@ class Text:
         column = offset - (self.sql.rfind("\n", 0, offset) + 1) + 1
         return Location(line, column, self.source_name)
 
+    def around(self, offset: int) -> tuple[Text, int]:
+        """What is written at an offset, and the offset at which that begins."""
+        return self, 0
+
     def place(self, where: exp.Expr | int | None) -> Location | None:
         """The location of an offset, or of the first node below (or else above) that knows its own."""
         if where is None or isinstance(where, int):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+
+from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
@@ -10,6 +13,7 @@ from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import refuse_connect, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.engine.spark.sources.dataframes import notes_of_given, problems_of_given, session_of
 from watersmeet.engine.spark.sources.look import problems_of
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
@@ -49,6 +53,8 @@ def run_job(
     store: RemoteStore | None = None,
     accept_loss: Collection[str] = (),
     inferred: Mapping[str, Sequence[Column]] | None = None,
+    given: Mapping[str, DataFrame] | None = None,
+    stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
     on_backlog: Callable[[Backlog], None] | None = None,
@@ -77,13 +83,15 @@ def run_job(
         store=store,
         accept_loss=accept_loss,
         inferred=inferred or {},
+        given=given or {},
+        stop=stop or threading.Event(),
         on_start=on_start,
         on_notice=on_notice,
         on_backlog=on_backlog,
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console)
-    raise_all(problems_of(plan))
+    raise_all([*problems_of(plan), *problems_of_given(plan, settings.given)])
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     conf = session.settings(
         master=master,
@@ -94,7 +102,11 @@ def run_job(
         submitted=submitted(),
     )
     refuse_connect(conf)
-    spark = session.start(conf)
+    for note in notes_of_given(plan, settings.given):
+        if on_notice is not None:
+            on_notice(note)
+    running = session_of(settings.given)
+    spark = session.start(conf) if running is None else session.beside(running, conf)
     return run(spark, plan, settings, outputs)
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +91,6 @@ class JobRun:
     checkpoint: Checkpoint
     result: RunResult = field(default_factory=RunResult)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _stop: threading.Event = field(default_factory=threading.Event)
     _failure: BaseException | None = None
     _cancelled: bool = False
     _left_behind: bool = False
@@ -103,7 +103,7 @@ class JobRun:
 
     def stop(self) -> None:
         """End the run after the tick in hand. May be called from any thread, and from a signal handler."""
-        self._stop.set()
+        self.settings.stop.set()
 
     def execute(self) -> RunResult:
         """The whole run, in this thread. Raises: WatersmeetError."""
@@ -178,13 +178,13 @@ class JobRun:
                 self._own_tick(self._intended(end=False))
             if not self.result.finished:
                 self._stream()
-                if self.settings.until_caught_up and not self._stop.is_set():
+                if self.settings.until_caught_up and not self.settings.stop.is_set():
                     self.files.finish()
                     self._keep_files()
-                if self.settings.finish and not self._stop.is_set():
+                if self.settings.finish and not self.settings.stop.is_set():
                     self._own_tick(self._intended(end=True))
             self.driver.commits.check()
-        self.result.stopped = self._stop.is_set()
+        self.result.stopped = self.settings.stop.is_set()
         return self.result
 
     def _as_begun(self, pending: bool) -> bool:
@@ -219,11 +219,11 @@ class JobRun:
         sources = self.plan.sources
         self.topics = Topics(spark, sources)  # by their places, which are those of the state
         self.brokers = Brokers(spark, sources)
-        partitions = self.brokers.partitions()
+        partitions, trigger_s = self.brokers.partitions(), settings.trigger_ms / 1000
         scanned = scan(
             spark,
             self.plan,
-            lambda source: read(spark, source, sources=len(sources), trigger_s=settings.trigger_ms / 1000),
+            partial(read, spark, sources=len(sources), trigger_s=trigger_s, given=settings.given),
             keep_late=self.outputs.late is not None,
             keep_broken=self.outputs.broken is not None,
         )
@@ -251,7 +251,7 @@ class JobRun:
             self._only_read_tables()
             return
         with self._heartbeat():
-            while not self._stop.is_set():
+            while not self.settings.stop.is_set():
                 self._stream_once(self._reports)
                 if not (self.settings.until_caught_up and self.alignment.goes_on(ends_in(self._host) or [])):
                     break
@@ -260,12 +260,12 @@ class JobRun:
 
     def _only_read_tables(self) -> None:
         """Ticks of a job without streams: when a table that is compared may have changed."""
-        while not self._stop.is_set():
+        while not self.settings.stop.is_set():
             self._read_tables()
             if self.settings.until_caught_up:
                 return
             wake = time.monotonic() + self.settings.trigger_ms / 1000
-            while not self._stop.wait(_POLL_S) and time.monotonic() < wake:
+            while not self.settings.stop.wait(_POLL_S) and time.monotonic() < wake:
                 self._stop_if_asked()
 
     def _stop_if_asked(self) -> None:
@@ -276,7 +276,7 @@ class JobRun:
     def _read_tables(self) -> None:
         """A tick without rows of streams, if a table is due that is compared and may have changed."""
         with self._lock:
-            if not self._stop.is_set() and self.driver.reads_tables(_now_us()):
+            if not self.settings.stop.is_set() and self.driver.reads_tables(_now_us()):
                 self._own_tick(self._intended(end=False))
 
     def _stream_once(self, reports: DataFrame) -> None:
@@ -294,7 +294,7 @@ class JobRun:
         self._query = query
         try:
             self.alignment.begin(query)
-            while not self._stop.is_set():
+            while not self.settings.stop.is_set():
                 if query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
                     return
                 waiting.look(bool(self.topics) and query.status["isTriggerActive"])
@@ -308,7 +308,7 @@ class JobRun:
         finally:
             self.alignment.end()
             if query.isActive and not self._left_behind:
-                self._stop.set()
+                self.settings.stop.set()
                 self._end_between_ticks(query)
 
     def _end_between_ticks(self, query: StreamingQuery) -> None:
@@ -328,7 +328,7 @@ class JobRun:
         """What Spark calls for every batch."""
         try:
             with self._lock:
-                if self._stop.is_set():
+                if self.settings.stop.is_set():
                     raise _Stopping
                 query_id = self.checkpoint.query_id() or ""
                 offsets = self.checkpoint.offsets(batch)
@@ -459,16 +459,16 @@ class JobRun:
         def beat() -> None:
             with self._lock:
                 self.driver.look(_now_us())
-                if self._stop.is_set() or time.monotonic() - self._last_tick < pause_s:
+                if self.settings.stop.is_set() or time.monotonic() - self._last_tick < pause_s:
                     return
                 try:
                     if self._own_tick_is_due():
                         self._own_tick(self._intended(end=False))
                 except BaseException as error:
                     self._failure = error
-                    self._stop.set()
+                    self.settings.stop.set()
 
-        with beating(beat, pause_s / 2, self._stop):
+        with beating(beat, pause_s / 2, self.settings.stop):
             yield
         if self._failure is not None and not isinstance(self._failure, _Stopping):
             raise readable_error(self._failure) from None
@@ -485,7 +485,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint, settings.store))
     if (said := check_zone(spark, time_zone)) is not None:
         started._note(said)
-    with stopped_by_signals(started._stop):
+    with stopped_by_signals(settings.stop):
         try:
             return started.execute()
         except Exception as error:

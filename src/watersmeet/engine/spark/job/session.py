@@ -25,6 +25,7 @@ import codecs
 import locale
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -211,6 +212,43 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     if str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
+
+
+def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
+    """A session of the same application as one that the user has, with its functions, and with the settings
+    of ``conf`` that a session can have. The user's own stays as it is; who listens to its streams listens to
+    this one's.
+
+    Raises:
+        EngineError: its Java process reads names of files in another encoding than UTF-8, or its workers are
+            of another Python than this process.
+    """
+    context = running.sparkContext
+    hold_java(context._jvm)
+    if str(context.master).startswith("local"):
+        _check_python(str(context.pythonExec))
+    theirs: Any = running._jsparkSession
+    session = SparkSession(running.sparkContext, theirs.cloneSession())
+    for name, value in conf.items():
+        if name.startswith("spark.sql.") and session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    hold_fixed(session, conf[TIME_ZONE])
+    streams: Any = session._jsparkSession.streams()
+    for listener in theirs.streams().listListeners():
+        streams.addListener(listener)
+    return session
+
+
+def _check_python(worker: str) -> None:
+    """That tasks, on this machine, find what this process has."""
+    theirs = shutil.which(worker)
+    if theirs is None or os.path.abspath(theirs) != os.path.abspath(sys.executable):
+        raise EngineError(
+            f"the Spark session runs its Python workers by {theirs or worker}, and not by {sys.executable},"
+            " which has watersmeet",
+            code="other-python",
+            hint="before the session is made: os.environ['PYSPARK_PYTHON'] = sys.executable",
+        )
 
 
 def hold_fixed(session: SparkSession, time_zone: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
@@ -37,6 +40,8 @@ class RunSettings:
         set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
+        given: the DataFrames of sources that are made of one, by name.
+        stop: ends the run, when it is set, as a signal does.
         on_notice: called with what a person should know and does not stop the job.
         keep_ticks: how many ticks can be gone back to, the newest one among them (`state.kept_ticks`).
         store: where the state is; None: in the checkpoint directory.
@@ -62,6 +67,8 @@ class RunSettings:
     store: RemoteStore | None = None
     accept_loss: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
+    given: Mapping[str, DataFrame] = field(default_factory=dict)
+    stop: threading.Event = field(default_factory=threading.Event)
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
     on_backlog: Callable[[Backlog], None] | None = None

@@ -15,6 +15,7 @@ import codecs
 import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import local_files
-from watersmeet.engine.spark.sources import debezium, generator, kafka
+from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
@@ -36,6 +37,7 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
+from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
@@ -70,17 +72,27 @@ _FILE = (
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
 
 
-def read(spark: SparkSession, source: Source, *, sources: int = 1, trigger_s: float = 1.0) -> DataFrame:
+def read(
+    spark: SparkSession,
+    source: Source,
+    *,
+    sources: int = 1,
+    trigger_s: float = 1.0,
+    given: Mapping[str, DataFrame] = MappingProxyType({}),
+) -> DataFrame:
     """The streaming frame of ``source``; see the module.
 
     Args:
         sources: how many sources the job reads; a tick's rows are shared among them.
         trigger_s: seconds between ticks, for sources whose rows per tick follow from a rate.
+        given: the DataFrames of sources that are made of one, by name.
 
     Raises:
         EngineError: what it reads from is not there.
         SpecError: an option is missing or wrong.
     """
+    if source.connector == DATAFRAME:
+        return _finished(dataframes.read(spark, source, given[source.name]), source)
     if source.connector not in _READERS:
         raise SpecError(
             f'"{source.name}": there is no source of type "{source.connector}" on Spark',

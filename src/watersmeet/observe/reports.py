@@ -1,4 +1,4 @@
-"""An engine's tick results as what `observe` shows. The one place that knows both."""
+"""An engine's tick results as what is shown of them. The one place that knows both."""
 
 from __future__ import annotations
 

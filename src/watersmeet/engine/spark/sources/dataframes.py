@@ -1,0 +1,171 @@
+"""A streaming DataFrame that the user made, as a source: its columns, where a tick that is repeated gets the
+same rows of it.
+
+What Spark keeps for a query of its own would not be what our state is made of, so a frame may filter, project
+and call functions, but not aggregate, drop duplicates, or join. Of what its rows are depends on more than the
+source (random numbers, tables that are read beside), they would be others when a tick is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.names import PARTITION
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.connectors import DATAFRAME
+from watersmeet.spec.model import Source
+
+_KEEP_STATE = {
+    "Aggregate": "aggregates",
+    "Distinct": "drops duplicates",
+    "Deduplicate": "drops duplicates",
+    "DeduplicateWithinWatermark": "drops duplicates",
+    "Join": "joins",
+    "AsOfJoin": "joins",
+    "FlatMapGroupsWithState": "keeps state of groups",
+    "FlatMapGroupsInPandasWithState": "keeps state of groups",
+    "TransformWithState": "keeps state of groups",
+    "TransformWithStateInPySpark": "keeps state of groups",
+    "TransformWithStateInPandas": "keeps state of groups",
+    "GlobalLimit": "takes the first rows",
+    "Offset": "passes over the first rows",
+    "Sort": "sorts",
+}
+"""Nodes of Spark's plans whose rows depend on other rows than their own, and what they do, in words."""
+
+_INSTEAD = "do that of the relation: stream(df, …).join(…), .group_by(…), .distinct()"
+_FORGETFUL = ("socket", "memory")
+"""Sources of Spark's that do not have the rows of a batch any more when it is repeated."""
+_KEPT = re.compile(r"(kafka|delta|iceberg|rate|rate-micro-batch|FileSource\[.*|DeltaSource\[.*)", re.DOTALL)
+"""Sources that have them."""
+
+
+def notes_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[str]:
+    """What a person should know of the frames of a plan's sources."""
+    names = {
+        source.name: str(leaf.sourceName())
+        for source in plan.sources
+        if source.connector == DATAFRAME
+        for leaf in _nodes(given[source.name]._jdf.queryExecution().analyzed())
+        if not leaf.children().size() and leaf.isStreaming()
+    }
+    return [
+        f'"{source}" reads {name}: a tick that is repeated after a crash is right only if that gives the rows'
+        " of a batch again"
+        for source, name in names.items()
+        if not _KEPT.fullmatch(name)
+    ]
+
+
+def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
+    """The session that the frames are of; None, where there are none.
+
+    Raises:
+        SpecError: they are of several, or of Spark Connect.
+    """
+    sessions = {}
+    for name, frame in frames.items():
+        if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):
+            raise SpecError(
+                f'"{name}" is a DataFrame of Spark Connect: between the steps of a tick a job commits its own'
+                " state, in the driver's process, which a client of Spark Connect is not",
+                code="spark-connect",
+                hint="run the job where Spark's driver may be: SparkSession.builder.master(…)",
+            )
+        sessions[frame.sparkSession.sparkContext.applicationId] = frame.sparkSession
+    return next(iter(sessions.values()), None)
+
+
+def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[SpecError]:
+    """What is wrong with the frames of a plan's sources: rows that may be others when they are read again."""
+    sources = [source for source in plan.sources if source.connector == DATAFRAME]
+    missing = [source.name for source in sources if source.name not in given]
+    problems = [
+        SpecError(
+            f'"{name}" is a DataFrame, and none is given',
+            code="not-supported",
+            hint="run the job where the DataFrame is made",
+        )
+        for name in missing
+    ]
+    return [*problems, *(p for s in sources if s.name in given for p in _problems(s, given[s.name]))]
+
+
+def read(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
+    """The streaming frame of ``source`` in the session ``spark``; see `sources`."""
+    columns = {field.name.lower(): field for field in frame.schema.fields}
+    missing = [column.name for column in source.columns if column.name.lower() not in columns]
+    if missing:
+        raise EngineError(
+            f'"{source.name}": the DataFrame has no column {", ".join(missing)}', code="wrong-columns"
+        )
+    null = F.lit(None).cast("string")
+    chosen = [F.col(quoted(column.name)) for column in source.columns]
+    return _in_session(spark, frame).select(*chosen, null.alias(PARTITION), null.alias(BROKEN))
+
+
+def _in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """The same rows, asked for in another session of the same application."""
+    jvm: Any = spark._jvm
+    datasets = getattr(jvm.org.apache.spark.sql.classic, "Dataset$")
+    plan: Any = frame._jdf.queryExecution().analyzed()  # means what it meant where it was made
+    rows = getattr(datasets, "MODULE$").ofRows(spark._jsparkSession, plan)
+    return DataFrame(rows, spark)
+
+
+def _problems(source: Source, frame: DataFrame) -> Iterator[SpecError]:
+    what = f'the DataFrame of "{source.name}"'
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    nodes = list(_nodes(plan))
+    leaves = [node for node in nodes if not node.children().size()]
+    streams = [leaf for leaf in leaves if leaf.isStreaming()]
+    if len(streams) != 1:
+        yield SpecError(
+            f"{what} has {len(streams)} streaming sources; it needs one",
+            code="not-supported",
+            hint="make a stream of each, and put them together: a.union_all(b)",
+        )
+    if len(leaves) > len(streams) or any(node.subqueries().size() for node in nodes):
+        yield SpecError(
+            f"{what} reads a table beside its stream, whose rows may be others when a tick is repeated",
+            code="not-supported",
+            hint="join the stream with table(df).as_of()",
+        )
+    said = {_KEEP_STATE[name] for node in nodes if (name := node.nodeName()) in _KEEP_STATE}
+    for does in sorted(said):
+        yield SpecError(f"{what} {does}, for which Spark would keep state beside the job's",
+                        code="not-supported", hint=_INSTEAD)  # fmt: skip
+    unsure = [node for node in nodes if not _is_deterministic(node)]
+    if unsure:
+        yield SpecError(
+            f"{what} has values that are others when a tick is repeated: {unsure[0].simpleString(10)}",
+            code="not-supported",
+            hint="leave out rand(), uuid(), monotonically_increasing_id() and the like",
+        )
+    for name in [str(leaf.sourceName()) for leaf in streams]:
+        if name in _FORGETFUL:
+            yield SpecError(
+                f"{what} reads a {name} source, which does not have the rows of a tick that is repeated",
+                code="not-supported",
+                hint="put its rows into files or Kafka first",
+            )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _nodes(children.apply(number))
+
+
+def _is_deterministic(node: Any) -> bool:
+    expressions = node.expressions()
+    return all(expressions.apply(number).deterministic() for number in range(expressions.size()))

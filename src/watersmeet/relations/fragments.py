@@ -1,0 +1,95 @@
+"""Texts of single expressions, as calls are given them: read alone, and found again when a whole tree has a
+problem.
+
+Every fragment has a stretch of offsets of its own. The nodes of its tree say where they stand by these, so
+that trees of several fragments can be put together, and taken apart by others, without being told.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from watersmeet.errors import Location
+from watersmeet.front.text.place import Text
+from watersmeet.front.text.tokens import parse_tokens, statements_of
+
+_lock = threading.Lock()
+_next = 0
+
+
+def _stretch(length: int) -> int:
+    """The first of so many offsets that no other fragment of this process has."""
+    global _next
+    with _lock:
+        first = _next
+        _next += length + 1
+    return first
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One text. ``label``: the argument that it is, for messages (``on``, ``select, item 2``)."""
+
+    label: str
+    text: str
+    first: int
+
+
+def fragment_of(text: str, label: str) -> Fragment:
+    """A text that has its stretch."""
+    return Fragment(label, text, _stretch(len(text)))
+
+
+def read_fragment(text: str, label: str, *, own_functions: bool = False) -> tuple[exp.Expression, Fragment]:
+    """The tree of one expression, and where it is from.
+
+    Raises: SqlError, for what is no single expression.
+    """
+    whole = Text(text, label, own_functions=own_functions)
+    if not isinstance(text, str):
+        raise whole_error(label, f"is {text!r}, not a text of SQL")
+    statements = statements_of(whole)
+    if len(statements) != 1:
+        said = "nothing" if not statements else f"{len(statements)} of them"
+        raise whole.error(f"{label}: one expression is expected, found {said}", "syntax", 0)
+    tree = parse_tokens(whole, statements[0])
+    if isinstance(tree, exp.Select | exp.SetOperation):
+        raise whole.error(f"{label}: an expression is expected, not a SELECT", "syntax", 0)
+    fragment = fragment_of(text, label)
+    for meta in {id(node.meta): node.meta for node in tree.walk()}.values():
+        if "start" in meta:
+            meta["start"] += fragment.first
+    return tree, fragment
+
+
+def whole_error(label: str, problem: str, hint: str | None = None) -> Exception:
+    """A problem of an argument as a whole."""
+    return Text("").error(f"{label} {problem}", "bad-argument", None, hint)
+
+
+@dataclass
+class Fragments(Text):
+    """What trees of several fragments stand in; `Text` to whoever has a problem with them."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+
+    @staticmethod
+    def of(fragments: Iterable[Fragment], *, own_functions: bool) -> Fragments:
+        in_order = sorted(fragments, key=lambda fragment: fragment.first)
+        return Fragments("", own_functions=own_functions, fragments=in_order)
+
+    def around(self, offset: int) -> tuple[Text, int]:
+        place = bisect_right([fragment.first for fragment in self.fragments], offset) - 1
+        if place < 0:  # of what stands in no text
+            return Text(""), offset
+        fragment = self.fragments[place]
+        return Text(fragment.text, fragment.label, self.problems, self.own_functions), fragment.first
+
+    def at(self, offset: int) -> Location:
+        text, first = self.around(offset)
+        return text.at(offset - first)

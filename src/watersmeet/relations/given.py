@@ -1,0 +1,35 @@
+"""What a relation reads: a declared source, and the DataFrame of Spark's that its rows come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.errors import SpecError
+from watersmeet.spec.model import Source
+
+
+@dataclass(frozen=True)
+class Given:
+    """``frame`` None: rows come from elsewhere, as in a process without Spark."""
+
+    source: Source
+    frame: Any = None
+
+
+def together(left: Mapping[str, Given], right: Mapping[str, Given]) -> dict[str, Given]:
+    """All that both read, by lower-case name.
+
+    Raises: SpecError, where they mean different things by one name.
+    """
+    both = dict(left)
+    for name, given in right.items():
+        other = both.setdefault(name, given)
+        if other is not given and (other.frame is not given.frame or other.source != given.source):
+            raise SpecError(
+                f'two streams or tables are named "{given.source.name}"',
+                code="duplicate-name",
+                hint="give one of them another name: stream(…, name='…')",
+            )
+    return both

@@ -1,0 +1,206 @@
+"""Streams and tables of a relation: DataFrames of Spark's, or columns whose rows come from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from watersmeet.errors import SqlError, WatersmeetError, near_names, raise_all
+from watersmeet.front.ddl.durations import lag_of
+from watersmeet.front.ddl.options import SourceFields, source_fields
+from watersmeet.front.text.place import Text, taken_name
+from watersmeet.front.types.columns import type_named
+from watersmeet.names import is_ours
+from watersmeet.relations.fragments import whole_error
+from watersmeet.relations.given import Given
+from watersmeet.relations.relation import Relation
+from watersmeet.relations.terms import Length, length_node
+from watersmeet.spec.connectors import DATAFRAME, MEMORY
+from watersmeet.spec.model import Column, EventTime, Source
+from watersmeet.types.intervals import interval_us
+from watersmeet.types.sql_type import INTEGERS, TIMES
+
+Lags = str | Mapping[str, Length]
+
+
+def stream(
+    rows: Any,
+    *,
+    time: Lags,
+    lag: Length | None = None,
+    name: str,
+    idle_timeout: Length | None = None,
+    on_idle: str | None = None,
+    max_ahead: Length | None = None,
+    rows_per_second: float | None = None,
+    max_rows: int | None = None,
+    max_bytes: str | int | None = None,
+) -> Relation:
+    """A stream of rows with event times.
+
+    Args:
+        rows: a streaming DataFrame of Spark's with one source, and without state of its own (aggregations,
+            dropDuplicates); or columns, by name their types (``{"id": "BIGINT"}``), of rows that come from
+            elsewhere, as for `LocalJob`.
+        time: the event-time column, a TIMESTAMP, DATE or integer; or several with their lags,
+            ``{"delivery_time": "1 minute"}``.
+        lag: how far the watermark stays behind the greatest time; None: not at all.
+        name: of the stream. A job that goes on knows it by this.
+        idle_timeout: after so long without rows it no longer holds watermarks back; None: it always does.
+        on_idle: what watermarks do then: ``hold`` or ``follow``.
+        max_ahead: rows so far ahead of the clock are set aside.
+        rows_per_second: how many are expected, for forecasts.
+        max_rows: how many rows of it all queries together may retain.
+        max_bytes: the same, of their files.
+
+    Raises:
+        SqlError, SeveralErrors: what is wrong with it.
+    """
+    options = {
+        "idle_timeout": idle_timeout,
+        "on_idle": on_idle,
+        "max_ahead": max_ahead,
+        "rows_per_second": rows_per_second,
+        "max_rows": max_rows,
+        "max_bytes": max_bytes,
+    }
+    columns, frame = _columns(rows, name)
+    if frame is not None and not frame.isStreaming:
+        raise whole_error(
+            f'"{name}"', "is no stream: its DataFrame has an end", "spark.readStream makes streaming ones"
+        )
+    connector = MEMORY if frame is None else DATAFRAME
+    fields = _fields(name, options, connector)
+    times = _event_times(name, columns, time, lag)
+    source = Source(
+        name,
+        columns,
+        connector,
+        {},
+        times,
+        idle_timeout_us=fields.idle_timeout_us,
+        on_idle=fields.on_idle,
+        max_ahead_us=fields.max_ahead_us,
+        rows_per_second=fields.rows_per_second,
+        max_rows=fields.max_rows,
+        max_bytes=fields.max_bytes,
+    )
+    return relation_of(source, frame)
+
+
+def relation_of(source: Source, frame: Any = None) -> Relation:
+    """All rows of a declared source."""
+    tree = exp.Table(this=exp.to_identifier(source.name, quoted=True))
+    return Relation(tree, {source.name.lower(): Given(source, frame)})
+
+
+def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
+    """The columns, and the DataFrame if it is one."""
+    if not isinstance(name, str) or not name.strip():
+        raise whole_error("name", f"is {name!r}", "the stream's name: stream(df, …, name='orders')")
+    if isinstance(rows, Mapping):
+        pairs, frame = [(str(column), str(type_)) for column, type_ in rows.items()], None
+    elif hasattr(rows, "schema") and hasattr(rows, "isStreaming"):
+        pairs, frame = [(field.name, _written(field.dataType)) for field in rows.schema.fields], rows
+    else:
+        raise whole_error(
+            f'"{name}"',
+            f"is given {type(rows).__name__}",
+            "a DataFrame of Spark's, or columns with their types: {'id': 'BIGINT', 't': 'TIMESTAMP'}",
+        )
+    problems: list[WatersmeetError] = []
+    columns: dict[str, Column] = {}
+    for column, written in pairs:
+        if is_ours(column):
+            problems.append(taken_name(column))
+        elif column.lower() in columns:
+            message = f'"{name}" has two columns named "{column}"'
+            problems.append(SqlError(message, code="duplicate-column", hint="rename one of them"))
+        else:
+            try:
+                columns[column.lower()] = Column(column, type_named(written))
+            except WatersmeetError as error:
+                problem = f'"{name}", column "{column}": {error.message}'
+                problems.append(SqlError(problem, code=error.code, hint=error.hint))
+    raise_all(problems)
+    return tuple(columns.values()), frame
+
+
+def _written(type_: Any) -> str:
+    """A type of Spark's as SQL has it; names of fields in quotes, which Spark leaves out."""
+    kind = type_.typeName()
+    if kind == "array":
+        return f"ARRAY<{_written(type_.elementType)}>"
+    if kind == "map":
+        return f"MAP<{_written(type_.keyType)}, {_written(type_.valueType)}>"
+    if kind == "struct":
+        fields = (f"`{field.name.replace('`', '``')}`: {_written(field.dataType)}" for field in type_.fields)
+        return f"STRUCT<{', '.join(fields)}>"
+    written: str = type_.simpleString()
+    return written
+
+
+def _fields(name: str, given: Mapping[str, Any], connector: str) -> SourceFields:
+    options = {
+        key: value if isinstance(value, str) else str(value)
+        for key, value in given.items()
+        if value is not None
+    }
+    for key in ("idle_timeout", "max_ahead"):
+        if given.get(key) is not None:
+            options[key] = f"{_us(given[key], key)} microseconds"
+
+    def error(message: str, hint: str | None) -> SqlError:
+        return SqlError(f'"{name}": {message}', code="bad-argument", hint=hint)
+
+    return source_fields(options, connector, error)
+
+
+def _us(length: Length, label: str) -> int:
+    value = interval_us(length_node(length, label))
+    if value is None:
+        raise whole_error(label, f"is {length!r}, no length of time", "such as '30 seconds'")
+    return value
+
+
+def _event_times(
+    name: str, columns: Sequence[Column], time: Lags, lag: Length | None
+) -> tuple[EventTime, ...]:
+    if isinstance(time, str):
+        wanted: Mapping[str, Length | None] = {time: lag}
+    elif isinstance(time, Mapping) and time:
+        if lag is not None:
+            raise whole_error("lag", "is said beside lags of each time", "time={'t': '10 seconds'}")
+        wanted = time
+    else:
+        raise whole_error("time", f"is {time!r}", "the event-time column, or {'t': '10 seconds'}")
+    by_name = {column.name.lower(): column for column in columns}
+    times: list[EventTime] = []
+    problems: list[WatersmeetError] = []
+    for written, length in wanted.items():
+        column = by_name.get(written.lower())
+        if column is None:
+            hint = near_names(written, [other.name for other in columns])
+            message = f'"{name}" has no column "{written}", which is to be its event time'
+            problems.append(SqlError(message, code="unknown-column", hint=hint))
+        else:
+            try:
+                times.append(EventTime(column.name, _lag(column, length)))
+            except WatersmeetError as error:
+                problems.append(error)
+    raise_all(problems)
+    return tuple(times)
+
+
+def _lag(column: Column, length: Length | None) -> int:
+    if column.type not in INTEGERS and column.type not in TIMES:
+        raise SqlError(
+            f'"{column.name}" is {column.type} and cannot be an event time',
+            code="wrong-type",
+            hint="event times are TIMESTAMP, DATE or an integer type",
+        )
+    if length is None:
+        return 0
+    return lag_of(length_node(length, f'the lag of "{column.name}"'), column.name, column.type, Text(""))

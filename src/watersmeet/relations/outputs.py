@@ -1,0 +1,91 @@
+"""Where the rows of a relation go: the sinks that SQL has, from calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from watersmeet.errors import near_names
+from watersmeet.front.ddl.options import of_the_connector
+from watersmeet.relations.fragments import whole_error
+from watersmeet.spec.connectors import BY_NAME, CONNECTORS
+from watersmeet.spec.model import Sink
+
+_NAMED_BY = ("path", "table", "topic", "function")
+
+
+def sink(
+    connector: str,
+    name: str | None = None,
+    *,
+    primary_key: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Sink:
+    """A place for rows: what ``CREATE SINK`` makes in SQL, with the same options.
+
+    Args:
+        connector: file, kafka, postgres, delta, iceberg, function, console or memory.
+        name: of the sink, by which a job that goes on knows it; None: the last part of its path, table,
+            topic or function.
+        primary_key: the columns by which a row takes the place of another.
+        options: by their names; ``more`` are options, too.
+
+    >>> sink("file", path="out/delivered", format="parquet").name
+    'delivered'
+    """
+    traits = BY_NAME.get(connector.lower()) if isinstance(connector, str) else None
+    if traits is None or not traits.sinks:
+        names = [other for other, able in CONNECTORS.items() if able.sinks]
+        hint = near_names(str(connector), names)
+        raise whole_error("sink", f"is of {connector!r}, which is no connector to write to", hint)
+    said = {key: _text(value) for key, value in {**(options or {}), **more}.items() if value is not None}
+    own = name if name is not None else _own_name(said) or traits.name
+    return Sink(own, traits.name, of_the_connector(said), None, tuple(primary_key))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _own_name(options: Mapping[str, str]) -> str:
+    place = next((value for key, value in options.items() if key.lower() in _NAMED_BY), "")
+    parts = [part for part in re.split(r"[/.:\\]+", place.rstrip("/")) if part]
+    return parts[-1] if parts else ""
+
+
+def files(path: str, name: str | None = None, *, format: str = "parquet", **options: Any) -> Sink:
+    """Files beneath ``path``, of ``format`` parquet, json or csv. `sink`, with its options."""
+    return sink("file", name, path=path, format=format, **options)
+
+
+def kafka(topic: str, servers: str, name: str | None = None, **options: Any) -> Sink:
+    """A topic of Kafka, at ``servers`` (``broker:9092``). `sink`, with its options."""
+    said = {"topic": topic, "bootstrap.servers": servers}
+    return sink("kafka", name, options=said, **options)
+
+
+def delta(path: str, name: str | None = None, **options: Any) -> Sink:
+    """A table of Delta Lake at ``path``. `sink`, with its options."""
+    return sink("delta", name, path=path, **options)
+
+
+def iceberg(table: str, name: str | None = None, **options: Any) -> Sink:
+    """A table of Iceberg, in a catalog that ``options`` say. `sink`, with its options."""
+    return sink("iceberg", name, table=table, **options)
+
+
+def postgres(url: str, table: str, name: str | None = None, **options: Any) -> Sink:
+    """A table of PostgreSQL. `sink`, with its options."""
+    return sink("postgres", name, url=url, table=table, **options)
+
+
+def console(name: str | None = None, **options: Any) -> Sink:
+    """The terminal. `sink`, with its options."""
+    return sink("console", name, **options)
+
+
+def memory(name: str) -> Sink:
+    """Rows kept in this process, for tests."""
+    return sink("memory", name)

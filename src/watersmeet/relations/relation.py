@@ -1,0 +1,447 @@
+"""A relation that calls build: streams and tables, joined, filtered, projected, grouped, put together.
+
+It holds a tree as the parser of SQL would make it, so that what it means is said in one place (`front`), and
+what is wrong is found at the call that makes it so. No call changes a relation: each gives another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from watersmeet.errors import WatersmeetError, flat_enough, near_names
+from watersmeet.front.catalog import Catalog
+from watersmeet.front.query.emit import MODES
+from watersmeet.front.query.flow import flow_of
+from watersmeet.front.query.ranked import is_ranked
+from watersmeet.front.query.select import build_query
+from watersmeet.front.query.views import is_summarized, select_flow
+from watersmeet.front.text.dialect import ImposeOrder, WindowTable
+from watersmeet.front.text.place import Refused
+from watersmeet.relations.fragments import Fragment, Fragments, fragment_of, read_fragment, whole_error
+from watersmeet.relations.given import Given, together
+from watersmeet.relations.terms import Between, Length, Window, length_node
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, OutputMode, Query, Sink
+
+HOW: Mapping[str, Mapping[str, str]] = {
+    "inner": {},
+    "left": {"side": "LEFT"},
+    "right": {"side": "RIGHT"},
+    "full": {"side": "FULL"},
+    "semi": {"side": "LEFT", "kind": "SEMI"},
+    "anti": {"side": "LEFT", "kind": "ANTI"},
+    "asof": {"method": "ASOF"},
+    "left_asof": {"method": "ASOF", "side": "LEFT"},
+}
+"""`Relation.join`'s ``how`` -> the parts of a JOIN."""
+
+_ALSO = {
+    "left_outer": "left", "leftouter": "left", "right_outer": "right", "rightouter": "right",
+    "outer": "full", "full_outer": "full", "fullouter": "full",
+    "left_semi": "semi", "leftsemi": "semi", "left_anti": "anti", "leftanti": "anti",
+}  # fmt: skip
+"""Spark's other names of them."""
+
+Condition = str | Sequence[str]
+Built = TypeVar("Built")
+
+
+@dataclass(frozen=True, repr=False)
+class Relation:
+    """Streams, tables, and what is made of them. Made by `stream` and `table`, and by its own methods.
+
+    Names in texts are those of SQL: ``o.order_id`` of what has the alias ``o``, or ``order_id`` where only
+    one input has it. A mistake is raised by the call that makes it, as `SqlError`.
+    """
+
+    _tree: exp.Expression
+    _given: Mapping[str, Given]
+    _fragments: tuple[Fragment, ...] = ()
+    _grows: bool = False
+    """The tree is a SELECT of all columns, to which joins and filters can be added."""
+
+    def alias(self, name: str) -> Relation:
+        """The same by another name, by which the texts of a join mention it."""
+        if not isinstance(name, str) or not name.strip():
+            raise whole_error("alias", f"is {name!r}", "a name: orders.alias('o')")
+        return replace(self, _tree=_named(self._item("alias"), name), _grows=False)
+
+    def join(
+        self,
+        other: Relation,
+        on: Condition | None = None,
+        *,
+        within: Between | Sequence[Between] | None = None,
+        how: str = "inner",
+        using: Sequence[str] | None = None,
+        match: str | None = None,
+    ) -> Relation:
+        """Rows of this one with rows of ``other`` that meet the condition.
+
+        Args:
+            on: SQL over both, or several texts all of which hold.
+            within: bounds of the time between them (`between`), which hold as well.
+            how: inner, left, right, full, semi, anti, asof or left_asof.
+            using: columns of the same name that are to be equal, and are put out once, in place of ``on``.
+            match: of an ASOF join, what says which row is the nearest: ``q.t <= r.t``.
+        """
+        if not isinstance(other, Relation):
+            raise whole_error("join", f"is given {type(other).__name__}, not a relation", "stream(df, …)")
+        wanted = _ALSO.get(how, how) if isinstance(how, str) else how
+        if wanted not in HOW:
+            hint = near_names(str(how), HOW)
+            raise whole_error("how", f"is {how!r}", hint)
+        conditions, fragments = self._conditions(other, on, within)
+        if using is not None and conditions:
+            raise whole_error("using", "is said beside on or within", "leave out one of them")
+        select = self._growing("join")
+        node = exp.Join(this=other._item("join"), **HOW[wanted])
+        if using is not None:
+            node.set("using", [exp.to_identifier(name, quoted=True) for name in using])
+        elif conditions:
+            node.set("on", reduce(lambda left, right: exp.And(this=left, expression=right), conditions))
+        if match is not None:
+            tree, fragment = self._read(match, "match")
+            node.set("match_condition", tree)
+            fragments.append(fragment)
+        select.append("joins", node)
+        return self._checked(
+            select, together(self._given, other._given), [*other._fragments, *fragments], True
+        )
+
+    def where(self, *conditions: str) -> Relation:
+        """The rows for which all conditions are true."""
+        if not conditions:
+            raise whole_error("where", "is given no condition")
+        read = [self._read(condition, "where") for condition in conditions]
+        select = self._growing("where", filtered=True)
+        before = select.args.get("where")
+        trees = [exp.paren(tree, copy=False) if len(read) > 1 or before else tree for tree, _ in read]
+        if before is not None:
+            trees.insert(0, before.this)
+        whole = reduce(lambda left, right: exp.And(this=left, expression=right), trees)
+        select.set("where", exp.Where(this=whole))
+        return self._checked(select, self._given, [fragment for _, fragment in read], True)
+
+    filter = where
+
+    def select(self, *columns: str) -> Relation:
+        """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
+        if not columns:
+            raise whole_error("select", "is given no columns")
+        read = [self._read(text, f"select, item {number}") for number, text in enumerate(columns, 1)]
+        select = self._growing("select")
+        select.set("expressions", [tree for tree, _ in read])
+        return self._checked(select, self._given, [fragment for _, fragment in read], False)
+
+    def distinct(self) -> Relation:
+        """Each row once: groups by all columns, which change as rows come and go."""
+        chosen = isinstance(self._tree, exp.Select) and not is_summarized(self._tree)
+        select = self._tree.copy() if chosen else self._growing("distinct")
+        select.set("distinct", exp.Distinct())
+        return self._checked(select, self._given, [], False)
+
+    def hint(self, *hints: str) -> Relation:
+        """How the joins made so far are to be run: ``BROADCAST(d)``, ``PLAN(delta)``."""
+        if not self._grows or not self._tree.args.get("joins"):
+            raise whole_error("hint", "is said of what joins nothing", "a.join(b, …).hint('BROADCAST(b)')")
+        fragment = fragment_of(f"/*+ {', '.join(hints)} */", "hint")
+        select = self._growing("hint")
+        before = select.args.get("hint")
+        if before is not None:
+            raise whole_error(
+                "hint", "is said twice", "all of them at once: .hint('BROADCAST(a)', 'PLAN(delta)')"
+            )
+        node = exp.Hint(expressions=[exp.Var(this=fragment.text[3:-2].strip())])
+        node.meta["start"] = fragment.first
+        select.set("hint", node)
+        return self._checked(select, self._given, [fragment], True)
+
+    def union_all(self, *others: Relation) -> Relation:
+        """The rows of all, by position; each is judged for lateness by itself."""
+        tree, given, fragments = self._whole(), dict(self._given), list[Fragment]()
+        for other in others:
+            tree = exp.Union(this=tree, expression=other._whole(), distinct=False)
+            given = together(given, other._given)
+            fragments += other._fragments
+        return self._checked(tree, given, fragments, False)
+
+    def impose_order(self, column: str, lag: Length) -> Relation:
+        """The same rows, with ``column`` an event time whose watermark stays ``lag`` behind the greatest."""
+        name = _column_name(column, "impose_order")
+        item = self._item("impose_order")
+        order = ImposeOrder(this=_bare(item), column=name, lag=length_node(lag, "lag"))
+        tree = exp.Table(this=order)
+        alias = item.alias_or_name
+        return self._checked(_named(tree, alias) if alias else tree, self._given, [], False)
+
+    def group_by(self, *keys: str | Window) -> Grouped:
+        """Groups by a window (`tumble`, `hop`, `session`) and columns, or by columns alone; `Grouped.agg`
+        says what is made of each."""
+        windows = [key for key in keys if isinstance(key, Window)]
+        if len(windows) > 1:
+            raise whole_error("group_by", "is given two windows", "one: rows are in groups of one kind")
+        read = [
+            self._read(key, f"group_by, item {number}")
+            for number, key in enumerate(keys, 1)
+            if not isinstance(key, Window)
+        ]
+        return Grouped(self, windows[0] if windows else None, tuple(read))
+
+    def as_of(self, time: str | None = None) -> Relation:
+        """A table as every row that is joined with it finds it in its tick; the right side of a join.
+
+        Args:
+            time: a time of the stream, for people; None: now.
+        """
+        item = self._item("as_of")
+        if not isinstance(item, exp.Table):
+            raise whole_error("as_of", "is said of what is no table", "table(df).as_of()")
+        fragments: list[Fragment] = []
+        expression: exp.Expression = exp.CurrentTimestamp()
+        if time is not None:
+            expression, fragment = self._read(time, "as_of")
+            fragments.append(fragment)
+        version = exp.Version(this="TIMESTAMP", kind="AS OF", expression=expression)
+        item.set("version", version)
+        return replace(self, _tree=item, _fragments=(*self._fragments, *fragments), _grows=False)
+
+    def to_sink(self, target: Sink, *, emit: str | None = None) -> Output:
+        """Its rows into a sink (`files`, `kafka`, …): what a `job` is made of.
+
+        Args:
+            emit: ``changes``: rows come, and go again; ``final``: rows that stay; None: what the job says.
+        """
+        if not isinstance(target, Sink):
+            raise whole_error("to_sink", f"is given {target!r}", "a sink: to_sink(files('out/delivered'))")
+        if emit is not None and emit.upper() not in MODES:
+            raise whole_error("emit", f"is {emit!r}", near_names(emit, [mode.lower() for mode in MODES]))
+        return Output(self, target, None if emit is None else MODES[emit.upper()])
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Names and types, in order; UNKNOWN is a type that only Spark can tell."""
+        tree, text = self._whole(), self._text()
+        return self._built(text, lambda: select_flow(tree, self._catalog(), text).columns)
+
+    def query(self) -> Query:
+        """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors."""
+        tree, text, sql = self._whole(), self._text(), shown(self._tree)
+        return self._built(text, lambda: build_query(tree, self._catalog(), text, sql))
+
+    def __repr__(self) -> str:
+        return f"Relation({shown(self._whole())})"
+
+    def _read(self, text: Any, label: str) -> tuple[exp.Expression, Fragment]:
+        return read_fragment(text, label, own_functions=_by_spark(self._given))
+
+    def _conditions(
+        self, other: Relation, on: Condition | None, within: Between | Sequence[Between] | None
+    ) -> tuple[list[exp.Expression], list[Fragment]]:
+        trees: list[exp.Expression] = []
+        fragments: list[Fragment] = []
+        texts = [on] if isinstance(on, str) else list(on or ())
+        for text in texts:
+            tree, fragment = self._read(text, "on")
+            trees.append(exp.paren(tree, copy=False) if len(texts) > 1 or within else tree)
+            fragments.append(fragment)
+        for bounds in [within] if isinstance(within, Between) else within or ():
+            if not isinstance(bounds, Between):
+                raise whole_error("within", f"is {bounds!r}", "between('d.t', 'o.t', '0s', '1h')")
+            tree, read = bounds.tree(own_functions=_by_spark(self._given))
+            trees.append(tree)
+            fragments += read
+        return trees, fragments
+
+    def _item(self, call: str) -> exp.Expression:
+        """As it stands in FROM."""
+        if isinstance(self._tree, exp.Table | exp.Subquery):
+            return self._tree.copy()
+        name = _own_name(self._tree)
+        tree = exp.Subquery(this=self._tree.copy())
+        if name is not None:
+            return _named(tree, name)
+        if call == "join" and self._grows and not self._tree.args.get("where"):  # (a JOIN b ON …)
+            first = tree.this.args["from_"].this
+            first.set("joins", tree.this.args["joins"])
+            return exp.Subquery(this=first)
+        if call in ("alias", "group_by"):
+            return tree
+        raise whole_error(call, "is of what has no name", "give it one: .alias('x')")
+
+    def _windowed_rows(self) -> tuple[exp.Expression, exp.Expression | None]:
+        """What windows are laid over, and which of its rows count."""
+        if self._grows and isinstance(self._tree, exp.Select) and not self._tree.args.get("joins"):
+            tree = self._tree.copy()
+            return tree.args["from_"].this, tree.args.get("where")
+        return self._item("group_by"), None
+
+    def _whole(self) -> exp.Expression:
+        """As a query."""
+        if isinstance(self._tree, exp.Select | exp.SetOperation):
+            return self._tree.copy()
+        return _all_of(self._tree.copy())
+
+    def _growing(self, call: str, *, filtered: bool = False) -> exp.Select:
+        """A SELECT of all columns to which something can be added."""
+        if self._grows:
+            select = self._tree.copy()
+            assert isinstance(select, exp.Select)
+            if call != "join" or select.args.get("where") is None:
+                return select
+            if not select.args.get("joins"):
+                return _all_of(self._item(call))
+            raise whole_error(
+                "join",
+                "follows a filter of a join, whose names would be lost",
+                "filter an input before it is joined, or behind all joins; or .select(…).alias('x') first",
+            )
+        if isinstance(self._tree, exp.Table | exp.Subquery):
+            return _all_of(self._tree.copy())
+        name = _own_name(self._tree)
+        item = exp.Subquery(this=self._tree.copy())
+        if is_ranked(self._tree):
+            return _all_of(item)
+        return _all_of(_named(item, name or "joined"))
+
+    def _checked(
+        self, tree: exp.Expression, given: Mapping[str, Given], more: Iterable[Fragment], grows: bool
+    ) -> Relation:
+        """The relation of ``tree``. Raises: SqlError, SeveralErrors, for what is wrong with it."""
+        made = Relation(tree, given, (*self._fragments, *more), grows)
+        made.query()
+        return made
+
+    def _text(self) -> Fragments:
+        return Fragments.of(self._fragments, own_functions=_by_spark(self._given))
+
+    def _catalog(self) -> Catalog:
+        catalog = Catalog()
+        for one in self._given.values():
+            catalog.add(one.source.name, flow_of(one.source))
+        return catalog
+
+    @staticmethod
+    def _built(text: Fragments, build: Callable[[], Built]) -> Built:
+        try:
+            with flat_enough():
+                return build()
+        except Refused:
+            pass
+        except WatersmeetError as error:
+            text.problems.append(error)
+        raise text.all_problems()
+
+
+@dataclass(frozen=True)
+class Output:
+    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink`."""
+
+    relation: Relation
+    sink: Sink
+    mode: OutputMode | None = None
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """Groups of rows, of which `agg` makes one row each."""
+
+    _rows: Relation
+    _window: Window | None
+    _keys: tuple[tuple[exp.Expression, Fragment], ...]
+
+    def agg(self, *aggregates: str, having: str | None = None) -> Relation:
+        """A row per group: the window's start and end, the keys, and these aggregates (``count(*) AS n``).
+
+        Args:
+            having: which groups go out, of aggregates and keys.
+        """
+        return self._made(
+            [*self._edges(), *(tree.copy() for tree, _ in self._keys)], aggregates, "agg", having
+        )
+
+    def select(self, *columns: str, having: str | None = None) -> Relation:
+        """A row per group with these columns, of the window's start and end, keys and aggregates."""
+        return self._made([], columns, "select", having)
+
+    def _edges(self) -> list[exp.Expression]:
+        return [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
+
+    def _made(
+        self, first: list[exp.Expression], texts: Sequence[str], call: str, having: str | None
+    ) -> Relation:
+        read = [self._rows._read(text, f"{call}, item {number}") for number, text in enumerate(texts, 1)]
+        fragments = [fragment for _, fragment in (*self._keys, *read)]
+        select = self._rows._growing("group_by") if self._window is None else self._windowed(self._window)
+        select.set("expressions", [*first, *(tree for tree, _ in read)])
+        keys = [*self._edges(), *(tree for tree, _ in self._keys)]
+        if keys:
+            grouped = [key.this.copy() if isinstance(key, exp.Alias) else key.copy() for key in keys]
+            select.set("group", exp.Group(expressions=grouped))
+        if having is not None:
+            tree, fragment = self._rows._read(having, "having")
+            select.set("having", exp.Having(this=tree))
+            fragments.append(fragment)
+        return self._rows._checked(select, self._rows._given, fragments, False)
+
+    def _windowed(self, window: Window) -> exp.Select:
+        item, where = self._rows._windowed_rows()
+        name = item.alias_or_name
+        table = WindowTable(
+            this=_bare(item),
+            column=_column_name(window.time, window.kind.value.lower()),
+            function=window.kind.value,
+            sizes=window.size_nodes(),
+            partition=[],
+        )
+        select = _all_of(_named(exp.Table(this=table), name) if name else exp.Table(this=table))
+        select.set("where", where)
+        return select
+
+
+def shown(tree: exp.Expression) -> str:
+    """The tree as SQL, for people."""
+    return tree.sql("spark")
+
+
+def _by_spark(given: Mapping[str, Given]) -> bool:
+    """Whether the session may have functions of the user's own."""
+    return any(one.frame is not None for one in given.values())
+
+
+def _all_of(item: exp.Expression) -> exp.Select:
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
+
+
+def _named(item: exp.Expression, name: str) -> exp.Expression:
+    item.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+    return item
+
+
+def _bare(item: exp.Expression) -> exp.Expression:
+    """Without a name of its own, where only what is read counts."""
+    if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier):
+        item.set("alias", None)
+    elif isinstance(item, exp.Subquery):
+        inner: exp.Expression = item.this
+        return inner
+    return item
+
+
+def _own_name(tree: exp.Expression) -> str | None:
+    """The name of the one input of a SELECT, which stays that of its rows."""
+    if not isinstance(tree, exp.Select) or tree.args.get("joins"):
+        return None
+    origin = tree.args["from_"].this
+    return origin.alias_or_name or None
+
+
+def _column_name(written: str, call: str) -> exp.Identifier:
+    plain = read_fragment(written, call)[0].unnest()
+    if not isinstance(plain, exp.Column):
+        raise whole_error(call, f"is given {written!r}, which is no column")
+    return exp.to_identifier(plain.name, quoted=True)

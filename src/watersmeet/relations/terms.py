@@ -1,0 +1,127 @@
+"""What calls are given besides texts: bounds of time between two columns, and windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlglot import exp
+
+from watersmeet.relations.fragments import Fragment, read_fragment, whole_error
+from watersmeet.spec.model import WindowKind
+from watersmeet.types.intervals import IntervalError, interval_us, read_interval
+
+Length = str | int | timedelta
+"""A length of time: a text such as ``10 seconds``, a timedelta, or of integer times a number."""
+
+_HINT = "such as '10 seconds', '1 hour 30 minutes' or timedelta(seconds=10); of integer times a whole number"
+
+
+def length_node(length: Length, label: str) -> exp.Expression:
+    """The length as SQL has it: an INTERVAL, or a number. Raises: SqlError."""
+    if isinstance(length, bool) or not isinstance(length, str | int | timedelta):
+        raise whole_error(label, f"is {length!r}, no length of time", _HINT)
+    if isinstance(length, int):
+        return (
+            exp.Literal.number(str(length)) if length >= 0 else exp.Neg(this=exp.Literal.number(str(-length)))
+        )
+    if isinstance(length, timedelta):
+        us = (length.days * 86_400 + length.seconds) * 1_000_000 + length.microseconds
+        return _read([(str(us), "microsecond")], length, label)
+    stripped = length.strip()
+    if stripped.lower().startswith("interval"):
+        tree, _ = read_fragment(stripped, label)
+        if interval_us(tree) is None:
+            raise whole_error(label, f"is {length!r}, which has no fixed length", _HINT)
+        return tree
+    return _read([(stripped, None)], length, label)
+
+
+def _read(values: Sequence[tuple[str, str | None]], length: Length, label: str) -> exp.Expression:
+    try:
+        interval = read_interval(values)
+    except IntervalError as error:
+        raise whole_error(label, f"is {length!r}: {error}", error.hint) from None
+    if interval_us(interval) is None:
+        raise whole_error(
+            label, f"is {length!r}, which has no fixed length: months and years differ", "use days"
+        )
+    return interval
+
+
+@dataclass(frozen=True)
+class Between:
+    """``lower <= column - reference <= upper``, ends included; None: no bound there. Made by `between`."""
+
+    column: str
+    reference: str
+    lower: Length | None
+    upper: Length | None
+
+    def tree(self, *, own_functions: bool) -> tuple[exp.Expression, list[Fragment]]:
+        """The condition, and the texts that it is made of."""
+        column, first = read_fragment(self.column, "within, the time", own_functions=own_functions)
+        reference, second = read_fragment(
+            self.reference, "within, the other time", own_functions=own_functions
+        )
+
+        def shifted(length: Length, label: str) -> exp.Expression:
+            return exp.Add(this=reference.copy(), expression=length_node(length, label))
+
+        low = None if self.lower is None else shifted(self.lower, "within, the lower bound")
+        high = None if self.upper is None else shifted(self.upper, "within, the upper bound")
+        if low is not None and high is not None:
+            tree: exp.Expression = exp.Between(this=column, low=low, high=high)
+        elif low is not None:
+            tree = exp.GTE(this=column, expression=low)
+        elif high is not None:
+            tree = exp.LTE(this=column, expression=high)
+        else:
+            raise whole_error("within", "has no bound", "between(time, other, lower, upper): one at least")
+        return tree, [first, second]
+
+
+def between(column: str, reference: str, lower: Length | None, upper: Length | None) -> Between:
+    """Bounds of the time between two rows, for `Relation.join`: ``column`` lies between ``reference + lower``
+    and ``reference + upper``, ends included.
+
+    Args:
+        column: a column, ``d.delivery_time``.
+        reference: one of the other side, ``o.order_time``.
+        lower: a text (``0s``, ``-5 minutes``), a timedelta, or of integer times a number; None: none, so that
+            only ``upper`` bounds.
+        upper: the same.
+    """
+    return Between(column, reference, lower, upper)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows over an event time. Made by `tumble`, `hop` and `session`."""
+
+    kind: WindowKind
+    time: str
+    sizes: tuple[Length, ...]
+
+    def size_nodes(self) -> list[exp.Expression]:
+        names = {WindowKind.HOP: ("size", "slide"), WindowKind.SESSION: ("gap",)}.get(self.kind, ("size",))
+        return [
+            length_node(size, f"{self.kind.value.lower()}, the {name}")
+            for size, name in zip(self.sizes, names, strict=True)
+        ]
+
+
+def tumble(time: str, size: Length) -> Window:
+    """Windows of ``size`` that follow each other; every row is in one. For `Relation.group_by`."""
+    return Window(WindowKind.TUMBLE, time, (size,))
+
+
+def hop(time: str, size: Length, slide: Length) -> Window:
+    """Windows of ``size`` of which one begins every ``slide``; a row is in each that it falls into."""
+    return Window(WindowKind.HOP, time, (size, slide))
+
+
+def session(time: str, gap: Length) -> Window:
+    """Windows of rows of a group that lie less than ``gap`` apart, as long as there are more."""
+    return Window(WindowKind.SESSION, time, (gap,))

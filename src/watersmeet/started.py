@@ -1,0 +1,121 @@
+"""A job that runs in a thread of its own, and what is asked of it meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.errors import SpecError
+from watersmeet.observe.account import Account
+from watersmeet.observe.progress import TickReport
+from watersmeet.observe.reports import Reporter, account_of
+from watersmeet.running import run_planned
+
+if TYPE_CHECKING:
+    from watersmeet.plan.model.job import JobPlan
+    from watersmeet.spec.model import Job
+
+STARTING, RUNNING, STOPPED, FINISHED, FAILED = "starting", "running", "stopped", "finished", "failed"
+
+
+class StartedJob:
+    """A job that was started; it goes on until it is stopped, is at the end of its input, or fails. Made by
+    `Job.start`.
+
+    Attributes:
+        notices: what a person should know and did not stop the job, in order.
+    """
+
+    def __init__(
+        self,
+        description: Job,
+        plan: JobPlan,
+        frames: Mapping[str, Any],
+        on_tick: Callable[[TickReport], None] | None = None,
+    ) -> None:
+        checkpoint = description.run.get("checkpoint")
+        if checkpoint is None:
+            raise SpecError(
+                "the job has no checkpoint: a directory for its state",
+                code="no-checkpoint",
+                hint="job(…, checkpoint='state/delivered')",
+            )
+        self.notices: list[str] = []
+        self._stop = threading.Event()
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._result: Any = None
+        self._latest: TickReport | None = None
+        self._reporter = Reporter(self._report)
+        self._told = on_tick
+
+        def work() -> None:
+            try:
+                self._result = run_planned(
+                    description,
+                    plan,
+                    checkpoint=checkpoint,
+                    given=frames,
+                    stop=self._stop,
+                    on_start=lambda _: self._begun.set(),
+                    on_notice=self.notices.append,
+                    on_tick=self._reporter,
+                )
+            except BaseException as error:
+                self._error = error
+            finally:
+                self._ended.set()
+
+        self._thread = threading.Thread(target=work, name=f"watersmeet {checkpoint}", daemon=True)
+        self._thread.start()
+
+    def _report(self, report: TickReport) -> None:
+        self._latest = report
+        if self._told is not None:
+            self._told(report)
+
+    @property
+    def status(self) -> str:
+        """starting, running, stopped, finished (its input had an end), or failed."""
+        if not self._ended.is_set():
+            return RUNNING if self._begun.is_set() else STARTING
+        if self._error is not None:
+            return FAILED
+        return STOPPED if self._result.stopped else FINISHED
+
+    @property
+    def progress(self) -> TickReport | None:
+        """The last tick: rows, watermarks, what is kept, seconds. None before the first one."""
+        return self._latest
+
+    @property
+    def account(self) -> Account | None:
+        """Where every row that came in has gone, since the job's first tick. None before the first one."""
+        last = self._reporter.last
+        return None if last is None else account_of(last)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End it after the tick in hand; whether it has ended within ``timeout`` seconds (None: until it
+        has). It goes on from there when it is started again."""
+        self._stop.set()
+        return self._joined(timeout)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
+        ended = self._joined(timeout)
+        if ended and self._error is not None:
+            raise self._error
+        return ended
+
+    def exception(self) -> BaseException | None:
+        """What it failed with; None, if it has not."""
+        return self._error
+
+    def _joined(self, timeout: float | None) -> bool:
+        self._thread.join(timeout)
+        return self._ended.is_set()
+
+    def __repr__(self) -> str:
+        return f"<StartedJob {self.status}>"

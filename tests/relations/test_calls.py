@@ -1,0 +1,260 @@
+"""What calls make of relations, and what they refuse: at the call, with its argument and what to do."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+import watersmeet as ws
+from watersmeet.relations.terms import length_node
+from watersmeet.types.intervals import interval_us
+
+ORDERS = {"order_id": "BIGINT", "order_time": "TIMESTAMP", "item_id": "BIGINT"}
+DELIVERIES = {"order_id": "BIGINT", "delivery_time": "TIMESTAMP", "address": "STRING"}
+TICKS = {"n": "BIGINT", "at": "BIGINT"}
+
+orders = ws.stream(ORDERS, time="order_time", lag="10 seconds", name="orders")
+deliveries = ws.stream(DELIVERIES, time={"delivery_time": "1 minute"}, name="deliveries")
+ticks = ws.stream(TICKS, time="at", lag=5, name="ticks")
+WITHIN = ws.between("d.delivery_time", "o.order_time", "0s", "1h")
+
+
+def delivered(how: str = "left") -> ws.Relation:
+    o, d = orders.alias("o"), deliveries.alias("d")
+    return o.join(d, on="o.order_id = d.order_id", within=WITHIN, how=how)
+
+
+def names(relation: ws.Relation) -> list[str]:
+    return [column.name for column in relation.columns]
+
+
+def test_a_relation_is_not_changed_by_what_is_made_of_it():
+    o = orders.alias("o")
+    before = repr(o)
+    o.where("o.item_id > 100").select("o.order_id")
+    o.join(deliveries.alias("d"), on="o.order_id = d.order_id").where("d.address IS NOT NULL")
+    assert repr(o) == before
+    assert repr(orders) == "Relation(SELECT * FROM `orders`)"
+
+
+def test_filters_stand_where_they_were_called():
+    beneath = orders.alias("o").where("o.item_id > 100").join(deliveries.alias("d"), within=WITHIN)
+    assert "JOIN" in repr(beneath).partition("item_id > 100")[2]
+    above = delivered().where("o.item_id > 100").where("d.address = 'x'", "o.order_id > 3 OR TRUE")
+    assert repr(above).endswith("WHERE o.item_id > 100 AND (d.address = 'x') AND (o.order_id > 3 OR TRUE))")
+    chosen = orders.select("item_id AS item", "order_time").where("item > 3")
+    assert names(chosen) == ["item", "order_time"]
+
+
+def test_a_filter_of_an_or_stays_one():
+    """``a OR b`` beside ``c`` is no ``a OR (b AND c)``."""
+    for relation in (
+        orders.where("order_id = 1 OR order_id = 2").where("item_id = 3"),
+        orders.where("order_id = 1 OR order_id = 2", "item_id = 3"),
+    ):
+        where = relation.query().where
+        assert where is not None
+        assert [part.unnest().key for part in where.flatten()] == ["or", "eq"]
+
+
+def test_columns_of_groups_are_edges_keys_and_aggregates():
+    grouped = orders.group_by(ws.tumble("order_time", "10 minutes"), "item_id % 2 AS odd").agg(
+        "count(*) AS n", having="count(*) > 1"
+    )
+    assert names(grouped) == ["window_start", "window_end", "odd", "n"]
+    assert names(ticks.group_by("n").agg("max(at) AS latest")) == ["n", "latest"]
+    assert names(ticks.group_by().agg("count(*) AS n")) == ["n"]
+    assert names(ticks.group_by(ws.hop("at", 10, 5)).select("sum(n) AS s", "window_end")) == [
+        "s",
+        "window_end",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("length", "us"),
+    [
+        ("10 seconds", 10_000_000),
+        ("-5 min", -300_000_000),
+        ("INTERVAL '1' HOUR", 3_600_000_000),
+        ("1 day 02:03:04", None),
+        (timedelta(days=-1, microseconds=3), -86_399_999_997),
+        (timedelta.max, None),
+        ("0s", 0),
+    ],
+)
+def test_lengths(length, us):
+    if us is None:
+        with pytest.raises(ws.SqlError):
+            length_node(length, "lag")
+    else:
+        assert interval_us(length_node(length, "lag")) == us
+
+
+def test_bounds_are_of_both_ends_or_one():
+    plan = ws.job(
+        ticks.alias("a")
+        .join(ticks.alias("b"), on="a.n = b.n", within=ws.between("b.at", "a.at", -3, 7))
+        .select("a.n")
+        .to_sink(ws.memory("q"))
+    ).plan
+    (band,) = plan.queries[0].root.bands
+    assert (band.lower, band.upper) == (-3, 7)
+    half = ticks.alias("a").join(
+        ticks.alias("b"), within=[ws.between("b.at", "a.at", None, 7), ws.between("b.at", "a.at", -3, None)]
+    )
+    (band,) = ws.job(half.select("a.n").to_sink(ws.memory("q"))).plan.queries[0].root.bands
+    assert (band.lower, band.upper) == (-3, 7)
+
+
+def test_outputs_of_one_job_are_named_after_their_sinks():
+    job = ws.job(
+        delivered().select("o.order_id").to_sink(ws.files("out/delivered")),
+        orders.select("item_id").to_sink(ws.files("out/items.d/", name="items")),
+        settings={"max_rows": 1000},
+    )
+    assert [query.name for query in job.plan.queries] == ["delivered", "items"]
+    assert job.description.options.max_rows == 1000
+    assert "LEFT OUTER JOIN" in job.explain()
+    assert job.mermaid().startswith("flowchart LR")
+
+
+def o_and_d(**more):
+    return orders.alias("o").join(deliveries.alias("d"), **more)
+
+
+WRONG = {
+    "a time that is none": (
+        lambda: ws.stream(ORDERS, time="at", name="o"),
+        'no column "at"',
+        '"order_time"',
+    ),
+    "a time of text": (lambda: ws.stream(DELIVERIES, time="address", name="d"), "is STRING", "TIMESTAMP"),
+    "a lag that is none": (
+        lambda: ws.stream(ORDERS, time="order_time", lag="soon", name="o"),
+        "'soon'",
+        "INTERVAL '10' SECONDS",
+    ),
+    "a lag of units": (
+        lambda: ws.stream(ORDERS, time="order_time", lag=10, name="o"),
+        "must be an interval",
+        None,
+    ),
+    "a negative lag": (
+        lambda: ws.stream(ORDERS, time="order_time", lag="-1s", name="o"),
+        "is negative",
+        None,
+    ),
+    "months": (lambda: ws.stream(ORDERS, time="order_time", lag="1 month", name="o"), "no fixed", "days"),
+    "two lags": (
+        lambda: ws.stream(ORDERS, time={"order_time": "1s"}, lag="1s", name="o"),
+        "lag is said beside",
+        "{'t'",
+    ),
+    "no name": (lambda: ws.stream(ORDERS, time="order_time", name=" "), "name is ' '", "name='orders'"),
+    "no frame": (lambda: ws.stream([1, 2], time="t", name="o"), "is given list", "DataFrame"),
+    "a type that is none": (
+        lambda: ws.stream({"t": "BIGINT", "x": "GEOMETRY"}, time="t", name="o"),
+        'column "x"',
+        None,
+    ),
+    "two columns of a name": (
+        lambda: ws.stream({"t": "BIGINT", "T": "INT"}, time="t", name="o"),
+        "two columns",
+        "rename",
+    ),
+    "a column of ours": (lambda: ws.stream({"t": "INT", "__ws_x": "INT"}, time="t", name="o"), "__ws_", None),
+    "an idle time that is none": (
+        lambda: ws.stream(ORDERS, time="order_time", name="o", idle_timeout="never"),
+        "idle_timeout is 'never'",
+        None,
+    ),
+    "an unknown column": (lambda: orders.select("order"), 'unknown column "order"', "order_id"),
+    "an unknown input": (lambda: delivered().select("x.order_id"), 'unknown input "x"', '"o"'),
+    "no expression": (lambda: orders.where("item_id >"), "syntax", None),
+    "two expressions": (lambda: orders.select("item_id; order_id"), "found 2", None),
+    "a SELECT": (lambda: orders.where("SELECT 1"), "not a SELECT", None),
+    "no text": (lambda: orders.where(True), "not a text", None),  # type: ignore[arg-type]
+    "no condition": (lambda: orders.where(), "no condition", None),
+    "nothing chosen": (lambda: orders.select(), "no columns", None),
+    "another kind": (lambda: o_and_d(how="outter"), "how is 'outter'", "full"),
+    "no relation": (lambda: orders.join("deliveries"), "given str", "stream"),  # type: ignore[arg-type]
+    "one name twice": (lambda: orders.join(orders), 'two inputs are named "orders"', "another name"),
+    "on and using": (lambda: o_and_d(on="TRUE", using=["order_id"]), "beside on", "leave out"),
+    "no bound": (lambda: o_and_d(within=ws.between("d.delivery_time", "o.order_time", None, None)),
+                 "has no bound", "one at least"),
+    "bounds that are none": (lambda: o_and_d(within="1h"), "within is", "between("),
+    "an ambiguous column": (lambda: o_and_d(on="order_id = 3"), "ambiguous", None),
+    "a filter between joins": (
+        lambda: delivered().where("o.item_id > 3").join(ticks.alias("t"), within=WITHIN),
+        "follows a filter of a join",
+        "before it is joined",
+    ),
+    "two windows": (
+        lambda: orders.group_by(ws.tumble("order_time", "1s"), ws.tumble("order_time", "2s")),
+        "two windows",
+        "one",
+    ),
+    "a window of another time": (
+        lambda: orders.group_by(ws.tumble("item_id", 3)).agg("count(*)"),
+        "no event time",
+        "order_time",
+    ),
+    "a window of no size": (
+        lambda: ticks.group_by(ws.tumble("at", 0)).agg("count(*)"),
+        "greater than 0",
+        None,
+    ),
+    "a hint of no join": (lambda: orders.hint("BROADCAST(o)"), "joins nothing", ".join("),
+    "a hint of nobody": (lambda: delivered().hint("BROADCAST(x)"), 'unknown input "x"', '"d"'),
+    "a union of other widths": (lambda: orders.union_all(ticks), "3 and 2 columns", None),
+    "two streams of a name": (
+        lambda: orders.union_all(ws.stream(TICKS, time="at", name="Orders")),
+        'named "Orders"',
+        "name='…'",
+    ),
+    "no sink": (lambda: orders.to_sink("out"), "is given 'out'", "files("),  # type: ignore[arg-type]
+    "no such emit": (lambda: orders.to_sink(ws.memory("q"), emit="all"), "emit is 'all'", "changes"),
+    "no such connector": (lambda: ws.sink("kafak"), "'kafak'", "kafka"),
+    "a source for a sink": (lambda: ws.sink("generator"), "no connector to write to", None),
+    "an option that is none": (
+        lambda: ws.job(orders.to_sink(ws.files("out", fromat="csv"))),
+        'no option "fromat"',
+        "format",
+    ),
+    "nothing to run": (lambda: ws.job(), "nothing to run", "to_sink"),
+    "a relation to run": (lambda: ws.job(orders), "is given Relation", "to_sink"),  # type: ignore[arg-type]
+    "a setting that is none": (
+        lambda: ws.job(orders.to_sink(ws.memory("q")), settings={"max_row": 3}),
+        'unknown setting "max_row"',
+        "max_rows",
+    ),
+    "state without bound": (
+        lambda: ws.job(o_and_d(on="o.order_id = d.order_id").select("o.order_id").to_sink(ws.memory("q"))),
+        "",
+        "",
+    ),
+    "two sinks of a name": (
+        lambda: ws.job(orders.to_sink(ws.files("a/out")), orders.to_sink(ws.files("b/out"))),
+        'two sinks are named "out"',
+        "another name",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_call_says_what_and_what_to_do(what):
+    call, message, hint = WRONG[what]
+    with pytest.raises(ws.WatersmeetError) as caught:
+        call()
+    assert re.search(re.escape(message), str(caught.value))
+    if hint is not None:
+        assert hint in str(caught.value).partition("Hint: ")[2]
+
+
+def test_problems_are_placed_in_the_text_of_their_argument():
+    with pytest.raises(ws.SeveralErrors) as caught:
+        delivered().select("o.order_id", "o.nothing", "d.address ||\n d.nobody")
+    places = [str(error.location) for error in caught.value.errors]
+    assert places == ["select, item 2, line 1, column 3", "select, item 3, line 2, column 4"]
