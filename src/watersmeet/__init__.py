@@ -60,6 +60,7 @@ _HOMES = {
     "run": "watersmeet.running",
     "session": "watersmeet.relations.terms",
     "sink": "watersmeet.relations.outputs",
+    "sql": "watersmeet.relations.job",
     "stream": "watersmeet.relations.inputs",
     "tumble": "watersmeet.relations.terms",
 }
@@ -101,6 +102,7 @@ __all__ = [
     "run",
     "session",
     "sink",
+    "sql",
     "stream",
     "tumble",
 ]

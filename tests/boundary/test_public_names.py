@@ -49,6 +49,7 @@ EXPECTED = {
     "postgres",
     "session",
     "sink",
+    "sql",
     "stream",
     "tumble",
 }

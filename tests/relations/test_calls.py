@@ -120,6 +120,29 @@ def test_outputs_of_one_job_are_named_after_their_sinks():
     assert job.mermaid().startswith("flowchart LR")
 
 
+def test_a_text_may_name_relations():
+    text = """
+        CREATE SINK delivered WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
+        INSERT INTO delivered
+        SELECT x.order_id, d.address FROM x LEFT JOIN "d" ON x.order_id = d.order_id
+          AND d.delivery_time BETWEEN x.order_time AND x.order_time + INTERVAL '1' HOUR"""
+    job = ws.sql(text, x=orders, d=deliveries, checkpoint="state", settings={"max_rows": 9})
+    assert job.description.options.max_rows == 9
+    assert job.description.run["checkpoint"] == "state"
+    o, d = orders.alias("x"), deliveries.alias("d")
+    by_calls = ws.job(
+        o.join(
+            d, on="x.order_id = d.order_id", how="left",
+            within=ws.between("d.delivery_time", "x.order_time", "0s", "1 hour"),
+        ).select("x.order_id", "d.address").to_sink(ws.files("out", "delivered", format="csv"))
+    )  # fmt: skip
+    assert job.plan.queries[0].fingerprint == by_calls.plan.queries[0].fingerprint
+    view = ws.sql(
+        "SELECT * FROM big", big=orders.where("item_id > 100").select("order_id AS id", "order_time")
+    )
+    assert [output.name for output in view.description.inserts[0].query.outputs] == ["id", "order_time"]
+
+
 def o_and_d(**more):
     return orders.alias("o").join(deliveries.alias("d"), **more)
 
@@ -223,6 +246,13 @@ WRONG = {
         'no option "fromat"',
         "format",
     ),
+    "a name that nobody gave": (
+        lambda: ws.sql("SELECT * FROM x", y=orders),
+        'unknown table or view "x" (line 1, column 15)',
+        '"y"',
+    ),
+    "nothing but EXPLAIN": (lambda: ws.sql("EXPLAIN SELECT * FROM x", x=orders), "but EXPLAIN", "INSERT"),
+    "a frame in a text": (lambda: ws.sql("SELECT * FROM x", x=[]), "is given list", "stream("),  # type: ignore[arg-type]
     "nothing to run": (lambda: ws.job(), "nothing to run", "to_sink"),
     "a relation to run": (lambda: ws.job(orders), "is given Relation", "to_sink"),  # type: ignore[arg-type]
     "a setting that is none": (

@@ -40,12 +40,14 @@ def parse_job(
     source_name: str | None = None,
     overrides: Mapping[str, str] | None = None,
     infer: Infer | None = None,
+    given: Mapping[str, Flow | Joined] | None = None,
 ) -> Job:
     """The job of a file's text.
 
     Args:
         overrides: settings from outside (flags), which win over SET.
         infer: gives the columns of sources that are declared without; None: that is refused.
+        given: streams, tables and views that the text may name without declaring them.
 
     Raises: SqlError, or SeveralErrors with all problems in the order of the text.
 
@@ -58,7 +60,10 @@ def parse_job(
     settings = "\n".join([text, *(overrides or {})]).lower()
     own = any(name in settings for name in OWN_FUNCTIONS)
     with flat_enough():
-        return _Reader(Text(text, source_name, own_functions=own), infer).read(overrides or {})
+        reader = _Reader(Text(text, source_name, own_functions=own), infer)
+        for name, flow in (given or {}).items():
+            reader.catalog.add(name, flow)
+        return reader.read(overrides or {})
 
 
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:

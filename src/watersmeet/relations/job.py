@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import SpecError, SqlError, WatersmeetError, raise_all
 from watersmeet.front.ddl.settings import Settings
 from watersmeet.front.query.inserts import free_name, insert_of
+from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
 from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.mermaid import mermaid
@@ -17,7 +18,7 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.given import Given, together
-from watersmeet.relations.relation import Output
+from watersmeet.relations.relation import Output, Relation
 from watersmeet.spec.model import Insert, Sink
 from watersmeet.spec.model import Job as Description
 
@@ -28,38 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """Outputs that are run together and share what they keep. Made by `job`."""
+    """Queries that are run together and share what they keep. Made by `job` and `sql`.
 
-    outputs: Sequence[Output]
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    Attributes:
+        description: what is asked, as `spec` has it.
+    """
 
-    @cached_property
-    def description(self) -> Description:
-        """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors, with all that is wrong."""
-        settings, problems = Settings(), list[WatersmeetError]()
-        for key, value in self.settings.items():
-            try:
-                settings.set(key, str(value).lower() if isinstance(value, bool) else str(value))
-            except SqlError as error:
-                problems.append(error)
-        inserts: list[Insert] = []
-        for output in self.outputs:
-            try:
-                query = replace(output.relation.query(), mode=output.mode)
-                name = free_name(output.sink.name, [insert.name for insert in inserts])
-                inserts.append(insert_of(name, output.sink, (query, None, 0), Text("")))
-            except WatersmeetError as error:
-                problems.append(error)
-        sinks: dict[str, Sink] = {}
-        for output in self.outputs:
-            if sinks.setdefault(output.sink.name.lower(), output.sink) != output.sink:
-                message = f'two sinks are named "{output.sink.name}"'
-                hint = "give one of them another name: files('out', name='…')"
-                problems.append(SpecError(message, code="duplicate-name", hint=hint))
-        raise_all(problems)
-        return Description(
-            tuple(inserts), settings.options, settings.spark, settings.run, (), tuple(sinks.values())
-        )
+    description: Description
+    _given: Mapping[str, Given]
 
     @cached_property
     def plan(self) -> JobPlan:
@@ -71,22 +48,14 @@ class Job:
         """The DataFrame of every stream that has one, by its name."""
         return {given.source.name: given.frame for given in self._given.values() if given.frame is not None}
 
-    @cached_property
-    def _given(self) -> Mapping[str, Given]:
-        given: dict[str, Given] = {}
-        for output in self.outputs:
-            given = together(given, output.relation._given)
-        return given
-
     def start(self, *, on_tick: Callable[[TickReport], None] | None = None) -> StartedJob:
-        """Run it in a thread of its own, in the Spark session of its DataFrames, which goes on when the job
-        ends.
+        """Run it in a thread of its own, in a session beside that of its DataFrames.
 
         Args:
             on_tick: called after every tick, in that thread.
 
         Raises:
-            WatersmeetError: what is wrong before anything is read.
+            WatersmeetError: it has no checkpoint. What else is wrong, its `StartedJob` has.
         """
         from watersmeet.started import StartedJob
 
@@ -116,11 +85,94 @@ def job(*outputs: Output, checkpoint: str | None = None, settings: Mapping[str, 
     other = next((output for output in outputs if not isinstance(output, Output)), None)
     if other is not None:
         raise whole_error("job", f"is given {other!r}", "what relation.to_sink(…) gives")
+    made = Job(_described(outputs, _said(checkpoint, settings)), _all_given(o.relation for o in outputs))
+    _ = made.plan
+    return made
+
+
+def sql(
+    text: str,
+    *,
+    checkpoint: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **relations: Relation,
+) -> Job:
+    """A job of a text of SQL that may name relations.
+
+    Args:
+        text: as in a file for ``watersmeet run``; it may declare sources and sinks of its own.
+        relations: what the text reads by these names, as if they were views.
+        checkpoint, settings: as in `job`; they take precedence over SET.
+
+    Raises:
+        WatersmeetError: what is wrong with it, all of it.
+
+    >>> from watersmeet import sql, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")
+    >>> counted = sql('''
+    ...     CREATE SINK per_minute WITH ('connector' = 'file', 'path' = 'out', 'format' = 'csv');
+    ...     INSERT INTO per_minute SELECT window_start, count(*) AS n
+    ...     FROM TABLE(TUMBLE(TABLE c, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+    ...     GROUP BY window_start, window_end''', c=clicks)
+    >>> [query.name for query in counted.plan.queries]
+    ['per_minute']
+    """
+    for name, relation in relations.items():
+        if not isinstance(relation, Relation):
+            raise whole_error(
+                f'"{name}"', f"is given {type(relation).__name__}", "stream(df, time=…, name=…)"
+            )
+    overrides = {key: _text(value) for key, value in _said(checkpoint, settings).items()}
+    flows = {name: relation.flow() for name, relation in relations.items()}
+    made = Job(parse_job(text, overrides=overrides, given=flows), _all_given(relations.values()))
+    if not made.description.inserts:
+        raise whole_error("sql", "is given nothing to run but EXPLAIN", "add INSERT INTO sink SELECT …")
+    _ = made.plan
+    return made
+
+
+def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
+    given: dict[str, Given] = {}
+    for relation in relations:
+        given = together(given, relation._given)
+    return given
+
+
+def _said(checkpoint: str | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
     said = dict(settings or {})
     if checkpoint is not None:
         if said.get("checkpoint", checkpoint) != checkpoint:
             raise SpecError("two checkpoints are said", code="bad-argument", hint="leave one of them out")
         said["checkpoint"] = checkpoint
-    made = Job(tuple(outputs), said)
-    _ = made.plan
-    return made
+    return said
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Description:
+    """Raises: SqlError, SeveralErrors, with all that is wrong."""
+    settings, problems = Settings(), list[WatersmeetError]()
+    for key, value in said.items():
+        try:
+            settings.set(key, _text(value))
+        except SqlError as error:
+            problems.append(error)
+    inserts: list[Insert] = []
+    sinks: dict[str, Sink] = {}
+    for output in outputs:
+        try:
+            query = replace(output.relation.query(), mode=output.mode)
+            name = free_name(output.sink.name, [insert.name for insert in inserts])
+            inserts.append(insert_of(name, output.sink, (query, None, 0), Text("")))
+        except WatersmeetError as error:
+            problems.append(error)
+        if sinks.setdefault(output.sink.name.lower(), output.sink) != output.sink:
+            message = f'two sinks are named "{output.sink.name}"'
+            hint = "give one of them another name: files('out', name='…')"
+            problems.append(SpecError(message, code="duplicate-name", hint=hint))
+    raise_all(problems)
+    return Description(
+        tuple(inserts), settings.options, settings.spark, settings.run, (), tuple(sinks.values())
+    )

@@ -16,7 +16,8 @@ from sqlglot import exp
 from watersmeet.errors import WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.query.emit import MODES
-from watersmeet.front.query.flow import flow_of
+from watersmeet.front.query.flow import Flow, flow_of
+from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.ranked import is_ranked
 from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import is_summarized, select_flow
@@ -225,8 +226,12 @@ class Relation:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types, in order; UNKNOWN is a type that only Spark can tell."""
+        return self.flow().columns
+
+    def flow(self) -> Flow | Joined:
+        """What a view of it is. Raises: SqlError, SeveralErrors."""
         tree, text = self._whole(), self._text()
-        return self._built(text, lambda: select_flow(tree, self._catalog(), text).columns)
+        return self._built(text, lambda: select_flow(tree, self._catalog(), text))
 
     def query(self) -> Query:
         """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors."""
