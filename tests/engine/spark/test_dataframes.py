@@ -236,6 +236,23 @@ def wait(until: Any, most_s: float = 90) -> None:
         time.sleep(0.05)
 
 
+def test_a_text_that_declares_all_leaves_the_session_as_it_was(shop, spark):
+    shop.add(0, 10)
+    text = f"""
+        CREATE TABLE orders ({ORDERS}, WATERMARK FOR order_time AS order_time)
+          WITH ('connector' = 'file', 'path' = '{shop.folder}/orders', 'format' = 'json');
+        CREATE SINK out WITH ('connector' = 'file', 'path' = '{shop.folder}/out', 'format' = 'parquet');
+        INSERT INTO out SELECT order_id, CAST(NULL AS STRING) AS street FROM orders"""
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        job = ws.sql(text, checkpoint=str(shop.folder / "state"), settings={"finish": True}).start()
+        assert job.await_termination(120)
+        assert spark.conf.get("spark.sql.caseSensitive") == "true"
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert [row[0] for row in shop.rows()] == list(range(10))
+
+
 def test_two_jobs_run_in_one_session(tmp_path, spark):
     shops = []
     for name in ("a", "b"):

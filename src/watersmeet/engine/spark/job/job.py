@@ -106,6 +106,8 @@ def run_job(
         if on_notice is not None:
             on_notice(note)
     running = session_of(settings.given)
+    if running is None and stop is not None:  # it has a thread of its own, beside whatever its process does
+        running = session.running()
     spark = session.start(conf) if running is None else session.beside(running, conf)
     return run(spark, plan, settings, outputs)
 

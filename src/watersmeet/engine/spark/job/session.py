@@ -214,6 +214,12 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     return session
 
 
+def running() -> SparkSession | None:
+    """The session that this process has, whichever thread made it."""
+    session = SparkSession._instantiatedSession
+    return None if session is None or session.sparkContext._jsc is None else session
+
+
 def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     """A session of the same application as one that the user has, with its functions, and with the settings
     of ``conf`` that a session can have. The user's own stays as it is; who listens to its streams listens to
