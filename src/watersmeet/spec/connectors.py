@@ -22,10 +22,11 @@ class Connector:
     ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
     carries one; ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a
     folder of files; ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
-    rows, so many per second; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
-    else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
-    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
-    ``by_key``: a row may take the place of another, by a PRIMARY KEY.
+    rows, so many per second; ``kept_by_spark``: what Spark keeps of it beside its offsets is not known here;
+    ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing else is said;
+    ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be said). Of what
+    is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice; ``by_key``: a
+    row may take the place of another, by a PRIMARY KEY.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Connector:
     files: bool = False
     snapshot: bool = False
     own_rate: bool = False
+    kept_by_spark: bool = False
     max_ahead_us: int | None = None
     refresh_us: int | None = None
     sinks: bool = False
@@ -55,6 +57,7 @@ _ALL = (
     ),
     Connector("postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
+    Connector("spark", one_partition=True, kept_by_spark=True),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, sinks=True),
     Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
@@ -63,7 +66,7 @@ _ALL = (
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
 
-MEMORY = "memory"
+MEMORY, SPARK = "memory", "spark"
 NOWHERE = "nowhere"
 """What an index puts out goes nowhere."""
 DATAFRAME = "dataframe"
@@ -71,7 +74,7 @@ DATAFRAME = "dataframe"
 
 _OF_NO_TEXT = {
     NOWHERE: Connector(NOWHERE, sinks=True),
-    DATAFRAME: Connector(DATAFRAME, one_partition=True),
+    DATAFRAME: Connector(DATAFRAME, one_partition=True, kept_by_spark=True),
 }
 """Connectors that nobody can write in a text."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
@@ -251,6 +252,40 @@ def test_a_text_that_declares_all_leaves_the_session_as_it_was(shop, spark):
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
     assert [row[0] for row in shop.rows()] == list(range(10))
+
+
+RATE = """
+    CREATE TABLE numbers (value BIGINT, timestamp TIMESTAMP, WATERMARK FOR timestamp AS timestamp)
+      TYPE Spark OPTIONS ('format' = 'rate-micro-batch', 'rowsPerBatch' = '5', 'startTimestamp' = '1000');
+    CREATE SINK out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'parquet');
+    INSERT INTO out SELECT value AS order_id, CAST(timestamp AS STRING) AS street FROM numbers"""
+
+
+def test_any_source_of_sparks_is_read_by_a_text(tmp_path, spark):
+    settings = {"checkpoint": str(tmp_path / "state"), "until_caught_up": True}
+    for ticks in (1, 2):
+        ws.run(RATE.replace("{folder}", str(tmp_path)), settings)
+        sql = f"SELECT order_id, street FROM read_parquet('{tmp_path}/out/*/*.parquet') ORDER BY order_id"
+        rows = duckdb.sql(sql).fetchall()
+        assert [row[0] for row in rows] == list(range(5 * ticks))
+        assert rows[0][1] == "1970-01-01 00:00:01"
+
+
+@pytest.mark.parametrize(
+    ("was", "made", "says"),
+    [
+        ("'format' = 'rate-micro-batch'", "'format' = 'nosuch'", "nosuch"),
+        ("'format' = 'rate-micro-batch', ", "", "which of Spark's data sources"),
+        ("'format' = 'rate-micro-batch'", "'format' = 'kafka'", "TYPE Kafka"),
+        ("value BIGINT", "value INT", '"value" is BIGINT'),
+        ("value BIGINT", "valeu BIGINT", 'no column "valeu"'),
+        ("'rowsPerBatch' = '5'", "'rowsPerBatch' = 'many'", "many"),
+    ],
+)
+def test_what_is_wrong_with_a_source_of_sparks_is_said(tmp_path, spark, was, made, says):
+    text = RATE.replace("{folder}", str(tmp_path)).replace(was, made).replace("SELECT value", "SELECT 1")
+    with pytest.raises(ws.WatersmeetError, match=re.escape(says)):
+        ws.run(text, {"checkpoint": str(tmp_path / "state"), "until_caught_up": True})
 
 
 def test_two_jobs_run_in_one_session(tmp_path, spark):

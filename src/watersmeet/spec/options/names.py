@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.spec.connectors import OF_ALL_SOURCES
+from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import function, kafka, lake, postgres
+from watersmeet.spec.options import function, kafka, lake, postgres, spark_source
 from watersmeet.spec.options.targets import shared_targets
 from watersmeet.spec.options.topics_apart import mixed_topics
 
@@ -35,7 +35,8 @@ _CONSOLE = ("rows",)
 
 
 def source_option_problems(source: Source) -> list[SpecError]:
-    """A problem for every option of a Kafka, JDBC, generator or memory source that there is not."""
+    """A problem for every option of a Kafka, JDBC, generator or memory source that there is not, or that one
+    of Spark's needs."""
     return list(_of_source(source))
 
 
@@ -80,6 +81,8 @@ def _of_source(source: Source) -> Iterator[SpecError]:
         for name in source.options:
             if name not in GENERATOR and name not in fields:
                 yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
+    elif source.connector == SPARK:
+        yield from spark_source.problems(source)
     elif source.connector == "memory":
         for name in source.options:
             yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)

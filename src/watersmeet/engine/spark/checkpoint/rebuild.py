@@ -22,7 +22,7 @@ from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.connectors import DATAFRAME, Connector
+from watersmeet.spec.connectors import Connector
 from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
@@ -137,14 +137,14 @@ def rebuild(
         planned: of the batch after that, if it was begun: Spark gives it as it was.
 
     Raises:
-        StateError: a list of files read is damaged, or a source is a DataFrame, of which it is not known what
-            Spark keeps beside its offsets.
+        StateError: a list of files read is damaged, or of a source it is not known what Spark keeps
+            beside its offsets.
     """
-    frames = [source.name for source in plan.sources if source.connector == DATAFRAME]
-    if frames:
+    others = [source.name for source in plan.sources if source.traits.kept_by_spark]
+    if others:
         raise StateError(
-            f"Spark's checkpoint cannot be made anew from the state: {', '.join(frames)} are DataFrames, and "
-            "what Spark keeps of those is not known here",
+            f"Spark's checkpoint cannot be made anew from the state: what Spark keeps of {', '.join(others)} "
+            "beside its offsets is not known here",
             code="not-rebuilt",
             hint="restore the checkpoint directory from a copy, or start anew with an empty one, and an empty"
             " sink",

@@ -12,16 +12,19 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.spark_source import format_of, reader_options
 
 _KEEP_STATE = {
     "Aggregate": "aggregates",
@@ -99,14 +102,54 @@ def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[Spe
     return [*problems, *(p for s in sources if s.name in given for p in _problems(s, given[s.name]))]
 
 
+def by_format(spark: SparkSession, source: Source) -> DataFrame:
+    """The streaming frame of a source that one of Spark's data sources reads; see `sources`.
+
+    Raises:
+        EngineError: there is no such data source, or it has other columns.
+        SpecError: it does not have the rows of a batch that is repeated.
+    """
+    reader = spark.readStream.format(format_of(source.options)).options(**reader_options(source.options))
+    try:
+        frame = reader.load()
+    except AnalysisException as error:
+        raise EngineError(
+            f'"{source.name}": {readable(error)}',
+            code="not-read",
+            hint="'format' names one of Spark's data sources, whose jar is there (--jars) or that the session"
+            " has; the other options are its own",
+        ) from None
+    raise_all(list(_problems(source, frame)))
+    _check_columns(spark, source, frame)
+    return read(spark, source, frame)
+
+
+def _check_columns(spark: SparkSession, source: Source, frame: DataFrame) -> None:
+    """That it has the declared columns, of their types."""
+    there = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
+    nulls = [f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in source.columns]
+    wanted = spark.range(0).selectExpr(*nulls)
+    problems = []
+    for field in wanted.schema.fields:
+        type_ = there.get(field.name.lower())
+        if type_ is None:
+            hint = near_names(field.name, there)
+            problems.append(
+                EngineError(f'"{source.name}" has no column "{field.name}"', code="wrong-columns", hint=hint)
+            )
+        elif type_ != field.dataType.simpleString():
+            problems.append(
+                EngineError(
+                    f'"{source.name}": column "{field.name}" is {type_.upper()}',
+                    code="wrong-columns",
+                    hint="declare it so, and cast it in a view",
+                )
+            )
+    raise_all(problems)
+
+
 def read(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
     """The streaming frame of ``source`` in the session ``spark``; see `sources`."""
-    columns = {field.name.lower(): field for field in frame.schema.fields}
-    missing = [column.name for column in source.columns if column.name.lower() not in columns]
-    if missing:
-        raise EngineError(
-            f'"{source.name}": the DataFrame has no column {", ".join(missing)}', code="wrong-columns"
-        )
     null = F.lit(None).cast("string")
     chosen = [F.col(quoted(column.name)) for column in source.columns]
     return _in_session(spark, frame).select(*chosen, null.alias(PARTITION), null.alias(BROKEN))

@@ -202,6 +202,7 @@ def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[
 _READERS: Mapping[str, Callable[[SparkSession, Source, int, float], DataFrame]] = {
     "kafka": lambda spark, source, sources, _: kafka.read(spark, source, sources),
     "file": lambda spark, source, _, __: _read_files(spark, source),
+    "spark": lambda spark, source, _, __: dataframes.by_format(spark, source),
     "generator": lambda spark, source, _, trigger_s: generator.read(spark, source, trigger_s),
 }
 
