@@ -50,6 +50,7 @@ class StartedJob:
         self._latest: TickReport | None = None
         self._reporter = Reporter(self._report)
         self._told = on_tick
+        self._within = threading.local()
 
         def work() -> None:
             try:
@@ -74,7 +75,11 @@ class StartedJob:
     def _report(self, report: TickReport) -> None:
         self._latest = report
         if self._told is not None:
-            self._told(report)
+            self._within.tick = True
+            try:
+                self._told(report)
+            finally:
+                self._within.tick = False
 
     @property
     def status(self) -> str:
@@ -98,12 +103,19 @@ class StartedJob:
 
     def stop(self, timeout: float | None = None) -> bool:
         """End it after the tick in hand; whether it has ended within ``timeout`` seconds (None: until it
-        has). It goes on from there when it is started again."""
+        has; called by ``on_tick``, which is waited for, at once). It goes on from there when it is started
+        again."""
         self._stop.set()
-        return self._joined(timeout)
+        return False if self._in_tick else self._joined(timeout)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
+        if self._in_tick:
+            raise SpecError(
+                "await_termination is called by the job's own on_tick, for which the job waits",
+                code="bad-argument",
+                hint="stop() ends the job after this tick",
+            )
         ended = self._joined(timeout)
         if ended and self._error is not None:
             raise self._error
@@ -112,6 +124,10 @@ class StartedJob:
     def exception(self) -> BaseException | None:
         """What it failed with; None, if it has not."""
         return self._error
+
+    @property
+    def _in_tick(self) -> bool:
+        return getattr(self._within, "tick", False)
 
     def _joined(self, timeout: float | None) -> bool:
         self._thread.join(timeout)

@@ -39,6 +39,7 @@ EXPECTED = {
     "Window",
     "between",
     "console",
+    "declared",
     "delta",
     "files",
     "hop",

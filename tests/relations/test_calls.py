@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 import watersmeet as ws
+from watersmeet import started
+from watersmeet.engine.spark.text import sql_of
 from watersmeet.relations.terms import length_node
 from watersmeet.types.intervals import interval_us
 
@@ -43,20 +47,82 @@ def test_filters_stand_where_they_were_called():
     beneath = orders.alias("o").where("o.item_id > 100").join(deliveries.alias("d"), within=WITHIN)
     assert "JOIN" in repr(beneath).partition("item_id > 100")[2]
     above = delivered().where("o.item_id > 100").where("d.address = 'x'", "o.order_id > 3 OR TRUE")
-    assert repr(above).endswith("WHERE o.item_id > 100 AND (d.address = 'x') AND (o.order_id > 3 OR TRUE))")
+    assert repr(above).endswith("WHERE o.item_id > 100 AND d.address = 'x' AND (o.order_id > 3 OR TRUE))")
     chosen = orders.select("item_id AS item", "order_time").where("item > 3")
     assert names(chosen) == ["item", "order_time"]
 
 
 def test_a_filter_of_an_or_stays_one():
-    """``a OR b`` beside ``c`` is no ``a OR (b AND c)``."""
+    """``a OR b`` beside ``c`` is no ``a OR (b AND c)``, in the tree and in the text that Spark gets."""
+    wanted = orders.where("(order_id = 1 OR order_id = 2) AND item_id = 3").alias("v").query()
     for relation in (
         orders.where("order_id = 1 OR order_id = 2").where("item_id = 3"),
         orders.where("order_id = 1 OR order_id = 2", "item_id = 3"),
     ):
-        where = relation.query().where
-        assert where is not None
-        assert [part.unnest().key for part in where.flatten()] == ["or", "eq"]
+        got = relation.alias("v").query()
+        assert sql_of(got.inputs[0].branches[0].above) == sql_of(wanted.inputs[0].branches[0].above)
+
+
+def test_what_stands_beside_a_bound_is_one_operand():
+    on = ticks.alias("a").join(ticks.alias("b"), within=ws.between("b.at | 1", "a.at | 8", -1, 1)).query()
+    assert sql_of(on.relation.on).replace("`", "") == "(b.at | 1) BETWEEN (a.at | 8) + -1 AND (a.at | 8) + 1"
+
+
+def test_an_alias_stays_with_an_order():
+    ordered = (
+        ws.stream({"at": "BIGINT", "bt": "BIGINT"}, time="at", name="a").alias("p").impose_order("p.bt", 1)
+    )
+    assert [i.alias for i in ordered.select("p.bt").query().inputs] == ["p"]
+    named = ws.stream({"at": "BIGINT", "bt": "BIGINT"}, time="at", name="shop.orders")
+    assert names(named.where("orders.bt > 3").select("orders.at")) == ["at"]
+
+
+def test_a_hint_of_a_join_that_is_joined_is_not_lost():
+    inner = orders.alias("o").join(deliveries.alias("d"), on="o.order_id = d.order_id", within=WITHIN)
+    with pytest.raises(ws.SqlError, match="no name"):
+        ticks.join(inner.hint("BROADCAST(d)"))
+
+
+def test_one_name_is_a_list_of_it():
+    assert ws.sink("postgres", url="postgresql://x/y", table="s.t", primary_key="id").primary_key == ("id",)
+    joined = orders.alias("o").join(deliveries.alias("d"), using="order_id")
+    assert repr(joined) == repr(orders.alias("o").join(deliveries.alias("d"), using=["order_id"]))
+    assert ws.files("out/v1.2").name == "v1.2"
+    assert ws.sink("delta", path="/lake/orders.tbl/").name == "orders.tbl"
+    assert ws.sink("kafka", topic="shop.orders").name == "orders"
+
+
+def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
+    """Which the job waits for, so that waiting for the job there would never end."""
+    said, made, gate = [], [], threading.Event()
+
+    class Reporter:
+        last = None
+
+        def __init__(self, show):
+            self.show = show
+
+        def __call__(self, *_):
+            self.show(SimpleNamespace())
+
+    def run(*_, stop, on_tick, **__):
+        on_tick(None, 0, {})
+        return SimpleNamespace(stopped=stop.is_set())
+
+    def told(_):
+        assert gate.wait(5)
+        said.append(made[0].stop())
+        with pytest.raises(ws.SpecError, match="own on_tick"):
+            made[0].await_termination()
+
+    monkeypatch.setattr(started, "run_planned", run)
+    monkeypatch.setattr(started, "Reporter", Reporter)
+    job = ws.job(ticks.select("n").to_sink(ws.memory("q")), checkpoint="state")
+    made.append(job.start(on_tick=told))
+    gate.set()
+    assert made[0].await_termination(5)
+    assert said == [False]
+    assert made[0].status == "stopped"
 
 
 def test_columns_of_groups_are_edges_keys_and_aggregates():
@@ -254,6 +320,59 @@ WRONG = {
     "nothing but EXPLAIN": (lambda: ws.sql("EXPLAIN SELECT * FROM x", x=orders), "but EXPLAIN", "INSERT"),
     "a frame in a text": (lambda: ws.sql("SELECT * FROM x", x=[]), "is given list", "stream("),  # type: ignore[arg-type]
     "nothing to run": (lambda: ws.job(), "nothing to run", "to_sink"),
+    "another declaration of a stream": (
+        lambda: ws.sql(
+            "CREATE TABLE Orders (order_id BIGINT, order_time TIMESTAMP, WATERMARK FOR order_time)"
+            " WITH ('connector' = 'memory'); SELECT order_id FROM Orders UNION ALL SELECT order_id FROM x",
+            x=orders,
+        ),
+        'are named "orders"',
+        "another name",
+    ),
+    "two spellings of a name": (
+        lambda: ws.sql("SELECT * FROM o", o=orders, O=ticks),
+        "names that are the same",
+        None,
+    ),
+    "a statement": (lambda: orders.where("DROP TABLE x"), "not DROP", None),
+    "a deletion": (lambda: orders.where("DELETE FROM x"), "not DELETE", None),
+    "a star as a condition": (lambda: orders.where("*"), "not STAR", None),
+    "a named condition": (lambda: orders.where("item_id > 3 AS x"), "not ALIAS", None),
+    "a number as a condition": (lambda: o_and_d(on=3), "on is 3", "at least"),
+    "conditions of nothing": (lambda: o_and_d(on=[]), "on is []", "at least"),
+    "columns of nothing": (lambda: o_and_d(using=[]), "using is []", "at least"),
+    "columns of no text": (lambda: o_and_d(using=[None]), "using is [None]", "names of columns"),
+    "kinds": (lambda: o_and_d(how=["left"]), "how is ['left']", None),
+    "an emit of no text": (lambda: orders.to_sink(ws.memory("q"), emit=True), "emit is True", None),  # type: ignore[arg-type]
+    "a union with a text": (lambda: orders.union_all("x"), "given str", None),  # type: ignore[arg-type]
+    "a hint of no text": (lambda: delivered().hint(3), "hint is (3,)", None),  # type: ignore[arg-type]
+    "a hint that ends": (lambda: delivered().hint("BROADCAST(d) */ x"), "hint is", None),
+    "a group of nothing": (lambda: ticks.group_by().agg("n"), "no aggregate", None),
+    "a text that is none": (lambda: ws.sql(3), "is given int", None),  # type: ignore[arg-type]
+    "settings that are none": (
+        lambda: ws.job(orders.to_sink(ws.memory("q")), settings=["a"]),  # type: ignore[arg-type]
+        "settings is ['a']",
+        None,
+    ),
+    "no checkpoint": (
+        lambda: ws.job(orders.to_sink(ws.memory("q")), checkpoint=" "),
+        "checkpoint is ' '",
+        "directory",
+    ),
+    "two checkpoints": (
+        lambda: ws.job(orders.to_sink(ws.memory("q")), checkpoint="a", settings={"CHECKPOINT": "b"}),
+        "among the settings",
+        None,
+    ),
+    "a time of no text": (lambda: ws.stream(ORDERS, time={3: "1s"}, name="o"), "time is", None),  # type: ignore[dict-item]
+    "a sink of no name": (lambda: ws.memory(3), "name is 3", None),  # type: ignore[arg-type]
+    "options that are none": (lambda: ws.sink("file", options="abc"), "options is", None),  # type: ignore[arg-type]
+    "an order of another input": (
+        lambda: ticks.alias("t").impose_order("zzz.n", 3),
+        "no column of it",
+        None,
+    ),
+    "declarations with more": (lambda: ws.declared("SELECT 1"), "nothing but declarations", None),
     "a relation to run": (lambda: ws.job(orders), "is given Relation", "to_sink"),  # type: ignore[arg-type]
     "a setting that is none": (
         lambda: ws.job(orders.to_sink(ws.memory("q")), settings={"max_row": 3}),
@@ -262,8 +381,8 @@ WRONG = {
     ),
     "state without bound": (
         lambda: ws.job(o_and_d(on="o.order_id = d.order_id").select("o.order_id").to_sink(ws.memory("q"))),
-        "",
-        "",
+        "unbounded-state",
+        None,
     ),
     "two sinks of a name": (
         lambda: ws.job(orders.to_sink(ws.files("a/out")), orders.to_sink(ws.files("b/out"))),

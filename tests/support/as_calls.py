@@ -84,7 +84,8 @@ def _select(select: exp.Select, named: Named) -> Relation:
     if where is not None:
         if any(isinstance(node, exp.Exists | exp.Query) for node in where.this.walk()):
             raise NoCall("EXISTS")
-        relation = relation.where(text(where.this))
+        for conjunct in conjuncts(where.this):
+            relation = relation.where(text(conjunct))
     group, having = select.args.get("group"), select.args.get("having")
     items = [text(item) for item in select.expressions]
     if group is not None or having is not None or window is not None:
@@ -157,7 +158,7 @@ def _joined(relation: Relation, join: exp.Join, named: Named) -> Relation:
     on, match, using = join.args.get("on"), join.args.get("match_condition"), join.args.get("using")
     return relation.join(
         _item(join.this, named),
-        None if on is None else text(on),
+        None if on is None else [text(conjunct) for conjunct in conjuncts(on)],
         how=how,
         using=[column.name for column in using] if using else None,
         match=None if match is None else text(match),
@@ -173,6 +174,13 @@ def _length(node: exp.Expression) -> str | int:
     if isinstance(plain, exp.Interval):
         return text(plain)
     raise NoCall("a length that is computed")
+
+
+def conjuncts(tree: exp.Expression) -> list[exp.Expression]:
+    """What the condition's ANDs put together, which calls may say one by one."""
+    if isinstance(tree, exp.And):
+        return [*conjuncts(tree.this), *conjuncts(tree.expression)]
+    return [tree]
 
 
 def text(tree: exp.Expression) -> str:

@@ -21,7 +21,7 @@ from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import select_flow
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens, statements_of
-from watersmeet.spec.model import Insert, Job, Query, Sink
+from watersmeet.spec.model import Insert, Job, Query, Sink, Source
 from watersmeet.types.sql_type import INTEGERS
 
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
@@ -41,6 +41,7 @@ def parse_job(
     overrides: Mapping[str, str] | None = None,
     infer: Infer | None = None,
     given: Mapping[str, Flow | Joined] | None = None,
+    own_functions: bool = False,
 ) -> Job:
     """The job of a file's text.
 
@@ -48,6 +49,7 @@ def parse_job(
         overrides: settings from outside (flags), which win over SET.
         infer: gives the columns of sources that are declared without; None: that is refused.
         given: streams, tables and views that the text may name without declaring them.
+        own_functions: Spark may have functions of the user's.
 
     Raises: SqlError, or SeveralErrors with all problems in the order of the text.
 
@@ -58,12 +60,21 @@ def parse_job(
     [('console', 'console')]
     """
     settings = "\n".join([text, *(overrides or {})]).lower()
-    own = any(name in settings for name in OWN_FUNCTIONS)
+    own = own_functions or any(name in settings for name in OWN_FUNCTIONS)
     with flat_enough():
         reader = _Reader(Text(text, source_name, own_functions=own), infer)
         for name, flow in (given or {}).items():
             reader.catalog.add(name, flow)
         return reader.read(overrides or {})
+
+
+def declared_sources(text: str, infer: Infer | None = None) -> Mapping[str, Source]:
+    """The streams and tables that a text of CREATE statements declares, by their names.
+
+    Raises: SqlError, or SeveralErrors with all problems.
+    """
+    with flat_enough():
+        return _Reader(Text(text), infer).read_sources()
 
 
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
@@ -133,6 +144,24 @@ class _Reader:
             tuple(self.explains),
             tuple(self.catalog.sinks.values()),
         )
+
+    def read_sources(self) -> Mapping[str, Source]:
+        for tokens in statements_of(self.text):
+            cursor = Cursor(self.text, tokens)
+            try:
+                if not cursor.accept("CREATE"):
+                    raise cursor.unexpected("CREATE TABLE, and nothing but declarations")
+                self._create(cursor)
+            except Refused:
+                pass
+            except WatersmeetError as error:
+                self.text.problems.append(error)
+        if self.text.problems:
+            raise self.text.all_problems()
+        named = {name: make() for name, make in self.catalog.inferred.items()}
+        ways = {name: flow.ways for name, flow in self.catalog.flows.values() if isinstance(flow, Flow)}
+        plain = {name: of[0].origin for name, of in ways.items() if len(of) == 1}
+        return {name: origin for name, origin in plain.items() if isinstance(origin, Source)} | named
 
     def _statement(self, cursor: Cursor) -> None:
         if cursor.accept("CREATE"):

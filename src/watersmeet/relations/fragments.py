@@ -45,8 +45,18 @@ def fragment_of(text: str, label: str) -> Fragment:
     return Fragment(label, text, _stretch(len(text)))
 
 
-def read_fragment(text: str, label: str, *, own_functions: bool = False) -> tuple[exp.Expression, Fragment]:
+_EXPRESSIONS = (exp.Condition, exp.Interval, exp.AtTimeZone)
+_NAMED = (exp.Alias, exp.Aliases, exp.Star)
+
+
+def read_fragment(
+    text: str, label: str, *, named: bool = False, own_functions: bool = False
+) -> tuple[exp.Expression, Fragment]:
     """The tree of one expression, and where it is from.
+
+    Args:
+        named: it may be a star, or have a name.
+        own_functions: Spark may have functions of the user's.
 
     Raises: SqlError, for what is no single expression.
     """
@@ -58,8 +68,10 @@ def read_fragment(text: str, label: str, *, own_functions: bool = False) -> tupl
         said = "nothing" if not statements else f"{len(statements)} of them"
         raise whole.error(f"{label}: one expression is expected, found {said}", "syntax", 0)
     tree = parse_tokens(whole, statements[0])
-    if isinstance(tree, exp.Select | exp.SetOperation):
-        raise whole.error(f"{label}: an expression is expected, not a SELECT", "syntax", 0)
+    kinds = (*_EXPRESSIONS, *_NAMED) if named else _EXPRESSIONS
+    if not isinstance(tree, kinds) or (tree.is_star and not named and isinstance(tree, exp.Column)):
+        what = "a SELECT" if isinstance(tree, exp.Select | exp.SetOperation) else tree.key.upper()
+        raise whole.error(f"{label}: an expression is expected, not {what}", "syntax", 0)
     fragment = fragment_of(text, label)
     for meta in {id(node.meta): node.meta for node in tree.walk()}.values():
         if "start" in meta:

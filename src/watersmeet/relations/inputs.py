@@ -10,6 +10,7 @@ from sqlglot import exp
 from watersmeet.errors import SqlError, WatersmeetError, near_names, raise_all
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import SourceFields, source_fields
+from watersmeet.front.sql import declared_sources
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
@@ -90,6 +91,25 @@ def stream(
     return relation_of(source, frame)
 
 
+def declared(text: str) -> dict[str, Relation]:
+    """Streams and tables that SQL declares, by their names: of files, Kafka, databases, with what the
+    connectors of ours know (records that are broken, changes, tables as of a row's tick).
+
+    Args:
+        text: CREATE TABLE, SOURCE or MAPPING statements.
+
+    Raises:
+        SqlError, SeveralErrors: what is wrong with it.
+
+    >>> items = declared('''CREATE TABLE items (id BIGINT, name STRING)
+    ...     WITH ('connector' = 'file', 'path' = 'items', 'format' = 'csv')''')["items"]
+    >>> sales = stream({"item": "BIGINT", "at": "TIMESTAMP"}, time="at", name="sales")
+    >>> [c.name for c in sales.alias("s").join(items.alias("i").as_of(), on="s.item = i.id").columns]
+    ['item', 'at', 'id', 'name']
+    """
+    return {name: relation_of(source) for name, source in declared_sources(text).items()}
+
+
 def relation_of(source: Source, frame: Any = None) -> Relation:
     """All rows of a declared source."""
     tree = exp.Table(this=exp.to_identifier(source.name, quoted=True))
@@ -139,6 +159,8 @@ def _written(type_: Any) -> str:
         fields = (f"`{field.name.replace('`', '``')}`: {_written(field.dataType)}" for field in type_.fields)
         return f"STRUCT<{', '.join(fields)}>"
     written: str = type_.simpleString()
+    if " collate " in written:
+        raise whole_error("a column", f"is of type {written}", "cast it: CAST(name AS STRING)")
     return written
 
 
@@ -180,6 +202,8 @@ def _event_times(
     times: list[EventTime] = []
     problems: list[WatersmeetError] = []
     for written, length in wanted.items():
+        if not isinstance(written, str):
+            raise whole_error("time", f"is {time!r}", "names of columns with their lags")
         column = by_name.get(written.lower())
         if column is None:
             hint = near_names(written, [other.name for other in columns])

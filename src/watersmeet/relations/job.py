@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,13 +19,15 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.given import Given, together
-from watersmeet.relations.relation import Output, Relation
-from watersmeet.spec.model import Insert, Sink
+from watersmeet.relations.relation import Output, Relation, by_spark
+from watersmeet.spec.model import Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
 
 if TYPE_CHECKING:
     from watersmeet.observe.progress import TickReport
     from watersmeet.started import StartedJob
+
+Place = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class Job:
         """Run it in a thread of its own, in a session beside that of its DataFrames.
 
         Args:
-            on_tick: called after every tick, in that thread.
+            on_tick: called after every tick, which waits for it, in another thread than this one. What it
+                raises ends the job.
 
         Raises:
             WatersmeetError: it has no checkpoint. What else is wrong, its `StartedJob` has.
@@ -70,7 +74,7 @@ class Job:
         return mermaid(self.plan)
 
 
-def job(*outputs: Output, checkpoint: str | None = None, settings: Mapping[str, Any] | None = None) -> Job:
+def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str, Any] | None = None) -> Job:
     """A job of these outputs.
 
     Args:
@@ -93,7 +97,7 @@ def job(*outputs: Output, checkpoint: str | None = None, settings: Mapping[str, 
 def sql(
     text: str,
     *,
-    checkpoint: str | None = None,
+    checkpoint: Place | None = None,
     settings: Mapping[str, Any] | None = None,
     **relations: Relation,
 ) -> Job:
@@ -122,13 +126,37 @@ def sql(
             raise whole_error(
                 f'"{name}"', f"is given {type(relation).__name__}", "stream(df, time=…, name=…)"
             )
-    overrides = {key: _text(value) for key, value in _said(checkpoint, settings).items()}
-    flows = {name: relation.flow() for name, relation in relations.items()}
-    made = Job(parse_job(text, overrides=overrides, given=flows), _all_given(relations.values()))
+    if not isinstance(text, str):
+        raise whole_error("sql", f"is given {type(text).__name__}", "a text of SQL")
+    if len({name.lower() for name in relations}) < len(relations):
+        raise whole_error("sql", f"is given names that are the same: {', '.join(relations)}")
+    given = _all_given(relations.values())
+    description = parse_job(
+        text,
+        overrides={key: _text(value) for key, value in _said(checkpoint, settings).items()},
+        given={name: relation.flow() for name, relation in relations.items()},
+        own_functions=by_spark(given),
+    )
+    _check_sources(description)
+    made = Job(description, given)
     if not made.description.inserts:
         raise whole_error("sql", "is given nothing to run but EXPLAIN", "add INSERT INTO sink SELECT …")
     _ = made.plan
     return made
+
+
+def _check_sources(description: Description) -> None:
+    """Raises: SpecError, where a text declares what a relation reads by the same name."""
+    by_name: dict[str, Source] = {}
+    for insert in description.inserts:
+        for source in (s for query in insert.query.every for i in query.inputs for s in i.sources):
+            if by_name.setdefault(source.name.lower(), source) != source:
+                raise SpecError(
+                    f'two streams or tables are named "{source.name}": one that the text declares, and'
+                    " one of a relation",
+                    code="duplicate-name",
+                    hint="give one of them another name: stream(…, name='…')",
+                )
 
 
 def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
@@ -138,12 +166,17 @@ def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
     return given
 
 
-def _said(checkpoint: str | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    said = dict(settings or {})
+def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    if settings is not None and not isinstance(settings, Mapping):
+        raise whole_error("settings", f"is {settings!r}", "{'max_rows': 1_000_000}")
+    said = {str(key): value for key, value in (settings or {}).items()}
     if checkpoint is not None:
-        if said.get("checkpoint", checkpoint) != checkpoint:
-            raise SpecError("two checkpoints are said", code="bad-argument", hint="leave one of them out")
-        said["checkpoint"] = checkpoint
+        place = str(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
+        if not place.strip():
+            raise whole_error("checkpoint", f"is {checkpoint!r}", "a directory for the job's state")
+        if any(key.strip().lower() == "checkpoint" and str(value) != place for key, value in said.items()):
+            raise whole_error("checkpoint", "is said among the settings, too", "leave one of them out")
+        said["checkpoint"] = place
     return said
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from watersmeet.errors import near_names
 from watersmeet.front.ddl.options import of_the_connector
 from watersmeet.relations.fragments import whole_error
+from watersmeet.relations.relation import names_of
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS
 from watersmeet.spec.model import Sink
 
@@ -19,7 +20,7 @@ def sink(
     connector: str,
     name: str | None = None,
     *,
-    primary_key: Sequence[str] = (),
+    primary_key: str | Sequence[str] = (),
     options: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Sink:
@@ -40,9 +41,14 @@ def sink(
         names = [other for other, able in CONNECTORS.items() if able.sinks]
         hint = near_names(str(connector), names)
         raise whole_error("sink", f"is of {connector!r}, which is no connector to write to", hint)
+    if options is not None and not isinstance(options, Mapping):
+        raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise whole_error("name", f"is {name!r}", "the sink's name")
     said = {key: _text(value) for key, value in {**(options or {}), **more}.items() if value is not None}
     own = name if name is not None else _own_name(said) or traits.name
-    return Sink(own, traits.name, of_the_connector(said), None, tuple(primary_key))
+    keys = names_of(primary_key, "primary_key") if primary_key else ()
+    return Sink(own, traits.name, of_the_connector(said), None, keys)
 
 
 def _text(value: Any) -> str:
@@ -50,8 +56,10 @@ def _text(value: Any) -> str:
 
 
 def _own_name(options: Mapping[str, str]) -> str:
-    place = next((value for key, value in options.items() if key.lower() in _NAMED_BY), "")
-    parts = [part for part in re.split(r"[/.:\\]+", place.rstrip("/")) if part]
+    by, place = next(
+        ((key.lower(), value) for key, value in options.items() if key.lower() in _NAMED_BY), ("", "")
+    )
+    parts = [part for part in re.split(r"[/\\]+" if by == "path" else "[.:]+", place) if part]
     return parts[-1] if parts else ""
 
 

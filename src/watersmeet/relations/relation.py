@@ -17,6 +17,7 @@ from watersmeet.errors import WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.query.emit import MODES
 from watersmeet.front.query.flow import Flow, flow_of
+from watersmeet.front.query.inline import both
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.ranked import is_ranked
 from watersmeet.front.query.select import build_query
@@ -51,9 +52,9 @@ Condition = str | Sequence[str]
 Built = TypeVar("Built")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Relation:
-    """Streams, tables, and what is made of them. Made by `stream` and `table`, and by its own methods.
+    """Streams, and what is made of them. Made by `stream`, and by its own methods.
 
     Names in texts are those of SQL: ``o.order_id`` of what has the alias ``o``, or ``order_id`` where only
     one input has it. A mistake is raised by the call that makes it, as `SqlError`.
@@ -92,19 +93,19 @@ class Relation:
         """
         if not isinstance(other, Relation):
             raise whole_error("join", f"is given {type(other).__name__}, not a relation", "stream(df, …)")
-        wanted = _ALSO.get(how, how) if isinstance(how, str) else how
+        wanted = _ALSO.get(how, how) if isinstance(how, str) else None
         if wanted not in HOW:
-            hint = near_names(str(how), HOW)
-            raise whole_error("how", f"is {how!r}", hint)
+            raise whole_error("how", f"is {how!r}", near_names(str(how), HOW))
+        columns = None if using is None else names_of(using, "using")
         conditions, fragments = self._conditions(other, on, within)
-        if using is not None and conditions:
+        if columns is not None and conditions:
             raise whole_error("using", "is said beside on or within", "leave out one of them")
         select = self._growing("join")
         node = exp.Join(this=other._item("join"), **HOW[wanted])
-        if using is not None:
-            node.set("using", [exp.to_identifier(name, quoted=True) for name in using])
+        if columns is not None:
+            node.set("using", [exp.to_identifier(name, quoted=True) for name in columns])
         elif conditions:
-            node.set("on", reduce(lambda left, right: exp.And(this=left, expression=right), conditions))
+            node.set("on", reduce(both, conditions))
         if match is not None:
             tree, fragment = self._read(match, "match")
             node.set("match_condition", tree)
@@ -121,11 +122,8 @@ class Relation:
         read = [self._read(condition, "where") for condition in conditions]
         select = self._growing("where", filtered=True)
         before = select.args.get("where")
-        trees = [exp.paren(tree, copy=False) if len(read) > 1 or before else tree for tree, _ in read]
-        if before is not None:
-            trees.insert(0, before.this)
-        whole = reduce(lambda left, right: exp.And(this=left, expression=right), trees)
-        select.set("where", exp.Where(this=whole))
+        trees = [] if before is None else [before.this]
+        select.set("where", exp.Where(this=reduce(both, [*trees, *(tree for tree, _ in read)])))
         return self._checked(select, self._given, [fragment for _, fragment in read], True)
 
     filter = where
@@ -134,7 +132,9 @@ class Relation:
         """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
         if not columns:
             raise whole_error("select", "is given no columns")
-        read = [self._read(text, f"select, item {number}") for number, text in enumerate(columns, 1)]
+        read = [
+            self._read(text, f"select, item {number}", named=True) for number, text in enumerate(columns, 1)
+        ]
         select = self._growing("select")
         select.set("expressions", [tree for tree, _ in read])
         return self._checked(select, self._given, [fragment for _, fragment in read], False)
@@ -150,6 +150,8 @@ class Relation:
         """How the joins made so far are to be run: ``BROADCAST(d)``, ``PLAN(delta)``."""
         if not self._grows or not self._tree.args.get("joins"):
             raise whole_error("hint", "is said of what joins nothing", "a.join(b, …).hint('BROADCAST(b)')")
+        if not hints or any(not isinstance(hint, str) or "*/" in hint for hint in hints):
+            raise whole_error("hint", f"is {hints!r}", "texts such as 'BROADCAST(d)'")
         fragment = fragment_of(f"/*+ {', '.join(hints)} */", "hint")
         select = self._growing("hint")
         before = select.args.get("hint")
@@ -166,6 +168,8 @@ class Relation:
         """The rows of all, by position; each is judged for lateness by itself."""
         tree, given, fragments = self._whole(), dict(self._given), list[Fragment]()
         for other in others:
+            if not isinstance(other, Relation):
+                raise whole_error("union_all", f"is given {type(other).__name__}, not a relation")
             tree = exp.Union(this=tree, expression=other._whole(), distinct=False)
             given = together(given, other._given)
             fragments += other._fragments
@@ -173,11 +177,11 @@ class Relation:
 
     def impose_order(self, column: str, lag: Length) -> Relation:
         """The same rows, with ``column`` an event time whose watermark stays ``lag`` behind the greatest."""
-        name = _column_name(column, "impose_order")
         item = self._item("impose_order")
+        alias = item.alias_or_name
+        name = _column_name(column, alias, "impose_order")
         order = ImposeOrder(this=_bare(item), column=name, lag=length_node(lag, "lag"))
         tree = exp.Table(this=order)
-        alias = item.alias_or_name
         return self._checked(_named(tree, alias) if alias else tree, self._given, [], False)
 
     def group_by(self, *keys: str | Window) -> Grouped:
@@ -187,7 +191,7 @@ class Relation:
         if len(windows) > 1:
             raise whole_error("group_by", "is given two windows", "one: rows are in groups of one kind")
         read = [
-            self._read(key, f"group_by, item {number}")
+            self._read(key, f"group_by, item {number}", named=True)
             for number, key in enumerate(keys, 1)
             if not isinstance(key, Window)
         ]
@@ -196,12 +200,16 @@ class Relation:
     def as_of(self, time: str | None = None) -> Relation:
         """A table as every row that is joined with it finds it in its tick; the right side of a join.
 
+        Tables are declared in SQL: `declared`.
+
         Args:
             time: a time of the stream, for people; None: now.
         """
         item = self._item("as_of")
         if not isinstance(item, exp.Table):
-            raise whole_error("as_of", "is said of what is no table", "table(df).as_of()")
+            raise whole_error(
+                "as_of", "is said of what is no table", "declared('CREATE TABLE …')['name'].as_of()"
+            )
         fragments: list[Fragment] = []
         expression: exp.Expression = exp.CurrentTimestamp()
         if time is not None:
@@ -219,8 +227,8 @@ class Relation:
         """
         if not isinstance(target, Sink):
             raise whole_error("to_sink", f"is given {target!r}", "a sink: to_sink(files('out/delivered'))")
-        if emit is not None and emit.upper() not in MODES:
-            raise whole_error("emit", f"is {emit!r}", near_names(emit, [mode.lower() for mode in MODES]))
+        if emit is not None and (not isinstance(emit, str) or emit.upper() not in MODES):
+            raise whole_error("emit", f"is {emit!r}", near_names(str(emit), [mode.lower() for mode in MODES]))
         return Output(self, target, None if emit is None else MODES[emit.upper()])
 
     @property
@@ -241,23 +249,25 @@ class Relation:
     def __repr__(self) -> str:
         return f"Relation({shown(self._whole())})"
 
-    def _read(self, text: Any, label: str) -> tuple[exp.Expression, Fragment]:
-        return read_fragment(text, label, own_functions=_by_spark(self._given))
+    def _read(self, text: Any, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
+        return read_fragment(text, label, named=named, own_functions=by_spark(self._given))
 
     def _conditions(
         self, other: Relation, on: Condition | None, within: Between | Sequence[Between] | None
     ) -> tuple[list[exp.Expression], list[Fragment]]:
         trees: list[exp.Expression] = []
         fragments: list[Fragment] = []
-        texts = [on] if isinstance(on, str) else list(on or ())
-        for text in texts:
+        for text in [] if on is None else [on] if isinstance(on, str) else _several(on, "on"):
             tree, fragment = self._read(text, "on")
-            trees.append(exp.paren(tree, copy=False) if len(texts) > 1 or within else tree)
+            trees.append(tree)
             fragments.append(fragment)
-        for bounds in [within] if isinstance(within, Between) else within or ():
-            if not isinstance(bounds, Between):
-                raise whole_error("within", f"is {bounds!r}", "between('d.t', 'o.t', '0s', '1h')")
-            tree, read = bounds.tree(own_functions=_by_spark(self._given))
+        several = [within] if within is None or isinstance(within, Between) else list(within)
+        if not several or any(bounds is not None and not isinstance(bounds, Between) for bounds in several):
+            raise whole_error("within", f"is {within!r}", "between('d.t', 'o.t', '0s', '1h')")
+        for bounds in several:
+            if bounds is None:
+                continue
+            tree, read = bounds.tree(own_functions=by_spark(self._given))
             trees.append(tree)
             fragments += read
         return trees, fragments
@@ -270,7 +280,8 @@ class Relation:
         tree = exp.Subquery(this=self._tree.copy())
         if name is not None:
             return _named(tree, name)
-        if call == "join" and self._grows and not self._tree.args.get("where"):  # (a JOIN b ON …)
+        plain = not self._tree.args.get("where") and not self._tree.args.get("hint")
+        if call == "join" and self._grows and plain:  # (a JOIN b ON …)
             first = tree.this.args["from_"].this
             first.set("joins", tree.this.args["joins"])
             return exp.Subquery(this=first)
@@ -322,7 +333,7 @@ class Relation:
         return made
 
     def _text(self) -> Fragments:
-        return Fragments.of(self._fragments, own_functions=_by_spark(self._given))
+        return Fragments.of(self._fragments, own_functions=by_spark(self._given))
 
     def _catalog(self) -> Catalog:
         catalog = Catalog()
@@ -379,7 +390,10 @@ class Grouped:
     def _made(
         self, first: list[exp.Expression], texts: Sequence[str], call: str, having: str | None
     ) -> Relation:
-        read = [self._rows._read(text, f"{call}, item {number}") for number, text in enumerate(texts, 1)]
+        read = [
+            self._rows._read(text, f"{call}, item {number}", named=True)
+            for number, text in enumerate(texts, 1)
+        ]
         fragments = [fragment for _, fragment in (*self._keys, *read)]
         select = self._rows._growing("group_by") if self._window is None else self._windowed(self._window)
         select.set("expressions", [*first, *(tree for tree, _ in read)])
@@ -391,6 +405,8 @@ class Grouped:
             tree, fragment = self._rows._read(having, "having")
             select.set("having", exp.Having(this=tree))
             fragments.append(fragment)
+        if not is_summarized(select):
+            raise whole_error(call, "has no aggregate, and nothing is grouped by", "count(*) AS n; or select")
         return self._rows._checked(select, self._rows._given, fragments, False)
 
     def _windowed(self, window: Window) -> exp.Select:
@@ -398,7 +414,7 @@ class Grouped:
         name = item.alias_or_name
         table = WindowTable(
             this=_bare(item),
-            column=_column_name(window.time, window.kind.value.lower()),
+            column=_column_name(window.time, name, window.kind.value.lower()),
             function=window.kind.value,
             sizes=window.size_nodes(),
             partition=[],
@@ -413,7 +429,23 @@ def shown(tree: exp.Expression) -> str:
     return tree.sql("spark")
 
 
-def _by_spark(given: Mapping[str, Given]) -> bool:
+def _several(given: Any, label: str) -> Sequence[Any]:
+    """Of a list, its items, one at least."""
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    if not items:
+        raise whole_error(label, f"is {given!r}", "leave it out, or say one at least")
+    return items
+
+
+def names_of(given: Any, label: str) -> tuple[str, ...]:
+    """Names of columns, of which a lone text is one."""
+    names = [given] if isinstance(given, str) else _several(given, label)
+    if any(not isinstance(name, str) or not name.strip() for name in names):
+        raise whole_error(label, f"is {given!r}", "names of columns")
+    return tuple(names)
+
+
+def by_spark(given: Mapping[str, Given]) -> bool:
     """Whether the session may have functions of the user's own."""
     return any(one.frame is not None for one in given.values())
 
@@ -442,11 +474,11 @@ def _own_name(tree: exp.Expression) -> str | None:
     if not isinstance(tree, exp.Select) or tree.args.get("joins"):
         return None
     origin = tree.args["from_"].this
-    return origin.alias_or_name or None
+    return origin.alias_or_name.rsplit(".", 1)[-1] or None
 
 
-def _column_name(written: str, call: str) -> exp.Identifier:
+def _column_name(written: str, alias: str, call: str) -> exp.Identifier:
     plain = read_fragment(written, call)[0].unnest()
-    if not isinstance(plain, exp.Column):
-        raise whole_error(call, f"is given {written!r}, which is no column")
+    if not isinstance(plain, exp.Column) or plain.table.lower() not in ("", alias.lower()):
+        raise whole_error(call, f"is given {written!r}, which is no column of it")
     return exp.to_identifier(plain.name, quoted=True)

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from sqlglot import exp
 
+from watersmeet.front.query.inline import operand
 from watersmeet.relations.fragments import Fragment, read_fragment, whole_error
 from watersmeet.spec.model import WindowKind
 from watersmeet.types.intervals import IntervalError, interval_us, read_interval
@@ -34,6 +35,8 @@ def length_node(length: Length, label: str) -> exp.Expression:
         tree, _ = read_fragment(stripped, label)
         if interval_us(tree) is None:
             raise whole_error(label, f"is {length!r}, which has no fixed length", _HINT)
+        for node in tree.walk():
+            node.meta.pop("start", None)  # it stands in no text that anybody sees
         return tree
     return _read([(stripped, None)], length, label)
 
@@ -67,16 +70,16 @@ class Between:
         )
 
         def shifted(length: Length, label: str) -> exp.Expression:
-            return exp.Add(this=reference.copy(), expression=length_node(length, label))
+            return exp.Add(this=operand(reference), expression=length_node(length, label))
 
         low = None if self.lower is None else shifted(self.lower, "within, the lower bound")
         high = None if self.upper is None else shifted(self.upper, "within, the upper bound")
         if low is not None and high is not None:
-            tree: exp.Expression = exp.Between(this=column, low=low, high=high)
+            tree: exp.Expression = exp.Between(this=operand(column), low=low, high=high)
         elif low is not None:
-            tree = exp.GTE(this=column, expression=low)
+            tree = exp.GTE(this=operand(column), expression=low)
         elif high is not None:
-            tree = exp.LTE(this=column, expression=high)
+            tree = exp.LTE(this=operand(column), expression=high)
         else:
             raise whole_error("within", "has no bound", "between(time, other, lower, upper): one at least")
         return tree, [first, second]

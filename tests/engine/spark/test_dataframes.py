@@ -18,7 +18,6 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
 import watersmeet as ws
 from watersmeet.engine.driver.driver import TickDriver
-from watersmeet.engine.spark.sources import dataframes
 from watersmeet.running import run_planned
 
 pytestmark = pytest.mark.spark
@@ -227,6 +226,7 @@ def test_it_runs_until_it_is_stopped_and_listeners_see_it(shop, spark):
         assert {"started", "progress"} <= set(seen)
     finally:
         spark.streams.removeListener(listener)
+    assert shop.rows()
     assert set(shop.rows()) <= set(shop.expected())
 
 
@@ -364,8 +364,37 @@ def test_what_spark_keeps_of_a_frame_cannot_be_made_anew(shop):
     shop.add(0, 10)
     assert shop.job(until_caught_up=True).start().await_termination(120)
     shutil.rmtree(shop.folder / "state" / "spark")
-    with pytest.raises(ws.StateError):
-        shop.job(until_caught_up=True).start().await_termination(60)
+    job = shop.job(until_caught_up=True)
+    with pytest.raises(ws.StateError) as lost:
+        job.start().await_termination(60)
+    assert lost.value.code == "spark-checkpoint-lost"
+    state = str(shop.folder / "state")
+    with pytest.raises(ws.StateError) as refused:
+        run_planned(job.description, job.plan, checkpoint=state, given=job.frames, rebuild=True)
+    assert refused.value.code == "not-rebuilt"
+
+
+def test_one_frame_is_no_two_streams(shop, spark):
+    """Spark reads it once, and has its offsets once."""
+    shop.add(0, 3)
+    raw = shop.frame("orders", ORDERS)
+    odd = ws.stream(raw.where("order_id % 2 = 1"), time="order_time", name="odd").select("order_id")
+    even = ws.stream(raw.where("order_id % 2 = 0"), time="order_time", name="even").select("order_id")
+    job = ws.job(
+        odd.union_all(even).to_sink(ws.files(str(shop.folder / "out"))), checkpoint=str(shop.folder / "state")
+    )
+    with pytest.raises(ws.SpecError, match="made of one"):
+        job.start().await_termination(60)
+    again = shop.frame("orders", ORDERS)
+    even = ws.stream(again.where("order_id % 2 = 0"), time="order_time", name="even").select("order_id")
+    two = odd.union_all(even).select("order_id", "CAST(NULL AS STRING) AS street")
+    job = ws.job(
+        two.to_sink(ws.files(str(shop.folder / "out"))),
+        checkpoint=str(shop.folder / "state"),
+        settings={"finish": True},
+    )
+    assert job.start().await_termination(120)
+    assert [row[0] for row in shop.rows()] == [0, 1, 2]
 
 
 def test_a_job_without_its_frame_is_refused(shop):
@@ -375,9 +404,10 @@ def test_a_job_without_its_frame_is_refused(shop):
         run_planned(job.description, job.plan, checkpoint=str(shop.folder / "state"))
 
 
-def test_a_frame_of_spark_connect_is_refused():
+def test_a_frame_of_spark_connect_is_refused(shop):
     class Remote:
         sparkSession = object()
 
+    job = shop.job()
     with pytest.raises(ws.SpecError, match="Spark Connect"):
-        dataframes.session_of({"orders": Remote()})  # type: ignore[dict-item]
+        run_planned(job.description, job.plan, checkpoint="state", given=dict.fromkeys(job.frames, Remote()))

@@ -291,7 +291,8 @@ def _unqualified(
         )
     else:
         hint = near_names(name, scope.names())
-        if text.sql[(start := parts[0].meta.get("start", 0)) : start + 1] == '"':
+        own, first = text.around(start := parts[0].meta.get("start", 0))
+        if own.sql[start - first : start - first + 1] == '"':
             said = f"double quotes are around names here, not around texts as in Spark: write '{name}'"
             hint = f"{hint or ''}\n{said}".strip()
         text.problem(f'unknown column "{name}"', "unknown-column", parts[0], hint)

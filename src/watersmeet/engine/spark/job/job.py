@@ -31,6 +31,9 @@ from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 
+_STARTING = threading.Lock()
+"""Two jobs that start at once make one session."""
+
 OnTick = Callable[[TickResult, float, Mapping[str, float]], None]
 
 
@@ -91,6 +94,7 @@ def run_job(
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console)
+    theirs = session_of(settings.given)
     raise_all([*problems_of(plan), *problems_of_given(plan, settings.given)])
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     conf = session.settings(
@@ -105,10 +109,10 @@ def run_job(
     for note in notes_of_given(plan, settings.given):
         if on_notice is not None:
             on_notice(note)
-    running = session_of(settings.given)
-    if running is None and stop is not None:  # it has a thread of its own, beside whatever its process does
-        running = session.running()
-    spark = session.start(conf) if running is None else session.beside(running, conf)
+    with _STARTING:
+        if theirs is None and stop is not None:  # it has a thread of its own, beside what its process does
+            theirs = session.running()
+        spark = session.start(conf) if theirs is None else session.beside(theirs, conf)
     return run(spark, plan, settings, outputs)
 
 

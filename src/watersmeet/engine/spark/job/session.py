@@ -248,13 +248,20 @@ def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
 def _check_python(worker: str) -> None:
     """That tasks, on this machine, find what this process has."""
     theirs = shutil.which(worker)
-    if theirs is None or os.path.abspath(theirs) != os.path.abspath(sys.executable):
+    if theirs is None or not _is_one(theirs, sys.executable):
         raise EngineError(
             f"the Spark session runs its Python workers by {theirs or worker}, and not by {sys.executable},"
             " which has watersmeet",
             code="other-python",
             hint="before the session is made: os.environ['PYSPARK_PYTHON'] = sys.executable",
         )
+
+
+def _is_one(one: str, other: str) -> bool:
+    """Whether they are one, with the same packages, as python and python3 of an environment are."""
+    return os.path.dirname(os.path.abspath(one)) == os.path.dirname(
+        os.path.abspath(other)
+    ) and os.path.realpath(one) == os.path.realpath(other)
 
 
 def hold_fixed(session: SparkSession, time_zone: str) -> None:

@@ -9,7 +9,7 @@ source (random numbers, tables that are read beside), they would be others when 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -57,8 +57,7 @@ def notes_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[str]:
         source.name: str(leaf.sourceName())
         for source in plan.sources
         if source.connector == DATAFRAME
-        for leaf in _nodes(given[source.name]._jdf.queryExecution().analyzed())
-        if not leaf.children().size() and leaf.isStreaming()
+        for leaf in _streams(given[source.name])
     }
     return [
         f'"{source}" reads {name}: a tick that is repeated after a crash is right only if that gives the rows'
@@ -72,9 +71,9 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     """The session that the frames are of; None, where there are none.
 
     Raises:
-        SpecError: they are of several, or of Spark Connect.
+        SpecError: they are of Spark Connect.
     """
-    sessions = {}
+    session = None
     for name, frame in frames.items():
         if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):
             raise SpecError(
@@ -83,8 +82,8 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
                 code="spark-connect",
                 hint="run the job where Spark's driver may be: SparkSession.builder.master(…)",
             )
-        sessions[frame.sparkSession.sparkContext.applicationId] = frame.sparkSession
-    return next(iter(sessions.values()), None)
+        session = session or frame.sparkSession  # a process has one application
+    return session
 
 
 def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[SpecError]:
@@ -99,7 +98,29 @@ def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[Spe
         )
         for name in missing
     ]
-    return [*problems, *(p for s in sources if s.name in given for p in _problems(s, given[s.name]))]
+    there = [source for source in sources if source.name in given]
+    problems += [problem for source in there for problem in _problems(source, given[source.name])]
+    return problems + list(_shared(there, given))
+
+
+def _shared(sources: Sequence[Source], given: Mapping[str, DataFrame]) -> Iterator[SpecError]:
+    """Frames that one source of Spark's feeds, which has its offsets once."""
+    seen: list[tuple[str, Any]] = []
+    for source in sources:
+        for leaf in _streams(given[source.name]):
+            other = next((name for name, before in seen if before.equals(leaf)), None)
+            if other is not None:
+                yield SpecError(
+                    f'the DataFrames of "{other}" and "{source.name}" are made of one, which is read once',
+                    code="not-supported",
+                    hint="load it once for each of them, or make one stream of it and filter that: .where(…)",
+                )
+            seen.append((source.name, leaf))
+
+
+def _streams(frame: DataFrame) -> list[Any]:
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    return [node for node in _nodes(plan) if not node.children().size() and node.isStreaming()]
 
 
 def by_format(spark: SparkSession, source: Source) -> DataFrame:
@@ -180,7 +201,7 @@ def _problems(source: Source, frame: DataFrame) -> Iterator[SpecError]:
         yield SpecError(
             f"{what} reads a table beside its stream, whose rows may be others when a tick is repeated",
             code="not-supported",
-            hint="join the stream with table(df).as_of()",
+            hint="declare it as a table, and join the stream with that: JOIN … FOR SYSTEM_TIME AS OF",
         )
     said = {_KEEP_STATE[name] for node in nodes if (name := node.nodeName()) in _KEEP_STATE}
     for does in sorted(said):
