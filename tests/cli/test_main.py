@@ -119,6 +119,8 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     assert found.status == 0, found.err
     assert engine.called == {
         "rebuild": False,
+        "given": None,
+        "stop": None,
         "store": None,
         "accept_loss": (),
         "inferred": {},
