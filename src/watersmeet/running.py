@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.errors import SpecError
-from watersmeet.front.ddl.settings import ON
+from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.objects.setting import store_of
 from watersmeet.plan.model.job import JobPlan
@@ -58,14 +58,12 @@ def run(
     Raises:
         WatersmeetError: whatever went wrong, readable; nothing is lost, and the job can be run again.
     """
-    asked = {name: _as_text(value) for name, value in (settings or {}).items()}
+    asked = {name: as_text(value) for name, value in (settings or {}).items()}
     directory = run_settings(text, asked).get("checkpoint")
     if directory is None:
         parse_job(text, overrides=asked, infer=Inferring())  # what is wrong with the text comes first
-        raise SpecError(
-            "the job has no checkpoint: a directory for its state",
-            code="no-checkpoint",
-            hint="run(text, {'checkpoint': 'state/delivered'}), or SET checkpoint = '…' in the text",
+        raise no_checkpoint(
+            "run(text, {'checkpoint': 'state/delivered'}), or SET checkpoint = '…' in the text"
         )
     infer = Inferring(directory, on_notice, store_of(run_settings(text, asked)))
     job = parse_job(text, overrides=asked, infer=infer)
@@ -147,8 +145,10 @@ def run_planned(
     )
 
 
-def _as_text(value: str | int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def no_checkpoint(hint: str) -> SpecError:
+    """The refusal of a job that has none. ``hint``: how to say it."""
+    message = "the job has no checkpoint: a directory for its state"
+    return SpecError(message, code="no-checkpoint", hint=hint)
 
 
 def is_set(settings: Mapping[str, str], name: str) -> bool:

@@ -10,7 +10,7 @@ from watersmeet.errors import SpecError
 from watersmeet.observe.account import Account
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import Reporter, account_of
-from watersmeet.running import run_planned
+from watersmeet.running import no_checkpoint, run_planned
 
 if TYPE_CHECKING:
     from watersmeet.plan.model.job import JobPlan
@@ -36,11 +36,7 @@ class StartedJob:
     ) -> None:
         checkpoint = description.run.get("checkpoint")
         if checkpoint is None:
-            raise SpecError(
-                "the job has no checkpoint: a directory for its state",
-                code="no-checkpoint",
-                hint="job(…, checkpoint='state/delivered')",
-            )
+            raise no_checkpoint("job(…, checkpoint='state/delivered')")
         self.notices: list[str] = []
         self._stop = threading.Event()
         self._begun = threading.Event()

@@ -209,6 +209,17 @@ def test_a_text_may_name_relations():
     assert [output.name for output in view.description.inserts[0].query.outputs] == ["id", "order_time"]
 
 
+DECLARED = "CREATE TABLE Ticked (n BIGINT, at BIGINT, WATERMARK FOR at) WITH ('connector' = 'memory')"
+
+
+def test_what_is_declared_has_its_name_and_no_place_in_a_text_that_nobody_wrote():
+    assert list(ws.declared(DECLARED)) == ["Ticked"]
+    twice = ticks.alias("a").join(ticks.alias("b"), within=ws.between("b.at", "a.at", 0, 1)).select("*")
+    with pytest.raises(ws.SqlError, match="two columns of the result") as caught:
+        ws.job(twice.to_sink(ws.files("out")))
+    assert caught.value.location is None
+
+
 def o_and_d(**more):
     return orders.alias("o").join(deliveries.alias("d"), **more)
 
@@ -371,6 +382,22 @@ WRONG = {
         lambda: ticks.alias("t").impose_order("zzz.n", 3),
         "no column of it",
         None,
+    ),
+    "two lags of one time": (
+        lambda: ws.stream({"t": "INT"}, time={"t": 1, "T": 2}, name="o"),
+        '"t" has two lags',
+        None,
+    ),
+    "bounds of a number": (lambda: o_and_d(within=5), "within is 5", "between("),
+    "a view among declarations": (
+        lambda: ws.declared(f"{DECLARED}; CREATE VIEW v AS SELECT * FROM Ticked WHERE n > 3"),
+        "no stream and no table that can be read",
+        "views",
+    ),
+    "a sink among declarations": (
+        lambda: ws.declared(f"{DECLARED}; CREATE SINK s WITH ('connector' = 'console')"),
+        "no stream and no table that can be read",
+        "sinks",
     ),
     "declarations with more": (lambda: ws.declared("SELECT 1"), "nothing but declarations", None),
     "a relation to run": (lambda: ws.job(orders), "is given Relation", "to_sink"),  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot.tokens import Token
@@ -68,13 +68,13 @@ def parse_job(
         return reader.read(overrides or {})
 
 
-def declared_sources(text: str, infer: Infer | None = None) -> Mapping[str, Source]:
+def declared_sources(text: str) -> Mapping[str, Source]:
     """The streams and tables that a text of CREATE statements declares, by their names.
 
     Raises: SqlError, or SeveralErrors with all problems.
     """
     with flat_enough():
-        return _Reader(Text(text), infer).read_sources()
+        return _Reader(Text(text), None).read_sources()
 
 
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
@@ -112,15 +112,10 @@ class _Reader:
         self.inserts: list[Insert] = []
         self.indexes: dict[str, Insert] = {}
         self.explains: list[Query] = []
+        self.sources: dict[str, Source] = {}
 
     def read(self, overrides: Mapping[str, str]) -> Job:
-        for tokens in statements_of(self.text):
-            try:
-                self._statement(Cursor(self.text, tokens))
-            except Refused:
-                pass
-            except WatersmeetError as error:
-                self.text.problems.append(error)
+        self._each(self._statement)
         for key, value in overrides.items():
             try:
                 self.settings.set(key, value)
@@ -146,22 +141,31 @@ class _Reader:
         )
 
     def read_sources(self) -> Mapping[str, Source]:
+        self._each(self._declaration)
+        if self.text.problems:
+            raise self.text.all_problems()
+        return {source.name: source for source in self.sources.values()}
+
+    def _declaration(self, cursor: Cursor) -> None:
+        """CREATE TABLE, SOURCE or MAPPING with columns: what can be read, as it is."""
+        start, before = cursor.offset, dict(self.sources)
+        if not cursor.accept("CREATE"):
+            raise cursor.unexpected("CREATE TABLE, and nothing but declarations")
+        self._create(cursor)
+        if self.sources == before:
+            hint = "CREATE TABLE, SOURCE or MAPPING, with columns; views, sinks and indexes are for sql(…)"
+            message = "this declares no stream and no table that can be read"
+            raise self.text.error(message, "not-supported", start, hint)
+
+    def _each(self, read: Callable[[Cursor], None]) -> None:
+        """Every statement; what is wrong is collected."""
         for tokens in statements_of(self.text):
-            cursor = Cursor(self.text, tokens)
             try:
-                if not cursor.accept("CREATE"):
-                    raise cursor.unexpected("CREATE TABLE, and nothing but declarations")
-                self._create(cursor)
+                read(Cursor(self.text, tokens))
             except Refused:
                 pass
             except WatersmeetError as error:
                 self.text.problems.append(error)
-        if self.text.problems:
-            raise self.text.all_problems()
-        named = {name: make() for name, make in self.catalog.inferred.items()}
-        ways = {name: flow.ways for name, flow in self.catalog.flows.values() if isinstance(flow, Flow)}
-        plain = {name: of[0].origin for name, of in ways.items() if len(of) == 1}
-        return {name: origin for name, origin in plain.items() if isinstance(origin, Source)} | named
 
     def _statement(self, cursor: Cursor) -> None:
         if cursor.accept("CREATE"):
@@ -235,6 +239,7 @@ class _Reader:
         if declared.inferred is not None:
             self.catalog.inferred[name.lower()] = declared.inferred
         if declared.source is not None:
+            self.sources[name.lower()] = declared.source
             self.catalog.add(name, flow_of(declared.source))
             if declared.source.primary_key is not None:
                 self.catalog.keyed.add(name.lower())

@@ -49,18 +49,15 @@ _EXPRESSIONS = (exp.Condition, exp.Interval, exp.AtTimeZone)
 _NAMED = (exp.Alias, exp.Aliases, exp.Star)
 
 
-def read_fragment(
-    text: str, label: str, *, named: bool = False, own_functions: bool = False
-) -> tuple[exp.Expression, Fragment]:
+def read_fragment(text: str, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
     """The tree of one expression, and where it is from.
 
     Args:
         named: it may be a star, or have a name.
-        own_functions: Spark may have functions of the user's.
 
     Raises: SqlError, for what is no single expression.
     """
-    whole = Text(text, label, own_functions=own_functions)
+    whole = Text(text, label)
     if not isinstance(text, str):
         raise whole_error(label, f"is {text!r}, not a text of SQL")
     statements = statements_of(whole)

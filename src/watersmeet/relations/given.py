@@ -18,6 +18,11 @@ class Given:
     frame: Any = None
 
 
+def by_spark(given: Mapping[str, Given]) -> bool:
+    """Whether the session may have functions of the user's own."""
+    return any(one.frame is not None for one in given.values())
+
+
 def together(left: Mapping[str, Given], right: Mapping[str, Given]) -> dict[str, Given]:
     """All that both read, by lower-case name.
 

@@ -21,7 +21,7 @@ from watersmeet.relations.terms import Length, length_node
 from watersmeet.spec.connectors import DATAFRAME, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
 from watersmeet.types.intervals import interval_us
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import INTEGERS
 
 Lags = str | Mapping[str, Length]
 
@@ -209,6 +209,8 @@ def _event_times(
             hint = near_names(written, [other.name for other in columns])
             message = f'"{name}" has no column "{written}", which is to be its event time'
             problems.append(SqlError(message, code="unknown-column", hint=hint))
+        elif any(before.column == column.name for before in times):
+            problems.append(SqlError(f'"{column.name}" has two lags', code="already-ordered"))
         else:
             try:
                 times.append(EventTime(column.name, _lag(column, length)))
@@ -219,12 +221,6 @@ def _event_times(
 
 
 def _lag(column: Column, length: Length | None) -> int:
-    if column.type not in INTEGERS and column.type not in TIMES:
-        raise SqlError(
-            f'"{column.name}" is {column.type} and cannot be an event time',
-            code="wrong-type",
-            hint="event times are TIMESTAMP, DATE or an integer type",
-        )
     if length is None:
-        return 0
+        length = 0 if column.type in INTEGERS else "0 seconds"
     return lag_of(length_node(length, f'the lag of "{column.name}"'), column.name, column.type, Text(""))

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import SpecError, SqlError, WatersmeetError, raise_all
-from watersmeet.front.ddl.settings import Settings
+from watersmeet.front.ddl.settings import Settings, as_text
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
@@ -18,8 +18,8 @@ from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import whole_error
-from watersmeet.relations.given import Given, together
-from watersmeet.relations.relation import Output, Relation, by_spark
+from watersmeet.relations.given import Given, by_spark, together
+from watersmeet.relations.relation import Output, Relation
 from watersmeet.spec.model import Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
 
@@ -133,7 +133,7 @@ def sql(
     given = _all_given(relations.values())
     description = parse_job(
         text,
-        overrides={key: _text(value) for key, value in _said(checkpoint, settings).items()},
+        overrides={key: as_text(value) for key, value in _said(checkpoint, settings).items()},
         given={name: relation.flow() for name, relation in relations.items()},
         own_functions=by_spark(given),
     )
@@ -180,16 +180,12 @@ def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[
     return said
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Description:
     """Raises: SqlError, SeveralErrors, with all that is wrong."""
     settings, problems = Settings(), list[WatersmeetError]()
     for key, value in said.items():
         try:
-            settings.set(key, _text(value))
+            settings.set(key, as_text(value))
         except SqlError as error:
             problems.append(error)
     inserts: list[Insert] = []
@@ -198,7 +194,7 @@ def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Descriptio
         try:
             query = replace(output.relation.query(), mode=output.mode)
             name = free_name(output.sink.name, [insert.name for insert in inserts])
-            inserts.append(insert_of(name, output.sink, (query, None, 0), Text("")))
+            inserts.append(insert_of(name, output.sink, (query, None, None), Text("")))
         except WatersmeetError as error:
             problems.append(error)
         if sinks.setdefault(output.sink.name.lower(), output.sink) != output.sink:

@@ -8,6 +8,7 @@ from typing import Any
 
 from watersmeet.errors import near_names
 from watersmeet.front.ddl.options import of_the_connector
+from watersmeet.front.ddl.settings import as_text
 from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.relation import names_of
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS
@@ -45,17 +46,13 @@ def sink(
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise whole_error("name", f"is {name!r}", "the sink's name")
-    said = {key: _text(value) for key, value in {**(options or {}), **more}.items() if value is not None}
-    own = name if name is not None else _own_name(said) or traits.name
+    said = {key: as_text(value) for key, value in {**(options or {}), **more}.items() if value is not None}
+    own = name if name is not None else _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
     return Sink(own, traits.name, of_the_connector(said), None, keys)
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _own_name(options: Mapping[str, str]) -> str:
+def _last_part(options: Mapping[str, str]) -> str:
     by, place = next(
         ((key.lower(), value) for key, value in options.items() if key.lower() in _NAMED_BY), ("", "")
     )

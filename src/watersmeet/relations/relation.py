@@ -25,7 +25,7 @@ from watersmeet.front.query.views import is_summarized, select_flow
 from watersmeet.front.text.dialect import ImposeOrder, WindowTable
 from watersmeet.front.text.place import Refused
 from watersmeet.relations.fragments import Fragment, Fragments, fragment_of, read_fragment, whole_error
-from watersmeet.relations.given import Given, together
+from watersmeet.relations.given import Given, by_spark, together
 from watersmeet.relations.terms import Between, Length, Window, length_node
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, OutputMode, Query, Sink
 
@@ -97,7 +97,7 @@ class Relation:
         if wanted not in HOW:
             raise whole_error("how", f"is {how!r}", near_names(str(how), HOW))
         columns = None if using is None else names_of(using, "using")
-        conditions, fragments = self._conditions(other, on, within)
+        conditions, fragments = self._conditions(on, within)
         if columns is not None and conditions:
             raise whole_error("using", "is said beside on or within", "leave out one of them")
         select = self._growing("join")
@@ -107,7 +107,7 @@ class Relation:
         elif conditions:
             node.set("on", reduce(both, conditions))
         if match is not None:
-            tree, fragment = self._read(match, "match")
+            tree, fragment = read_fragment(match, "match")
             node.set("match_condition", tree)
             fragments.append(fragment)
         select.append("joins", node)
@@ -119,8 +119,8 @@ class Relation:
         """The rows for which all conditions are true."""
         if not conditions:
             raise whole_error("where", "is given no condition")
-        read = [self._read(condition, "where") for condition in conditions]
-        select = self._growing("where", filtered=True)
+        read = [read_fragment(condition, "where") for condition in conditions]
+        select = self._growing("where")
         before = select.args.get("where")
         trees = [] if before is None else [before.this]
         select.set("where", exp.Where(this=reduce(both, [*trees, *(tree for tree, _ in read)])))
@@ -132,9 +132,7 @@ class Relation:
         """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
         if not columns:
             raise whole_error("select", "is given no columns")
-        read = [
-            self._read(text, f"select, item {number}", named=True) for number, text in enumerate(columns, 1)
-        ]
+        read = _items(columns, "select")
         select = self._growing("select")
         select.set("expressions", [tree for tree, _ in read])
         return self._checked(select, self._given, [fragment for _, fragment in read], False)
@@ -191,7 +189,7 @@ class Relation:
         if len(windows) > 1:
             raise whole_error("group_by", "is given two windows", "one: rows are in groups of one kind")
         read = [
-            self._read(key, f"group_by, item {number}", named=True)
+            read_fragment(key, f"group_by, item {number}", named=True)
             for number, key in enumerate(keys, 1)
             if not isinstance(key, Window)
         ]
@@ -213,7 +211,7 @@ class Relation:
         fragments: list[Fragment] = []
         expression: exp.Expression = exp.CurrentTimestamp()
         if time is not None:
-            expression, fragment = self._read(time, "as_of")
+            expression, fragment = read_fragment(time, "as_of")
             fragments.append(fragment)
         version = exp.Version(this="TIMESTAMP", kind="AS OF", expression=expression)
         item.set("version", version)
@@ -249,25 +247,22 @@ class Relation:
     def __repr__(self) -> str:
         return f"Relation({shown(self._whole())})"
 
-    def _read(self, text: Any, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
-        return read_fragment(text, label, named=named, own_functions=by_spark(self._given))
-
+    @staticmethod
     def _conditions(
-        self, other: Relation, on: Condition | None, within: Between | Sequence[Between] | None
+        on: Condition | None, within: Between | Sequence[Between] | None
     ) -> tuple[list[exp.Expression], list[Fragment]]:
         trees: list[exp.Expression] = []
         fragments: list[Fragment] = []
         for text in [] if on is None else [on] if isinstance(on, str) else _several(on, "on"):
-            tree, fragment = self._read(text, "on")
+            tree, fragment = read_fragment(text, "on")
             trees.append(tree)
             fragments.append(fragment)
-        several = [within] if within is None or isinstance(within, Between) else list(within)
-        if not several or any(bounds is not None and not isinstance(bounds, Between) for bounds in several):
-            raise whole_error("within", f"is {within!r}", "between('d.t', 'o.t', '0s', '1h')")
-        for bounds in several:
-            if bounds is None:
-                continue
-            tree, read = bounds.tree(own_functions=by_spark(self._given))
+        hint = "between('d.t', 'o.t', '0s', '1h')"
+        several = [] if within is None else [within] if isinstance(within, Between) else None
+        for bounds in _several(within, "within", hint) if several is None else several:
+            if not isinstance(bounds, Between):
+                raise whole_error("within", f"is {bounds!r}", hint)
+            tree, read = bounds.tree()
             trees.append(tree)
             fragments += read
         return trees, fragments
@@ -302,7 +297,7 @@ class Relation:
             return self._tree.copy()
         return _all_of(self._tree.copy())
 
-    def _growing(self, call: str, *, filtered: bool = False) -> exp.Select:
+    def _growing(self, call: str) -> exp.Select:
         """A SELECT of all columns to which something can be added."""
         if self._grows:
             select = self._tree.copy()
@@ -390,10 +385,7 @@ class Grouped:
     def _made(
         self, first: list[exp.Expression], texts: Sequence[str], call: str, having: str | None
     ) -> Relation:
-        read = [
-            self._rows._read(text, f"{call}, item {number}", named=True)
-            for number, text in enumerate(texts, 1)
-        ]
+        read = _items(texts, call)
         fragments = [fragment for _, fragment in (*self._keys, *read)]
         select = self._rows._growing("group_by") if self._window is None else self._windowed(self._window)
         select.set("expressions", [*first, *(tree for tree, _ in read)])
@@ -402,7 +394,7 @@ class Grouped:
             grouped = [key.this.copy() if isinstance(key, exp.Alias) else key.copy() for key in keys]
             select.set("group", exp.Group(expressions=grouped))
         if having is not None:
-            tree, fragment = self._rows._read(having, "having")
+            tree, fragment = read_fragment(having, "having")
             select.set("having", exp.Having(this=tree))
             fragments.append(fragment)
         if not is_summarized(select):
@@ -429,11 +421,16 @@ def shown(tree: exp.Expression) -> str:
     return tree.sql("spark")
 
 
-def _several(given: Any, label: str) -> Sequence[Any]:
+def _items(texts: Sequence[str], call: str) -> list[tuple[exp.Expression, Fragment]]:
+    """What a list of columns says, each of which may have a name."""
+    return [read_fragment(text, f"{call}, item {number}", named=True) for number, text in enumerate(texts, 1)]
+
+
+def _several(given: Any, label: str, hint: str = "leave it out, or say one at least") -> Sequence[Any]:
     """Of a list, its items, one at least."""
     items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
     if not items:
-        raise whole_error(label, f"is {given!r}", "leave it out, or say one at least")
+        raise whole_error(label, f"is {given!r}", hint)
     return items
 
 
@@ -443,11 +440,6 @@ def names_of(given: Any, label: str) -> tuple[str, ...]:
     if any(not isinstance(name, str) or not name.strip() for name in names):
         raise whole_error(label, f"is {given!r}", "names of columns")
     return tuple(names)
-
-
-def by_spark(given: Mapping[str, Given]) -> bool:
-    """Whether the session may have functions of the user's own."""
-    return any(one.frame is not None for one in given.values())
 
 
 def _all_of(item: exp.Expression) -> exp.Select:

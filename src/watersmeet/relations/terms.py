@@ -62,12 +62,10 @@ class Between:
     lower: Length | None
     upper: Length | None
 
-    def tree(self, *, own_functions: bool) -> tuple[exp.Expression, list[Fragment]]:
+    def tree(self) -> tuple[exp.Expression, list[Fragment]]:
         """The condition, and the texts that it is made of."""
-        column, first = read_fragment(self.column, "within, the time", own_functions=own_functions)
-        reference, second = read_fragment(
-            self.reference, "within, the other time", own_functions=own_functions
-        )
+        column, first = read_fragment(self.column, "within, the time")
+        reference, second = read_fragment(self.reference, "within, the other time")
 
         def shifted(length: Length, label: str) -> exp.Expression:
             return exp.Add(this=operand(reference), expression=length_node(length, label))

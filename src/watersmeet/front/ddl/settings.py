@@ -146,6 +146,15 @@ class Settings:
         return length
 
 
+def as_text(value: object) -> str:
+    """A setting or option from Python as a text would have it.
+
+    >>> as_text(True), as_text(9)
+    ('true', '9')
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _check_spark_setting(name: str, value: str, location: Location | None) -> None:
     problem = problem_of(name, value)
     if problem is not None:

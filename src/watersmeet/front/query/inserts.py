@@ -70,7 +70,9 @@ def free_name(wanted: str, taken: Sequence[str]) -> str:
     return name
 
 
-def insert_of(name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None, int], text: Text) -> Insert:
+def insert_of(
+    name: str, sink: Sink, parsed: tuple[Query, tuple[str, ...] | None, int | None], text: Text
+) -> Insert:
     """The INSERT with its outputs named, ordered and typed as the sink wants them. Raises: SqlError."""
     query, listed, start = parsed
     outputs = query.outputs
@@ -120,7 +122,7 @@ def _column_type(node: exp.Column, query: Query) -> SqlType:
     return column.type if column else UNKNOWN
 
 
-def _check_unique(outputs: Sequence[OutputColumn], sink: Sink, text: Text, start: int) -> None:
+def _check_unique(outputs: Sequence[OutputColumn], sink: Sink, text: Text, start: int | None) -> None:
     seen: dict[str, str] = {}
     for output in outputs:
         lowered = output.name.lower()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.lowered import lowered
 
 FUNCTION = "function"
 OPTIONS = (FUNCTION,)
@@ -36,4 +37,4 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 
 def function_of(options: Mapping[str, str]) -> str:
     """``module:name``; empty where it is not said."""
-    return next((value.strip() for name, value in options.items() if name.lower() == FUNCTION), "")
+    return lowered(options).get(FUNCTION, "").strip()

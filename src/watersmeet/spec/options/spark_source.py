@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.lowered import lowered
 
 FORMAT = "format"
 _OURS = {"kafka": "Kafka", "json": "File", "csv": "File", "parquet": "File"}
@@ -33,7 +34,7 @@ def problems(source: Source) -> Iterator[SpecError]:
 
 def format_of(options: Mapping[str, str]) -> str:
     """The data source's name; empty where it is not said."""
-    return next((value.strip() for name, value in options.items() if name.lower() == FORMAT), "")
+    return lowered(options).get(FORMAT, "").strip()
 
 
 def reader_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
-from watersmeet.engine.spark.job.submitted import refuse_connect, submitted
+from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
-from watersmeet.engine.spark.sources.dataframes import notes_of_given, problems_of_given, session_of
+from watersmeet.engine.spark.sources.dataframes import notes_of_given, problems_of_given
 from watersmeet.engine.spark.sources.look import problems_of
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,

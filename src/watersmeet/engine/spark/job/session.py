@@ -234,11 +234,10 @@ def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     if str(context.master).startswith("local"):
         _check_python(str(context.pythonExec))
     theirs: Any = running._jsparkSession
-    session = SparkSession(running.sparkContext, theirs.cloneSession())
+    session = SparkSession(context, theirs.cloneSession())
     for name, value in conf.items():
         if name.startswith("spark.sql.") and session.conf.isModifiable(name):
             session.conf.set(name, value)
-    hold_fixed(session, conf[TIME_ZONE])
     streams: Any = session._jsparkSession.streams()
     for listener in theirs.streams().listListeners():
         streams.addListener(listener)

@@ -9,14 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, SpecError
 from watersmeet.spec.secrets import without_secrets
 
 _GATEWAY = "PYSPARK_GATEWAY_PORT"
 """PySpark's variable: the port at which a JVM waits that started this process."""
 _REMOTES, _MODE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), "SPARK_API_MODE"
 _UTF_8 = "UTF-8"
+_WHY = (
+    "between the steps of a tick it commits its own state, in the driver's process, which a client of Spark "
+    "Connect is not"
+)
 
 
 def submitted() -> dict[str, str]:
@@ -42,13 +47,29 @@ def refuse_connect(conf: Mapping[str, str]) -> None:
         said.append(f"spark.master = {without_secrets(conf['spark.master'])}")
     if said:
         raise EngineError(
-            f"Spark Connect is asked for ({', '.join(said)}), and a job cannot run by it: between the steps "
-            "of a tick it commits its own state, in the driver's process, which a client of Spark Connect is "
-            "not",
+            f"Spark Connect is asked for ({', '.join(said)}), and a job cannot run by it: {_WHY}",
             code="spark-connect",
             hint="run the job where Spark's driver may be: with a master (spark://…, yarn, k8s://…) or by "
             "spark-submit, and without these",
         )
+
+
+def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
+    """The session that the user's frames are of, by their names; None, where there are none.
+
+    Raises:
+        SpecError: they are of Spark Connect.
+    """
+    session = None
+    for name, frame in frames.items():
+        if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):
+            raise SpecError(
+                f'"{name}" is a DataFrame of Spark Connect, by which a job cannot run: {_WHY}',
+                code="spark-connect",
+                hint="run the job where Spark's driver may be: SparkSession.builder.master(…)",
+            )
+        session = session or frame.sparkSession  # a process has one application
+    return session
 
 
 def hold_java(jvm: Any) -> None:

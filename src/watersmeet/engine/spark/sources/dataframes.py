@@ -41,6 +41,7 @@ _KEEP_STATE = {
     "GlobalLimit": "takes the first rows",
     "Offset": "passes over the first rows",
     "Sort": "sorts",
+    "Sample": "draws rows by chance",
 }
 """Nodes of Spark's plans whose rows depend on other rows than their own, and what they do, in words."""
 
@@ -65,25 +66,6 @@ def notes_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[str]:
         for source, name in names.items()
         if not _KEPT.fullmatch(name)
     ]
-
-
-def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
-    """The session that the frames are of; None, where there are none.
-
-    Raises:
-        SpecError: they are of Spark Connect.
-    """
-    session = None
-    for name, frame in frames.items():
-        if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):
-            raise SpecError(
-                f'"{name}" is a DataFrame of Spark Connect: between the steps of a tick a job commits its own'
-                " state, in the driver's process, which a client of Spark Connect is not",
-                code="spark-connect",
-                hint="run the job where Spark's driver may be: SparkSession.builder.master(…)",
-            )
-        session = session or frame.sparkSession  # a process has one application
-    return session
 
 
 def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[SpecError]:
