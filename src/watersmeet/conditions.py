@@ -131,6 +131,19 @@ class Bound:
 
 
 @dataclass(frozen=True)
+class Horizon:
+    """Of a join by the rule ``lateness = join``, the one time by which all goes: the least watermark of
+    ``keys``, the event times of its two sides, less ``reach`` and allowed_lateness. Rows below it are late,
+    none of them is retained, and no row that is still to leave the join has a lesser time.
+
+    ``reach``: how far apart the times of a pair may be, whichever is the later one.
+    """
+
+    keys: tuple[str, str]
+    reach: int
+
+
+@dataclass(frozen=True)
 class AsofRule:
     """Which right row an ASOF join takes of those in its one band: the ``latest``, or else the earliest.
 

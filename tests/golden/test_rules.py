@@ -19,6 +19,7 @@ from watersmeet.conditions import ExactBand, RealBand
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.chain import Understood
 from watersmeet.plan.nodes.join import Draft
@@ -143,6 +144,14 @@ def side_lines(side: SidePlan) -> Lines:
             yield f"  flag {text_of(branch.flag)}"
 
 
+def horizons(query: Planning) -> Lines:
+    for join in (node for node in query.nodes if isinstance(node, JoinPlan)):
+        yield from (f"node {join.number}: {bound.evicted} >= {bound.by} - {bound.c}" for bound in join.bounds)
+        if join.horizon is not None:
+            keys, reach = " and ".join(join.horizon.keys), join.horizon.reach
+            yield f"node {join.number}: the least of {keys}, reach {reach}"
+
+
 def plan(query: Planning) -> Lines:
     yield f"where {'' if query.plan.where is None else text_of(query.plan.where)}"
     for output in query.plan.outputs:
@@ -163,6 +172,7 @@ SHOWN: dict[str, tuple[Callable[[Planning], Lines], Callable[[Planning], Lines]]
     "conditions": (conditions, understood),
     "bounded-state": (understood, nothing),
     "nodes": (understood, nodes),
+    "lateness": (horizons, horizons),
     "plan": (outputs, plan),
 }
 """What a rule is given, and what it writes down; besides it says what is wrong."""

@@ -43,6 +43,7 @@ RULES = (
     Rule("conditions", rules.conditions_understood, is_last=True),
     Rule("bounded-state", rules.state_bounded, is_last=True),
     Rule("nodes", rules.nodes_planned, is_last=True),
+    Rule("lateness", rules.lateness_ruled, is_last=True, applies=rules.goes_by_joins),
     Rule("plan", rules.query_planned),
 )
 """What happens to a query, in this order. Before: rankings learn how many rows are wanted

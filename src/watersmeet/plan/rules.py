@@ -32,9 +32,10 @@ from watersmeet.plan.nodes.aggregate import check_calls, check_groups
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.for_others import ForOthers
+from watersmeet.plan.nodes.horizon import with_horizon
 from watersmeet.plan.nodes.join import draft_of
 from watersmeet.plan.nodes.tree import Tree, tree_of
-from watersmeet.spec.model import Expr, Options, OutputColumn, OutputMode, PlanChoice, Sink
+from watersmeet.spec.model import Expr, Lateness, Options, OutputColumn, OutputMode, PlanChoice, Sink
 
 Problems = Sequence[PlanError]
 
@@ -176,6 +177,17 @@ def nodes_planned(query: Planning) -> Problems:
         *check_per_key(query.nodes, query.name, query.options),
         *check_shedding(query.nodes, query.name, query.options),
     ]
+
+
+def goes_by_joins(query: Planning) -> bool:
+    """Whether lateness is a matter of the join."""
+    return query.options.lateness is Lateness.JOIN
+
+
+def lateness_ruled(query: Planning) -> Problems:
+    """The join has a horizon, by which its rows are late and released."""
+    query.nodes, problems = with_horizon(query.nodes, query.name, query.options)
+    return problems
 
 
 def query_planned(query: Planning) -> Problems:

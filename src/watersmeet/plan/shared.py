@@ -89,7 +89,7 @@ def _key(query: QueryPlan, node: JoinPlan, side: Side) -> _Key | None:
     indexes = node.indexes(side)
     follows = any(branch.source.on_idle is OnIdle.FOLLOW for _, branch in plan.sources)
     return (
-        query.name if follows else None,
+        query.name if follows or node.horizon is not None else None,
         tuple(
             (branch.source.name, branch.lags, None if branch.flag is None else text_of(branch.flag))
             for _, branch in plan.sources

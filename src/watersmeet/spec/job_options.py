@@ -27,6 +27,15 @@ class OutputMode(Enum):
     CHANGELOG = "changelog"
 
 
+class Lateness(Enum):
+    """What makes a row late. ``COLUMN``: one of its times is below the watermark of that very column.
+    ``JOIN``: its time is below the horizon of the join of two streams that it comes to (`conditions.Horizon`);
+    a named exception, for pipelines."""
+
+    COLUMN = "column"
+    JOIN = "join"
+
+
 class NullTime(Enum):
     """What a row whose event time is NULL does: it is dropped and counted, or fails the job."""
 
@@ -64,6 +73,7 @@ class Options:
     queries that say none themselves; None: what their sources allow. Of a planned query it is its own."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
+    lateness: Lateness = Lateness.COLUMN
     allowed_lateness: int = 0
     output_mode: OutputMode | None = None
     plan: PlanChoice = PlanChoice.AUTO

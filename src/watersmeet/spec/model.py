@@ -22,6 +22,7 @@ from sqlglot import exp
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
 from watersmeet.spec.job_options import AtLimit as AtLimit
+from watersmeet.spec.job_options import Lateness as Lateness
 from watersmeet.spec.job_options import NullTime as NullTime
 from watersmeet.spec.job_options import Options as Options
 from watersmeet.spec.job_options import OutputMode as OutputMode

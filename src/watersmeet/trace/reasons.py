@@ -27,6 +27,16 @@ def row_text(row: Mapping[str, Any]) -> str:
 
 def late_text(trace: Trace, tick: TickTrace, key: str, time: int, below: Watermark | None) -> str:
     assert below is not None
+    horizon = trace.horizon(key)
+    if horizon is not None:
+        before_by_key = {watermark.key: watermark.before for watermark in tick.inputs}
+        by = min(horizon.keys, key=lambda own: before_by_key[own])
+        least = trace.time(key, below)
+        if shift(before_by_key[by], -horizon.reach - trace.lateness(by)) == below:
+            least += f" = {_less(trace, key, by, before_by_key[by], horizon.reach, trace.lateness(by))}"
+        else:
+            least += ", the least time on time as of an earlier run"
+        return f"{key} = {trace.time(key, time)} < {least}"
     lateness = trace.lateness(key)
     before = next(watermark.before for watermark in tick.inputs if watermark.key == key)
     least = f"W[{key}] = {trace.time(key, before)}"
@@ -97,14 +107,19 @@ def _limit_value(trace: Trace, step: JoinStep, limit: Limit) -> str:
 
 
 def _part(trace: Trace, step: JoinStep, key: str, bound: Bound, by: Watermark, limit: Watermark) -> str:
-    text = f"W[{bound.by}] {trace.time(bound.by, by)}"
-    if not isinstance(by, int):
-        return text
     lateness = 0 if bound.by in step.fed else trace.query.options.allowed_lateness
-    if shift(shift(by, -bound.c), -lateness) != limit:
-        return f"{text} near the ends of time"
-    if bound.c:
-        text += f" {'-' if bound.c > 0 else '+'} {trace.distance(key, abs(bound.c))}"
+    if isinstance(by, int) and shift(shift(by, -bound.c), -lateness) != limit:
+        return f"W[{bound.by}] {trace.time(bound.by, by)} near the ends of time"
+    return _less(trace, key, bound.by, by, bound.c, lateness)
+
+
+def _less(trace: Trace, key: str, by: str, watermark: Watermark, c: int, lateness: int) -> str:
+    """The watermark of ``by`` less what makes a time of ``key`` of it."""
+    text = f"W[{by}] {trace.time(by, watermark)}"
+    if not isinstance(watermark, int):
+        return text
+    if c:
+        text += f" {'-' if c > 0 else '+'} {trace.distance(key, abs(c))}"
     return f"{text} - {trace.distance(key, lateness)} allowed lateness" if lateness else text
 
 
@@ -132,7 +147,8 @@ def output_text(trace: Trace, step: JoinStep, output: OutputWatermark) -> str:
     if output.lateness and isinstance(output.watermark, int):
         watermark += f" - {trace.distance(key, output.lateness)} allowed lateness"
     value = shift(output.watermark, -output.lateness)
-    if trace.query.options.watermark_rule is WatermarkRule.TIGHT or step.join.asof is not None:
+    by_limit = trace.query.options.watermark_rule is WatermarkRule.LIMIT or trace.horizon(key) is not None
+    if not by_limit or step.join.asof is not None:
         if output.least is None:
             why = f"{watermark}, and no row is kept"
         elif output.least == MAX_TIME:

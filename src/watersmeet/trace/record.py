@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.conditions import Bound
+from watersmeet.conditions import Bound, Horizon
 from watersmeet.engine.driver.late import lateness_of
 from watersmeet.engine.replay import CaseOutput, CaseStep, shown_time
 from watersmeet.event_time import Side, Watermark
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, MatchPlan
 from watersmeet.types.sql_type import SqlType
 
 Row = dict[str, Any]
@@ -196,6 +196,11 @@ class Trace:
         """What is taken off the watermark of an input's key to judge its rows."""
         side = next(s for s in self.query.sides if key in map(s.watermark_key, s.event_times))
         return lateness_of(self.query, side)
+
+    def horizon(self, key: str) -> Horizon | None:
+        """That of the join that rows with this time come to, if it goes by one."""
+        of_joins = (join.horizon for join in self.query.every(JoinPlan) if join.horizon is not None)
+        return next((horizon for horizon in of_joins if key in horizon.keys), None)
 
     def _type(self, key: str) -> SqlType:
         for side in self.query.sides:

@@ -13,6 +13,7 @@ from functools import singledispatchmethod
 
 import pyarrow as pa
 
+from watersmeet.conditions import Bound, Horizon
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.late import lateness_of
 from watersmeet.engine.messages.work import TickStart
@@ -25,9 +26,9 @@ from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.nodes.retention import limits
+from watersmeet.plan.nodes.retention import horizon_limits, limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.manifest import QueryState
 from watersmeet.trace.joins import Joined, again, closed, kept_rows
@@ -248,6 +249,8 @@ class Tracer:
 
     def _limits(self, join: MatchPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
         lateness = self._lateness(join)
+        if isinstance(join, JoinPlan) and join.horizon is not None:
+            return self._at_horizon(join, join.horizon, state, watermarks)
         own_limits = []
         for plan in join.sides:
             stored = state.nodes[join.number].arrangements[plan.name].limits
@@ -261,6 +264,21 @@ class Tracer:
                 ]
                 own_limits.append(Limit(key, stored.get(column, NEVER), tuple(parts)))
         return own_limits
+
+    def _at_horizon(
+        self, join: JoinPlan, horizon: Horizon, state: QueryState, watermarks: Mapping[str, Watermark]
+    ) -> list[Limit]:
+        lateness = self._lateness(join)
+        by = min(horizon.keys, key=lambda key: watermarks[key])
+        on_time = {key: shift(watermark, -lateness[key]) for key, watermark in watermarks.items()}
+        return [
+            Limit(
+                key,
+                state.nodes[join.number].arrangements[side.name].limits.get(side.event_times[0], NEVER),
+                ((Bound(key, by, horizon.reach, ""), watermarks[by], limit),),
+            )
+            for side, (key, limit) in zip(join.sides, horizon_limits(horizon, on_time).items(), strict=True)
+        ]
 
     def _lateness(self, join: MatchPlan) -> dict[str, int]:
         """What is taken off watermarks that come in, per key."""

@@ -11,7 +11,7 @@ from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.windows import window_name
 from watersmeet.plan.explain.words import title_of
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
-from watersmeet.spec.model import Branch, JoinKind, PlanChoice
+from watersmeet.spec.model import Branch, JoinKind, Lateness, PlanChoice
 from watersmeet.trace.reasons import (
     input_text,
     late_text,
@@ -87,7 +87,10 @@ def _head(trace: Trace) -> Lines:
     late = ""
     if lateness:
         late = f", allowed lateness {trace.distance(_first_key(trace), lateness)}"
-    yield f"watermark rule {rule.value}, output mode {query.options.mode.value}{late}"
+    rule_text = f"watermark rule {rule.value}"
+    if query.options.lateness is Lateness.JOIN:
+        rule_text = "lateness by the join"
+    yield f"{rule_text}, output mode {query.options.mode.value}{late}"
     for join in trace.query.every(JoinPlan):
         yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
 
@@ -105,6 +108,10 @@ def _title(join: MatchPlan) -> str:
 
 
 def _postpone_map(trace: Trace, join: JoinPlan) -> Lines:
+    if join.horizon is not None:
+        left, right = join.horizon.keys
+        yield f"by the least of W[{left}] and W[{right}]: {trace.distance(left, join.horizon.reach)}"
+        return
     for key in _keys(join):
         entries = [f"{b.evicted}: {trace.distance(b.evicted, b.c)}" for b in join.bounds if b.by == key]
         yield f"{key} -> {{{', '.join(entries)}}}" if entries else f"{key} -> []"

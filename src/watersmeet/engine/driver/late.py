@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from watersmeet.event_time import NEVER, Watermark, shift
 from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.nodes.retention import horizon_limits
 from watersmeet.watermark.tracker import InputState
 
 
@@ -19,12 +21,15 @@ def late_below(
     query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
 ) -> dict[str, Watermark]:
     """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
-    below = dict(before)
-    for side in query.sides:
-        for column, watermark in inputs[side.name].watermarks.items():
-            key = side.watermark_key(column)
-            below[key] = max(shift(watermark, -lateness_of(query, side)), below.get(key, NEVER))
-    return below
+    below = {
+        side.watermark_key(column): shift(watermark, -lateness_of(query, side))
+        for side in query.sides
+        for column, watermark in inputs[side.name].watermarks.items()
+    }
+    for join in query.every(JoinPlan):
+        if join.horizon is not None:
+            below |= horizon_limits(join.horizon, below)
+    return {key: max(below.get(key, NEVER), before.get(key, NEVER)) for key in {**before, **below}}
 
 
 def late_columns(side: SidePlan, late_below: Mapping[str, Watermark]) -> dict[str, Watermark]:

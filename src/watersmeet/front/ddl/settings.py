@@ -16,6 +16,7 @@ from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
 from watersmeet.spec.model import (
     AtLimit,
+    Lateness,
     NullTime,
     Options,
     OutputMode,
@@ -29,6 +30,7 @@ from watersmeet.types.intervals import IntervalError, trigger_ms
 
 OPTIONS = (
     "watermark_rule",
+    "lateness",
     "allowed_lateness",
     "output_mode",
     "plan",
@@ -95,6 +97,8 @@ class Settings:
             self.run[name] = _run_setting(name, value, location)
         elif name == "watermark_rule":
             self.options = replace(self.options, watermark_rule=_one_of(WatermarkRule, name, value, location))
+        elif name == "lateness":
+            self.options = replace(self.options, lateness=_one_of(Lateness, name, value, location))
         elif name == "output_mode":
             self.options = replace(self.options, output_mode=_one_of(OutputMode, name, value, location))
         elif name == "plan":

@@ -54,6 +54,7 @@ from watersmeet.spec.model import (
     AtLimit,
     Branch,
     Input,
+    Lateness,
     NullTime,
     OnIdle,
     Options,
@@ -247,7 +248,8 @@ _CHANGES = (
 def _options(query: QueryPlan) -> Iterator[str]:
     options = query.options
     rule = "tight" if options.watermark_rule is WatermarkRule.TIGHT else "limit"
-    yield f"watermark rule {rule}, output mode {options.mode.value}"
+    rule = f"watermark rule {rule}" if options.lateness is Lateness.COLUMN else "lateness by the join"
+    yield f"{rule}, output mode {options.mode.value}"
     if options.allowed_lateness:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
         lateness = distance(options.allowed_lateness, timed)

@@ -120,12 +120,21 @@ def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: B
             f"a {kind_name(join.kind)} puts out no row of it" if hidden else "no bound limits it (rule limit)"
         )
         return f"{name}: ends here, for {why}"
+    if join.horizon is not None:
+        return f"{name}: goes by the join's horizon{_horizon_words(join, left)}"
     if left.held_by is None:
         is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
             return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
     is_limit = query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None
     return _by_rows_kept(query, join, key, came, left, is_limit=is_limit)
+
+
+def _horizon_words(join: JoinPlan, left: Behind) -> str:
+    assert join.horizon is not None
+    in_time = key_in_time(join, join.horizon.keys[0])
+    reach = f", {distance(join.horizon.reach, in_time)} behind the least watermark of its two sides"
+    return reach + (f" ({distance(left.at_most, in_time)})" if left.at_most is not None else "")
 
 
 def _by_rows_kept(

@@ -26,9 +26,10 @@ def join_sections(join: JoinPlan, query: QueryPlan) -> Sections:
         ("Keys", list(key_lines(join)) or [f"none: matches are looked up by {_looked_up_by(join)} alone"]),
         ("Nearest row", [] if join.asof is None else list(nearest_lines(join, join.asof))),
         ("Time bounds", list(_bounds(join))),
-        ("Postpone map", list(_postpone_map(join))),
+        ("Postpone map", [] if join.horizon is not None else list(_postpone_map(join))),
+        ("Lateness (SET lateness = join)", list(horizon_lines(join, query.options.allowed_lateness))),
         ("Bands (they find matches, and release nothing)", list(band_lines(join))),
-        ("Kept in state for", [_retention(join, side) for side in Side]),
+        ("Kept in state for", [_retention(join, side, query.options.allowed_lateness) for side in Side]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]),
         ("Checked on each candidate pair", list(_checked(join))),
         ("Columns in state", [f"{side.title}: {', '.join(map(shown, side.kept))}" for side in sides]),
@@ -63,7 +64,23 @@ def _postpone_map(join: JoinPlan) -> Iterator[str]:
         yield f"{by} -> {{{', '.join(entries)}}}"
 
 
-def _retention(join: JoinPlan, side: Side) -> str:
+def horizon_lines(join: JoinPlan, lateness: int) -> Iterator[str]:
+    """The rule of lateness by the join, with its figures."""
+    if join.horizon is None:
+        return
+    (left, right), reach = join.horizon.keys, join.horizon.reach
+    in_time = key_in_time(join, left)
+    back = shifted("W", -(reach + lateness), in_time)
+    yield f"W is the least watermark of {left} and {right}, the reach {distance(reach, in_time)}"
+    if lateness:
+        yield f"{back} is the horizon: W less the reach and allowed lateness {distance(lateness, in_time)}"
+    else:
+        yield f"{back} is the horizon: W less the reach"
+    yield "a row below the horizon is late; none is kept below it; it is the output watermark of both times"
+    yield "a row below W meets partners that are still kept, so what comes of it may depend on the order of arrival"
+
+
+def _retention(join: JoinPlan, side: Side, lateness: int) -> str:
     plan = join.side(side)
     if all(i.is_table for i in plan.inputs):
         return f"{plan.title}: until the row is deleted"
@@ -79,6 +96,11 @@ def _retention(join: JoinPlan, side: Side) -> str:
     if side is Side.LEFT and join.kind is JoinKind.SEMI:
         end = "then dropped; or until its first match, with which it is put out"
     keys = {plan.watermark_key(column) for column in plan.event_times}
+    if join.horizon is not None:
+        (key,), in_time = keys, key_in_time(join, join.horizon.keys[0])
+        least = shifted(key, join.horizon.reach + lateness, in_time)
+        both = " and ".join(join.horizon.keys)
+        return f"{plan.title}: until the least watermark of {both} is above {least}; {end}"
     bounds = [b for b in join.bounds if b.evicted in keys]
     return f"{plan.title}: until {' or '.join(_until(join, b) for b in bounds)}; {end}"
 

@@ -19,6 +19,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
     GroupedPlan,
     GroupPlan,
+    JoinPlan,
     LookupPlan,
     MatchPlan,
     NodePlan,
@@ -174,6 +175,9 @@ def _join(join: MatchPlan) -> Iterator[str]:
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
     for bound in join.bounds:
         yield f"{bound.evicted} >= {shifted(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
+    if isinstance(join, JoinPlan) and join.horizon is not None:
+        reach = distance(join.horizon.reach, key_in_time(join, join.horizon.keys[0]))
+        yield f"late and released by the join, reach {reach}"
     if join.asof is not None:
         yield f"the {'latest' if join.asof.latest else 'earliest'} of {join.right.title}"
     for _, text in join.filters:

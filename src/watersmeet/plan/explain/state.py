@@ -154,10 +154,14 @@ def _expected(query: QueryPlan, of: _Of) -> Iterator[str]:
     else:
         most = f"at most {of.distance(forecast.kept)}" if forecast.kept else "its tick alone"
         yield (
-            f"{of.name}: a row for {most} ({of.distance(bound.c)} by its bound,"
+            f"{of.name}: a row for {most} ({of.distance(bound.c)} by {_by(of)},"
             f" {of.distance(forecast.behind)} {_lag_or_delay(of)} of {bound.by})"
         )
         yield INDENT + _size(query, forecast)
+
+
+def _by(of: _Of) -> str:
+    return "its bound" if of.join.horizon is None else "the reach of the join"
 
 
 def _last_of_each_key(of: _Of) -> Iterator[str]:
@@ -174,12 +178,13 @@ def _last_of_each_key(of: _Of) -> Iterator[str]:
 
 def _lag_or_delay(of: _Of) -> str:
     """What makes the watermark that releases the side's rows stay behind: the lag alone, or more."""
-    other, bound = of.join.side(of.own.other), of.forecast.bound
+    bound = of.forecast.bound
     lags = [
         lag
-        for _, branch in other.sources
-        for column, lag in zip(other.event_times, branch.lags, strict=True)
-        if bound is not None and other.watermark_key(column) == bound.by
+        for side in of.join.sides
+        for _, branch in side.sources
+        for column, lag in zip(side.event_times, branch.lags, strict=True)
+        if bound is not None and side.watermark_key(column) == bound.by
     ]
     return "lag" if of.forecast.behind in lags else "delay"
 

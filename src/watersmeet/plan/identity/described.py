@@ -144,7 +144,11 @@ def _moved(band: ExactBand, old: Ends) -> Iterator[End]:
 
 def compared(query: QueryPlan) -> list[JoinPlan]:
     """The joins of which it may differ what they ask."""
-    return [join for join in query.every(JoinPlan) if join.asof is None and not join.changes]
+    return [
+        join
+        for join in query.every(JoinPlan)
+        if join.asof is None and join.horizon is None and not join.changes
+    ]
 
 
 def differences(old: Described, new: Described) -> list[str]:

@@ -266,8 +266,10 @@ def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
 @_by_kind.register
 def _(join: JoinPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
     nearest = {} if join.asof is None else {"latest": join.asof.latest}
+    lateness = {} if join.horizon is None else {"lateness": "join"}
     return {
         **nearest,
+        **lateness,
         **_meaning([join], origins),
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],

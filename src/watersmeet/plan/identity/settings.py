@@ -21,7 +21,7 @@ from sqlglot import exp
 from watersmeet.conditions import ExactBand
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.spec.job_options import SHEDDING
+from watersmeet.spec.job_options import SHEDDING, Lateness
 from watersmeet.spec.model import Options, Sink, Source
 from watersmeet.spec.secrets import public
 from watersmeet.types.sql_type import SqlType
@@ -114,6 +114,13 @@ OMITTED: Mapping[tuple[str, str], str] = {
     },
 }
 """(class, field) -> why the rows of a tick do not depend on it."""
+
+LATER: Mapping[tuple[str, str], object] = {
+    ("Options", "lateness"): Lateness.COLUMN,
+    ("JoinPlan", "horizon"): None,
+}
+"""(class, field) that an older version does not have -> the value with which rows are as they were without it.
+Where it has that it is not told: so a newer version, too, can repeat an interrupted tick."""
 
 OMITTED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(
@@ -217,8 +224,10 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
     kind = type(value).__name__
     for field in dataclasses.fields(value):
         limit = isinstance(value, Options) and field.name.startswith(LIMIT) and not _sheds(value, field.name)
-        if (kind, field.name) not in OMITTED and not limit:
-            yield field.name, getattr(value, field.name)
+        of_field, own = (kind, field.name), getattr(value, field.name)
+        as_before = of_field in LATER and LATER[of_field] == own
+        if of_field not in OMITTED and not limit and not as_before:
+            yield field.name, own
 
 
 def _sheds(options: Options, name: str) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, ClassVar
 
-from watersmeet.conditions import AsofRule, Bound, ExactBand
+from watersmeet.conditions import AsofRule, Bound, ExactBand, Horizon
 from watersmeet.event_time import Side, TimeComparison
 from watersmeet.measure import Measured
 from watersmeet.plan.model.conditions import Bands, Careful, KeyPlan
@@ -272,9 +272,16 @@ class JoinPlan(MatchPlan):
     """A join of two sides, whose rows are kept until the bounds release them.
 
     ``looks_above``: some bound follows from joins above, so that released rows may still meet the condition.
+    ``horizon``: by which they are released instead, by the rule ``lateness = join``.
     """
 
     looks_above: bool
+    horizon: Horizon | None = None
+
+    @property
+    def hides_released(self) -> bool:
+        """Rows that are released may still meet the condition of rows to come, and are not to be met."""
+        return self.looks_above or self.horizon is not None
 
     @property
     def broadcast(self) -> Side | None:

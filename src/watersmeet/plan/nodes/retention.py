@@ -11,10 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from watersmeet.conditions import Bound
+from watersmeet.conditions import Bound, Horizon
 from watersmeet.event_time import (
     MAX_TIME,
     MIN_TIME,
+    NEVER,
     Side,
     TimeColumn,
     TimeComparison,
@@ -49,6 +50,18 @@ def limits(
         limit = shift(_limit(join, bound, watermark), -(lateness or {}).get(bound.by, 0))
         result[bound.evicted] = max(limit, result.get(bound.evicted, limit))
     return result
+
+
+def horizon_limits(horizon: Horizon, on_time: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    """The horizon of a join, for the keys of both its sides: limit, least time on time, output watermark.
+
+    Never goes back when no watermark does.
+
+    Args:
+        on_time: watermarks of those keys, allowed_lateness taken off.
+    """
+    least = min(on_time.get(key, NEVER) for key in horizon.keys)
+    return dict.fromkeys(horizon.keys, shift(least, -horizon.reach))
 
 
 def _limit(join: MatchPlan, bound: Bound, watermark: Watermark) -> Watermark:

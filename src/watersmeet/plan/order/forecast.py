@@ -4,18 +4,20 @@ what a run has measured.
 What is assumed: event times follow the clock, no row comes before its time, every stream is read as it comes,
 none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
 row that a bound ``evicted >= by - c`` releases stays for at most ``c`` and what W of ``by`` is behind, and
-the watermarks that leave a join are held back by the rows that it keeps.
+the watermarks that leave a join are held back by the rows that it keeps. By the rule ``lateness = join`` both are
+what the watermark is behind that is furthest behind, and the join's reach.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
 from sqlglot import exp
 
-from watersmeet.conditions import Bound
+from watersmeet.conditions import Bound, Horizon
 from watersmeet.event_time import DAY_US, Side
 from watersmeet.plan.join_inputs import unit_of_type
 from watersmeet.plan.model.delta import ArrangePlan
@@ -187,6 +189,10 @@ def _leaving(
 ) -> Behind | None:
     """The watermark of ``key`` as it leaves the join; None: none does."""
     came = behind_by_key[key].at_most
+    if join.horizon is not None:
+        own = _at_horizon(join.horizon, key, behind_by_key)
+        after = behind_by_key[own.by].at_most
+        return Behind(None if after is None else after + own.c, own)
     bounds = [b for b in join.bounds if b.evicted == key and b.by in behind_by_key]
     held = _first_release(bounds, _as_asked(join, behind_by_key))
     if query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None:
@@ -195,6 +201,16 @@ def _leaving(
     elif not join.matchable:
         return Behind(came)
     return _held_by(came, held)
+
+
+def _at_horizon(horizon: Horizon, key: str, behind_by_key: Mapping[str, Behind]) -> Bound:
+    """By what rows of ``key`` go and its watermark leaves: that of both sides which is furthest behind."""
+
+    def behind(by: str) -> float:
+        at_most = behind_by_key[by].at_most
+        return math.inf if at_most is None else at_most
+
+    return Bound(key, max(horizon.keys, key=behind), horizon.reach, "")
 
 
 def _held_by(came: int | None, held: tuple[Bound, int | None] | None) -> Behind:
@@ -280,6 +296,9 @@ def _side(join: JoinPlan, side: Side, behind_by_key: Mapping[str, Behind]) -> Si
     bounds = [b for b in join.bounds if b.evicted in keys and b.by in behind_by_key]
     timed = [b for b in bounds if key_in_time(join, b.evicted)]
     behind_by_key = _as_asked(join, behind_by_key)
+    if join.horizon is not None:
+        timed = [_at_horizon(join.horizon, key, behind_by_key) for key in keys if timed]
+        bounds = [_at_horizon(join.horizon, key, behind_by_key) for key in keys]
     held = _first_release(timed or bounds, behind_by_key)
     bound, after = held if held is not None else (None, None)
     if not join.matchable:

@@ -34,6 +34,7 @@ class Rules:
     clocks: dict[str, StreamClock]
     lateness: int
     watermark_rule: str
+    """``tight`` or ``limit``; ``join``: lateness goes by the join (see `oracle.join.JoinState.late`)."""
     changelog: bool
     max_rows: int | None
 
@@ -56,6 +57,8 @@ class Block:
     marks: dict[Key, Any] = field(init=False)
     late_below: dict[Key, Any] = field(init=False)
     """As of the tick's start."""
+    least: Any = NEVER
+    """The least watermark of all inputs, as of the tick's start."""
     stages: dict[tuple[int, int], Block] = field(default_factory=dict)
     put_out: dict[Key, Any] = field(default_factory=dict)
     """Watermarks that left it so far."""
@@ -118,6 +121,7 @@ class Block:
             for s in self.query.inputs
             for t in s.times
         }
+        self.least = min(self.marks.values(), default=NEVER)
 
     # 1, 2: late rows, NULL times, filters
 
@@ -149,7 +153,10 @@ class Block:
         position = self.query.inputs.index(source)
         times = [rows[position][t] for t in source.times]
         limits = [self.late_below[source.alias, t] for t in source.times]
-        if any(t is not None and t < limit for t, limit in zip(times, limits, strict=True)):
+        is_late = any(t is not None and t < limit for t, limit in zip(times, limits, strict=True))
+        if self.rules.watermark_rule == "join":
+            is_late = any(t is not None and self.joins[0].late(t, self.least) for t in times)
+        if is_late:
             counts["late"] += abs(diff)
             return "late"
         if None in times and isinstance(branch, Branch):

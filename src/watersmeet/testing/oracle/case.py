@@ -77,7 +77,11 @@ class Oracle:
         if self.changelog and any(join.asof for join in self.query.joins):
             raise Refused("a changelog of an ASOF join")
         self.declared = {**case.get("streams", {}), **case.get("tables", {})}
-        rules = Rules({}, 0, options.get("watermark_rule", "tight"), self.changelog, options.get("max_rows"))
+        rule = options.get("watermark_rule", "tight")
+        if options.get("lateness", "column") == "join":
+            _check_by_join(self.query, rule, changelog=self.changelog)
+            rule = "join"
+        rules = Rules({}, 0, rule, self.changelog, options.get("max_rows"))
         self.root = Block(self.query, rules)
         self.blocks = self.root.every
         used = {
@@ -106,6 +110,8 @@ class Oracle:
             raise Refused('on_idle = "follow" needs event times of one unit')
         rules.clocks = self.clocks
         rules.lateness = duration(options.get("allowed_lateness") or 0, "int" if kinds <= {"int"} else "ts")
+        for join in self.joins:
+            join.lateness = rules.lateness
         self.now = 0.0
         self.lenient = options.get("lenient", False)
         self.ended = False
@@ -214,3 +220,18 @@ class Oracle:
         for row, diff in rows:
             sums[bag_key(row)] = (row, sums.get(bag_key(row), (row, 0))[1] + diff)
         return [{**row, "_diff": diff} for row, diff in sums.values() if diff]
+
+
+def _check_by_join(query: Query, rule: str, *, changelog: bool) -> None:
+    """Lateness goes by the join of two streams with one event time each, apart by no more than is said."""
+    inputs = query.inputs
+    if rule == "limit" or changelog or len(query.joins) != 1 or len(inputs) != 2:
+        raise Refused("lateness = join: it is for one join of two streams")
+    (join,) = query.joins
+    keys = [(source.alias, t) for source in inputs for t in source.times]
+    if join.kind not in ("INNER", "LEFT", "RIGHT", "FULL") or any(len(source.times) != 1 for source in inputs):
+        raise Refused("lateness = join: no such join, or not one event time per side")
+    if any(source.stages or source.as_of or source.table for source in inputs):
+        raise Refused("lateness = join: it is for streams")
+    if {evicted for evicted, _ in join.links} != set(keys):
+        raise Refused("lateness = join: both ends of the distance are to be said")

@@ -51,6 +51,8 @@ class JoinState:
             for side in (0, 1)
         )
         """Per side, what became of its rows; nobody asks for that of rows between joins."""
+        self.lateness = 0
+        """allowed_lateness, for the rule ``join``."""
 
     def retained(self) -> int:
         """How many rows both sides keep."""
@@ -125,6 +127,16 @@ class JoinState:
             counts[unmatched] += entry.count
         return []
 
+    # the rule ``join``, where lateness goes by the join
+
+    def reach(self) -> int:
+        """The greater of |min delta| and |max delta|, where delta is right time - left time."""
+        return max(abs(c) for c in self.plan.links.values())
+
+    def late(self, time: int, least: Any) -> bool:
+        """Whether a row is late, or is to leave; ``least``: the least watermark of all sources."""
+        return bool(time + self.reach() + self.lateness < least)
+
     # 5, 7: release and watermarks
 
     def _limit(self, key: Key, marks: dict[Key, tuple[Any, int]]) -> Any:
@@ -145,6 +157,7 @@ class JoinState:
         be taken off: allowed_lateness of an input's, 0 of one that another join put out.
         """
         out: Changes = []
+        least = min(mark for mark, _ in marks.values())
         for side in (0, 1):
             limits = [(key, self._limit(key, marks)) for key, of in self.keys if of == side]
             kept = []
@@ -152,7 +165,9 @@ class JoinState:
                 gone = ended
                 for (alias, column), limit in limits:
                     time = entry.rows[self.positions[alias]][column]
-                    if limit is not None and time is not None and time < limit:
+                    if self.rule == "join":
+                        gone = gone or self.late(time, least)
+                    elif limit is not None and time is not None and time < limit:
                         gone = True
                 if gone:
                     out += self._let_go(side, entry, "released")
@@ -167,7 +182,9 @@ class JoinState:
         for key, side in self.shown:
             alias, column = key
             mark = saturate(marks[key][0] - marks[key][1])
-            if self.rule == "limit":
+            if self.rule == "join":
+                mark = saturate(min(mark for mark, _ in marks.values()) - self.reach() - self.lateness)
+            elif self.rule == "limit":
                 limit = self._limit(key, marks)
                 mark = NEVER if limit is None else min(mark, limit)
             else:

@@ -18,7 +18,7 @@ from watersmeet.kernel.match.lasting import PairBound
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.plan.nodes.retention import limits
+from watersmeet.plan.nodes.retention import horizon_limits, limits
 from watersmeet.state.manifest import AsofState
 from watersmeet.watermark.output import output_watermarks
 
@@ -38,7 +38,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
 
     def held(self, query: QueryPlan, node: JoinPlan, side: SidePlan) -> Held:
         is_dealt = node.broadcast is not None
-        held = replace(held_to_match(query, node, side), hides_released=node.looks_above, dealt=is_dealt)
+        held = replace(held_to_match(query, node, side), hides_released=node.hides_released, dealt=is_dealt)
         if node.asof is None:
             return replace(held, hides_gone=not node.changes)
         held = replace(held, releasing=side.event_times, watched=())
@@ -48,6 +48,8 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         return replace(held, ties="descending" if node.asof.latest else "ascending")
 
     def decide(self, node: JoinPlan, given: Incoming) -> Decided:
+        if node.horizon is not None:
+            return Decided(horizon_limits(node.horizon, given.on_time))
         reach = _reach(node)
         if reach is None:
             return Decided(limits(node, given.watermarks, given.lateness))
@@ -71,7 +73,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
             given.limits,
             given.least,
             given.emitted,
-            tight=given.tight or node.asof is not None,
+            tight=node.horizon is None and (given.tight or node.asof is not None),
         )
 
     def remembered(self, node: JoinPlan, work: NodeWork, least: Mapping[str, int]) -> AsofState | None:

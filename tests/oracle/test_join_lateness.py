@@ -1,0 +1,109 @@
+"""Joins by the rule ``lateness = join`` against the oracle: rows, late rows, output watermarks, state.
+
+Two kinds of random joins: those drawn for the edges of that rule (`support.random_lateness`), and those of
+`support.random_cases` with the rule asked for, which are of any types, keys and conditions; where the rule does
+not define what is asked, both refuse it. Windows over such joins are compared, too.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from tests.oracle.test_engine_against_oracle import PARTITIONS, check, outcomes
+from tests.support.random_cases import random_case
+from tests.support.random_lateness import late_case
+from watersmeet.engine import local
+from watersmeet.engine.driver import merge_policy
+from watersmeet.testing.cases import compare_step
+from watersmeet.testing.oracle.windowed import run_windowed_case
+
+CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 2
+CHUNKS = 10
+
+
+def numbers(chunk: int, seed: int) -> range:
+    return range(seed + chunk * (CASES // CHUNKS), seed + (chunk + 1) * (CASES // CHUNKS))
+
+
+def by_join(number: int) -> dict[str, Any]:
+    """Any join of two streams, with the rule asked for."""
+    case = random_case(number)
+    options = {**case.get("options", {}), "lateness": "join"}
+    options.pop("watermark_rule", None)
+    return {**case, "options": options}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_edges(chunk: int, seed: int) -> None:
+    for number in numbers(chunk, seed):
+        check(late_case(number), PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_any_join(chunk: int, seed: int) -> None:
+    for number in numbers(chunk, seed):
+        check(by_join(number), PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+
+
+@pytest.mark.parametrize("kind", ["INNER", "LEFT", "RIGHT", "FULL"])
+@pytest.mark.parametrize("reopens", [False, True])
+def test_every_kind_merged_all_the_time(
+    kind: str, reopens: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that are not there any more are not met, whether a merge has taken them out of their run or not."""
+    monkeypatch.setattr(merge_policy, "FAN_IN", 2)
+    for number in range(seed, seed + CASES // 20):
+        check(late_case(number, kind=kind, reopens=reopens), 2, "borders")
+
+
+WINDOWS = (
+    "TUMBLE({}, DESCRIPTOR(t), 6)",
+    "HOP({}, DESCRIPTOR(t), 3, 9)",
+    "SESSION({}, DESCRIPTOR(t), 4)",
+)
+
+
+def windowed(number: int) -> dict[str, Any]:
+    """Windows over a join by the rule, of integer times."""
+    case = late_case(number, timed=False, shape="plain")
+    head, _, rest = case["query"].partition(" FROM ")
+    assert head.startswith("SELECT")
+    side = "lr"[number % 2]
+    inner = f"(SELECT {side}.t AS t, l.i AS li, r.i AS ri FROM {rest})"
+    window = WINDOWS[number % 3].format(inner)
+    query = (
+        "SELECT window_start, window_end, count(*) AS n, count(li) AS ls, count(ri) AS rs, sum(li) AS li"
+        f" FROM TABLE({window}) GROUP BY window_start, window_end"
+    )
+    return {**case, "query": query}
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_windows_over_the_join(chunk: int, seed: int) -> None:
+    for number in list(numbers(chunk, seed))[::3]:
+        case = windowed(number)
+        got = local.replay_case(case, partitions=PARTITIONS[number % len(PARTITIONS)])
+        want = run_windowed_case(case)
+        assert len(got) == len(want), (case, got[-1], want[-1])
+        for index, expected in enumerate(want):
+            asked = {name: expected[name] for name in ("rows", "late", "watermarks") if name in expected}
+            if case["steps"][index].get("end"):
+                asked.pop("watermarks")
+            assert compare_step(case, index, got[index], asked) == [], (case, index)
+
+
+def test_the_edges_are_there(seed: int) -> None:
+    """What is drawn has late rows, pads, matches, rows below the least watermark that are on time."""
+    seen = dict.fromkeys(("late", "pads", "matches", "kept"), 0)
+    for number in range(seed, seed + 100):
+        outcome = outcomes(late_case(number), 1, None)
+        assert outcome is not None
+        for line in outcome[0]:
+            seen["late"] += len(line["late"])
+            seen["pads"] += sum(None in (row["li"], row["ri"]) for row in line["rows"])
+            seen["matches"] += sum(None not in (row["li"], row["ri"]) for row in line["rows"])
+            seen["kept"] += sum(line["state"].values())
+    assert all(found > 100 for found in seen.values()), seen
