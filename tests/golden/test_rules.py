@@ -189,7 +189,8 @@ def shown(name: str, sql: str) -> Lines:
             yield from ("made of it", *(f"  {line}" for line in after(query)))
             yield from ("problems", *(f"  {problem}" for problem in problems))
             return
-        rule.ask(query)
+        if rule.applies(query):
+            rule.ask(query)
 
 
 @pytest.mark.parametrize("name", [rule.name for rule in RULES])

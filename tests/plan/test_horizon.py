@@ -68,7 +68,9 @@ def test_the_reach_is_the_greater_end(on: str, reach: int, kind: str) -> None:
 
 def test_of_timestamps_it_is_in_microseconds() -> None:
     on = "d.t BETWEEN s.t - INTERVAL '1' HOUR AND s.t + INTERVAL '5' MINUTES"
-    assert join_of(planned(f"SELECT s.k FROM s JOIN d ON {on}")).horizon == Horizon(("s.t", "d.t"), 3_600_000_000)
+    assert join_of(planned(f"SELECT s.k FROM s JOIN d ON {on}")).horizon == Horizon(
+        ("s.t", "d.t"), 3_600_000_000
+    )
 
 
 def test_without_the_setting_there_is_none() -> None:

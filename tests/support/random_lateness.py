@@ -174,9 +174,10 @@ def _steps(drawn: _Drawn, streams: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _time(drawn: _Drawn, front: dict[str, int]) -> int:
     """About where something changes: the fronts, and what lies behind them by reach and allowed lateness."""
-    mark = drawn.rng.choice(list(front.values()))
-    back = drawn.rng.choice([0, 0, drawn.reach, drawn.reach + drawn.allowed, drawn.allowed, drawn.upper])
-    return mark - back + drawn.rng.choice([-2, -1, 0, 0, 0, 1, 2])
+    mark = drawn.rng.choice([min(front.values()), *front.values()])
+    whole = drawn.reach + drawn.allowed
+    back = drawn.rng.choice([0, 0, drawn.reach, whole, whole + 4, drawn.allowed, drawn.upper])
+    return mark - back + drawn.rng.choice([-2, -1, -1, 0, 0, 0, 1, 2])
 
 
 def _row(drawn: _Drawn, stream: dict[str, Any], time: int, number: int) -> dict[str, Any]:

@@ -52,13 +52,7 @@ def _problems(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
         yield form[0]
         return
     (join,) = _joins(nodes)
-    beside = [side.title for node in nodes if node is not join for side in node.sides if side.sources]
-    if beside:
-        yield (
-            f"reads a stream beside its join ({beside[0]}), and the rule says of its rows nothing",
-            f"INSERT them by themselves, in another job; or {_BY_COLUMN}",
-        )
-    yield from _of_join(join)
+    yield from list(_of_join(join)) or _beside(nodes, join)
 
 
 def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
@@ -96,6 +90,15 @@ def _of_join(join: JoinPlan) -> Iterator[Why]:
         yield (
             f"does not say how far {right} may be before {left}, and how far behind it, and the rule is made of both",
             f"{right} BETWEEN {left} - … AND {left} + …",
+        )
+
+
+def _beside(nodes: Sequence[NodePlan], join: JoinPlan) -> Iterator[Why]:
+    beside = [side.title for node in nodes if node is not join for side in node.sides if side.sources]
+    if beside:
+        yield (
+            f"reads a stream beside its join ({beside[0]}), and the rule says nothing of its rows",
+            f"INSERT them by themselves, in another job; or {_BY_COLUMN}",
         )
 
 

@@ -229,7 +229,9 @@ def _check_by_join(query: Query, rule: str, *, changelog: bool) -> None:
         raise Refused("lateness = join: it is for one join of two streams")
     (join,) = query.joins
     keys = [(source.alias, t) for source in inputs for t in source.times]
-    if join.kind not in ("INNER", "LEFT", "RIGHT", "FULL") or any(len(source.times) != 1 for source in inputs):
+    if join.kind not in ("INNER", "LEFT", "RIGHT", "FULL") or any(
+        len(source.times) != 1 for source in inputs
+    ):
         raise Refused("lateness = join: no such join, or not one event time per side")
     if any(source.stages or source.as_of or source.table for source in inputs):
         raise Refused("lateness = join: it is for streams")
