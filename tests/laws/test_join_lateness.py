@@ -1,10 +1,10 @@
 """Laws of the rule ``lateness = join``, asked of what the engine puts out and of nothing else.
 
-A row is in exactly one place: late, matched, padded, kept, or gone without a partner. No pair comes twice. The
-horizon of both sides is one, never goes back, is below nothing that comes later, and is the least watermark less
-the reach and allowed lateness. No row below it is kept, and all others that may match are. Whatever comes at or
-above the least watermark meets all its partners; only what comes below may miss some. The order of rows within a
-tick, and how many tasks there are, have no say.
+A row is in exactly one place: late, matched, padded, kept, or gone without a partner. No pair comes twice.
+The horizon of both sides is one, never goes back, no row that leaves later is below it, and it is the least
+watermark less the reach and allowed lateness. No row below it is kept, and all others that may match are.
+Whatever comes at or above the least watermark meets all its partners; only what comes below may miss some.
+The order of rows within a tick, and how many tasks there are, have no say.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def cases(seed: int, **profile: Any) -> Iterator[tuple[int, Case]]:
 
 @dataclass
 class Seen:
-    """Rows of one stream, by number: ``came``: the tick of each. ``kept``: what is kept after the last tick."""
+    """Rows of one stream, by number, and what became of them. ``came``: the step of each."""
 
     rows: dict[int, Row] = field(default_factory=dict)
     came: dict[int, int] = field(default_factory=dict)

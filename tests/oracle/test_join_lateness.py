@@ -1,8 +1,8 @@
 """Joins by the rule ``lateness = join`` against the oracle: rows, late rows, output watermarks, state.
 
 Two kinds of random joins: those drawn for the edges of that rule (`support.random_lateness`), and those of
-`support.random_cases` with the rule asked for, which are of any types, keys and conditions; where the rule does
-not define what is asked, both refuse it. Windows over such joins are compared, too.
+`support.random_cases` with the rule asked for, which are of any types, keys and conditions; where the rule
+does not define what is asked, both refuse it. Windows over such joins are compared, too.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_any_join(chunk: int, seed: int) -> None:
 def test_every_kind_merged_all_the_time(
     kind: str, reopens: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that are not there any more are not met, whether a merge has taken them out of their run or not."""
+    """Rows that have left are not met, whether a merge has taken them out of their run or not."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
     for number in range(seed, seed + CASES // 20):
         check(late_case(number, kind=kind, reopens=reopens), 2, "borders")

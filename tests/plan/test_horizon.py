@@ -1,4 +1,4 @@
-"""The rule ``lateness = join`` in plans: its reach, what it refuses, what EXPLAIN says, by what state is known."""
+"""The rule ``lateness = join`` in plans: its reach, what it refuses, what EXPLAIN says, how state has it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ CREATE TABLE c (k STRING, t BIGINT, n BIGINT, WATERMARK FOR t AS t - 5) WITH ('c
 CREATE TABLE two (k STRING, t BIGINT, u BIGINT, WATERMARK FOR t AS t - 5, WATERMARK FOR u AS u - 5)
   WITH ('connector' = 'memory');
 CREATE TABLE w (k STRING, n BIGINT) WITH ('connector' = 'memory');
-CREATE TABLE s (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' MINUTE) WITH ('connector' = 'memory');
+CREATE TABLE s (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' MINUTE)
+  WITH ('connector' = 'memory');
 CREATE TABLE d (k STRING, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
 CREATE SINK x WITH ('connector' = 'memory');
 CREATE SINK y WITH ('connector' = 'memory');
@@ -117,8 +118,8 @@ BAND = "b.t BETWEEN a.t AND a.t + 9"
         (f"SELECT a.n FROM a LEFT JOIN b ON {BAND} EMIT CHANGES", "taken back"),
         ("SELECT a.k FROM a JOIN two ON two.t = a.t AND two.u = a.t", "two by the event times two.t, two.u"),
         (
-            "SELECT a.k FROM (SELECT window_end FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY window_end) v"
-            " JOIN a ON v.window_end = a.t",
+            "SELECT a.k FROM (SELECT window_end FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9))"
+            " GROUP BY window_end) v JOIN a ON v.window_end = a.t",
             "made of others (v)",
         ),
         (
@@ -126,7 +127,7 @@ BAND = "b.t BETWEEN a.t AND a.t + 9"
             "reads a stream beside its join (u)",
         ),
         (
-            "SELECT window_end, count(*) AS m FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY window_end",
+            "SELECT window_end, count(*) AS m FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY 1",
             "has no join",
         ),
     ],

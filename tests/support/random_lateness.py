@@ -1,4 +1,4 @@
-"""Random joins by the rule ``lateness = join`` as case files: ``late_case(seed)`` is the same for the same seed.
+"""Random joins by the rule ``lateness = join`` as case files: ``late_case(seed)`` is the same for a seed.
 
 Drawn for the edges of that rule: distances on both sides, on one side, below zero and of no width; rows about
 the horizon and the least watermark, a unit beside them and upon them; sides that run ahead of each other;
@@ -50,8 +50,8 @@ class _Drawn:
 
 def late_case(seed: int, **profile: Any) -> dict[str, Any]:
     """A case in the format of semantics.md, section 6; without ``expect``. Rows of each stream are numbered
-    (``i``), and the result says by which two rows each of its rows is made (``li``, ``ri``). ``drawn``: what tests
-    may want to know of it."""
+    (``i``), and the result says of which two rows each of its rows is made (``li``, ``ri``). ``drawn``: what
+    tests may want to know of it."""
     drawn = _Drawn(seed, profile)
     streams = _streams(drawn)
     on = _conditions(drawn)

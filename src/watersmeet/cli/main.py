@@ -51,6 +51,7 @@ JobFile = Annotated[
     Path, typer.Argument(metavar="JOB.SQL", help="The job's statements; - is standard input.")
 ]
 Rule = Annotated[str | None, typer.Option(help="Output watermarks: tight or limit.")]
+By = Annotated[str | None, typer.Option(help="What makes a row late: its column's watermark, or the join.")]
 Lateness = Annotated[
     str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
 ]
@@ -129,6 +130,7 @@ def run(
         typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
     ] = None,
     watermark_rule: Rule = None,
+    lateness: By = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
     plan: Plan = None,
@@ -185,6 +187,7 @@ def run(
         change_queries=change_queries or None,
         keep_ticks=keep_ticks,
         watermark_rule=watermark_rule,
+        lateness=lateness,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,
         plan=plan,
@@ -233,6 +236,7 @@ def explain(
         typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
     ] = None,
     watermark_rule: Rule = None,
+    lateness: By = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
     plan: Plan = None,
@@ -261,6 +265,7 @@ def explain(
 
     overrides = _overrides(
         watermark_rule=watermark_rule,
+        lateness=lateness,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,
         plan=plan,
@@ -295,6 +300,7 @@ def preview(
     limit: Annotated[int, typer.Option(min=1, help="Rows shown of each result.")] = 20,
     rows: Annotated[int, typer.Option(min=1, help="Rows read of each source.")] = 1000,
     watermark_rule: Rule = None,
+    lateness: By = None,
     allowed_lateness: Lateness = None,
     output_mode: Mode = None,
     plan: Plan = None,
@@ -308,6 +314,7 @@ def preview(
 
     overrides = _overrides(
         watermark_rule=watermark_rule,
+        lateness=lateness,
         allowed_lateness=allowed_lateness,
         output_mode=output_mode,
         plan=plan,

@@ -29,8 +29,8 @@ class OutputMode(Enum):
 
 class Lateness(Enum):
     """What makes a row late. ``COLUMN``: one of its times is below the watermark of that very column.
-    ``JOIN``: its time is below the horizon of the join of two streams that it comes to (`conditions.Horizon`);
-    a named exception, for pipelines."""
+    ``JOIN``: its time is below the horizon of the join that it comes to (`conditions.Horizon`); a named
+    exception, for joins of two streams."""
 
     COLUMN = "column"
     JOIN = "join"
@@ -62,15 +62,16 @@ SHEDDING = ("max_rows", "max_bytes", "max_rows_per_key")
 
 @dataclass(frozen=True)
 class Options:
-    """The semantics' options. ``allowed_lateness``, ``max_skew``: µs for queries over TIMESTAMP or DATE
-    times, plain units for integer times. ``max_rows``, ``max_bytes``: retained rows, and bytes in files,
-    allowed per join, ``max_rows_per_key``: per key of a side, ``max_output_per_tick``: rows out in a tick,
-    ``max_job_rows``, ``max_job_bytes``: retained rows and bytes of all queries together, ``max_skew``: how
-    far a source is read ahead of others; None: no limit. ``max_task_memory``: bytes that one task may hold
-    at once. ``lenient``: an explicit advance below the watermark is passed over and reported; else it fails
-    the tick. ``time_zone``: in which expressions read and write days, hours and texts of TIMESTAMPs (see
-    `spec.time_zones`); windows and intervals of fixed length do not depend on it. ``output_mode``: that of
-    queries that say none themselves; None: what their sources allow. Of a planned query it is its own."""
+    """The semantics' options. ``lateness``: what makes a row late. ``allowed_lateness``, ``max_skew``: µs for
+    queries over TIMESTAMP or DATE times, plain units for integer times. ``max_rows``, ``max_bytes``: retained
+    rows, and bytes in files, allowed per join, ``max_rows_per_key``: per key of a side,
+    ``max_output_per_tick``: rows out in a tick, ``max_job_rows``, ``max_job_bytes``: retained rows and bytes
+    of all queries together, ``max_skew``: how far a source is read ahead of others; None: no limit.
+    ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
+    watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
+    and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
+    length do not depend on it. ``output_mode``: that of queries that say none themselves; None: what their
+    sources allow. Of a planned query it is its own."""
 
     watermark_rule: WatermarkRule = WatermarkRule.TIGHT
     lateness: Lateness = Lateness.COLUMN

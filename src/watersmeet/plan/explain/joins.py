@@ -77,7 +77,7 @@ def horizon_lines(join: JoinPlan, lateness: int) -> Iterator[str]:
     else:
         yield f"{back} is the horizon: W less the reach"
     yield "a row below the horizon is late; none is kept below it; it is the output watermark of both times"
-    yield "a row below W meets partners that are still kept, so what comes of it may depend on the order of arrival"
+    yield "a row below W meets what is still kept: what comes of it may depend on the order of arrival"
 
 
 def _retention(join: JoinPlan, side: Side, lateness: int) -> str:

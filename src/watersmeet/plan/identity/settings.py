@@ -119,8 +119,8 @@ LATER: Mapping[tuple[str, str], object] = {
     ("Options", "lateness"): Lateness.COLUMN,
     ("JoinPlan", "horizon"): None,
 }
-"""(class, field) that an older version does not have -> the value with which rows are as they were without it.
-Where it has that it is not told: so a newer version, too, can repeat an interrupted tick."""
+"""(class, field) that an older version does not have -> the value with which rows are as without it. Where it
+has that it is not told: so a newer version, too, can repeat an interrupted tick."""
 
 OMITTED_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(

@@ -1,8 +1,8 @@
-"""Rule: by ``lateness = join`` one horizon says which rows of a join are late, how long they are retained, and
-what its output watermark is (`conditions.Horizon`). What that rule does not define is refused.
+"""Rule: by ``lateness = join`` one horizon says which rows of a join are late, how long they are retained,
+and what its output watermark is (`conditions.Horizon`). What that rule does not define is refused.
 
-It is for one join of two streams, each of one event time, INNER, LEFT, RIGHT or FULL, whose condition bounds how
-far these times may be apart. Windows may be laid over it: they go by its output watermark.
+It is for one join of two streams, each of one event time, INNER, LEFT, RIGHT or FULL, whose condition bounds
+how far these times may be apart. Windows may be laid over it: they go by its output watermark.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def with_horizon(
 def _problems(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
     if options.watermark_rule is WatermarkRule.LIMIT:
         yield (
-            "would have watermark_rule = limit besides, and a join by this rule has an output watermark of its own",
+            "has watermark_rule = limit, and by this rule a join has an output watermark of its own",
             "leave watermark_rule out",
         )
     form = list(_of_form(nodes, options))
@@ -68,8 +68,9 @@ def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
             f"meet it in another job; or {_BY_COLUMN}",
         )
     if len(joins) != 1:
+        joined = f"{len(joins)} joins" if joins else "no join"
         yield (
-            f"has {'no join' if not joins else f'{len(joins)} joins'}, and the rule is for one join of two streams",
+            f"has {joined}, and the rule is for one join of two streams",
             f"one join per query, others in a job that reads what this one writes; or {_BY_COLUMN}",
         )
 
@@ -88,7 +89,7 @@ def _of_join(join: JoinPlan) -> Iterator[Why]:
     if not wrong and not {bound.evicted for bound in join.bounds}.issuperset(_keys(join)):
         left, right = _keys(join)
         yield (
-            f"does not say how far {right} may be before {left}, and how far behind it, and the rule is made of both",
+            f"does not say how far {right} may be before {left}, and how far behind: the rule takes both",
             f"{right} BETWEEN {left} - … AND {left} + …",
         )
 

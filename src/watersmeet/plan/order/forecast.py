@@ -4,8 +4,8 @@ what a run has measured.
 What is assumed: event times follow the clock, no row comes before its time, every stream is read as it comes,
 none falls silent. Then W of an input is behind the clock by its lag (and allowed_lateness), a
 row that a bound ``evicted >= by - c`` releases stays for at most ``c`` and what W of ``by`` is behind, and
-the watermarks that leave a join are held back by the rows that it keeps. By the rule ``lateness = join`` both are
-what the watermark is behind that is furthest behind, and the join's reach.
+the watermarks that leave a join are held back by the rows that it keeps. By the rule ``lateness = join``
+both are what the watermark is behind that is furthest behind, and the join's reach.
 """
 
 from __future__ import annotations
