@@ -24,6 +24,7 @@ TRACED = [
     "restart-after-every-step-left",
     "asof-waits-for-the-right-watermark",  # a left row that is decided, right rows that nobody will take
     "aggregation-join-aggregation",  # windows over a join of windows
+    "reopen-rows-are-kept-and-taken-so-much-longer",  # lateness goes by the join
     "branch-that-was-idle-comes-back",  # a UNION ALL of a join and a stream, and too late rows of the join
 ]
 

@@ -26,7 +26,7 @@ from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import AggregatePlan, JoinPlan, MatchPlan, NodePlan
+from watersmeet.plan.model.nodes import AggregatePlan, MatchPlan, NodePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.nodes.retention import horizon_limits, limits
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
@@ -249,7 +249,7 @@ class Tracer:
 
     def _limits(self, join: MatchPlan, state: QueryState, watermarks: Mapping[str, Watermark]) -> list[Limit]:
         lateness = self._lateness(join)
-        if isinstance(join, JoinPlan) and join.horizon is not None:
+        if join.horizon is not None:
             return self._at_horizon(join, join.horizon, state, watermarks)
         own_limits = []
         for plan in join.sides:
@@ -266,7 +266,7 @@ class Tracer:
         return own_limits
 
     def _at_horizon(
-        self, join: JoinPlan, horizon: Horizon, state: QueryState, watermarks: Mapping[str, Watermark]
+        self, join: MatchPlan, horizon: Horizon, state: QueryState, watermarks: Mapping[str, Watermark]
     ) -> list[Limit]:
         lateness = self._lateness(join)
         by = min(horizon.keys, key=lambda key: watermarks[key])

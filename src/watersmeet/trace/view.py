@@ -92,7 +92,8 @@ def _head(trace: Trace) -> Lines:
         rule_text = "lateness by the join"
     yield f"{rule_text}, output mode {query.options.mode.value}{late}"
     for join in trace.query.every(JoinPlan):
-        yield from _section(f"{_title(join)}: postpone map", _postpone_map(trace, join))
+        what = "postpone map" if join.horizon is None else "horizon"
+        yield from _section(f"{_title(join)}: {what}", _postpone_map(trace, join))
 
 
 def _first_key(trace: Trace) -> str:
@@ -110,7 +111,8 @@ def _title(join: MatchPlan) -> str:
 def _postpone_map(trace: Trace, join: JoinPlan) -> Lines:
     if join.horizon is not None:
         left, right = join.horizon.keys
-        yield f"by the least of W[{left}] and W[{right}]: {trace.distance(left, join.horizon.reach)}"
+        reach = trace.distance(left, join.horizon.reach + trace.query.options.allowed_lateness)
+        yield f"min(W[{left}], W[{right}]) - {reach}"
         return
     for key in _keys(join):
         entries = [f"{b.evicted}: {trace.distance(b.evicted, b.c)}" for b in join.bounds if b.by == key]

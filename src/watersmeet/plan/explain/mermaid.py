@@ -19,7 +19,6 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
     GroupedPlan,
     GroupPlan,
-    JoinPlan,
     LookupPlan,
     MatchPlan,
     NodePlan,
@@ -175,7 +174,7 @@ def _join(join: MatchPlan) -> Iterator[str]:
         yield f"{left} {'<=>' if key.null_safe else '='} {right}"
     for bound in join.bounds:
         yield f"{bound.evicted} >= {shifted(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
-    if isinstance(join, JoinPlan) and join.horizon is not None:
+    if join.horizon is not None:
         reach = distance(join.horizon.reach, key_in_time(join, join.horizon.keys[0]))
         yield f"late and released by the join, reach {reach}"
     if join.asof is not None:

@@ -118,6 +118,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
 LATER: Mapping[tuple[str, str], object] = {
     ("Options", "lateness"): Lateness.COLUMN,
     ("JoinPlan", "horizon"): None,
+    ("LookupPlan", "horizon"): None,
 }
 """(class, field) that an older version does not have -> the value with which rows are as without it. Where it
 has that it is not told: so a newer version, too, can repeat an interrupted tick."""

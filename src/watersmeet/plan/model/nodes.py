@@ -221,6 +221,8 @@ class MatchPlan(NodePlan):
     """Where a sum of integers may leave its type; None where none can."""
     asof: AsofRule | None = None
     """Of an ASOF join. Its ``bounds`` are those of its own condition."""
+    horizon: Horizon | None = None
+    """Of a join of streams by the rule ``lateness = join``: by it rows are released, not by ``bounds``."""
 
     @property
     def left(self) -> SidePlan:
@@ -272,11 +274,9 @@ class JoinPlan(MatchPlan):
     """A join of two sides, whose rows are kept until the bounds release them.
 
     ``looks_above``: some bound follows from joins above, so that released rows may still meet the condition.
-    ``horizon``: by which they are released instead, by the rule ``lateness = join``.
     """
 
     looks_above: bool
-    horizon: Horizon | None = None
 
     @property
     def hides_released(self) -> bool:
