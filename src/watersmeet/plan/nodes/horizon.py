@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import singledispatch
 
 from watersmeet.conditions import Horizon
 from watersmeet.errors import PlanError
@@ -38,7 +39,7 @@ def with_horizon(
         ]
     (join,) = _joins(nodes)
     horizon = Horizon(_keys(join), max(abs(bound.c) for bound in join.bounds))
-    return tuple(replace(node, horizon=horizon) if node is join else node for node in nodes), []
+    return tuple(replace(join, horizon=horizon) if node is join else node for node in nodes), []
 
 
 def _problems(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
@@ -60,13 +61,7 @@ def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
     joins = _joins(nodes)
     if options.output_mode is OutputMode.CHANGELOG or any(node.changes for node in nodes):
         yield "has rows that are taken back, and the rule is for final ones", f"EMIT FINAL; or {_BY_COLUMN}"
-    if any(isinstance(node, ArrangePlan) for node in nodes):
-        yield "is run as a delta join, and the rule is for a join of two sides", "leave plan = delta out"
-    if any(isinstance(node, LookupPlan) for node in nodes):
-        yield (
-            "meets a table FOR SYSTEM_TIME AS OF, and the rule is for a join of two streams alone",
-            f"meet it in another job; or {_BY_COLUMN}",
-        )
+    yield from (why for node in nodes for why in _of_node(node))
     if len(joins) != 1:
         joined = f"{len(joins)} joins" if joins else "no join"
         yield (
@@ -75,8 +70,38 @@ def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
         )
 
 
+@singledispatch
+def _of_node(node: NodePlan) -> Iterator[Why]:
+    """Whether it is a join of another form."""
+    yield from ()
+
+
+@_of_node.register
+def _(node: ArrangePlan) -> Iterator[Why]:
+    yield "is run as a delta join, and the rule is for a join of two sides", "leave plan = delta out"
+
+
+@_of_node.register
+def _(node: LookupPlan) -> Iterator[Why]:
+    yield (
+        "meets a table FOR SYSTEM_TIME AS OF, and the rule is for a join of two streams alone",
+        f"meet it in another job; or {_BY_COLUMN}",
+    )
+
+
 def _joins(nodes: Sequence[NodePlan]) -> list[JoinPlan]:
-    return [node for node in nodes if isinstance(node, JoinPlan)]
+    return [join for node in nodes for join in _join(node)]
+
+
+@singledispatch
+def _join(node: NodePlan) -> Iterator[JoinPlan]:
+    """The node, if it is a join that keeps the rows of its sides."""
+    yield from ()
+
+
+@_join.register
+def _(node: JoinPlan) -> Iterator[JoinPlan]:
+    yield node
 
 
 def _of_join(join: JoinPlan) -> Iterator[Why]:
