@@ -103,6 +103,11 @@ CHOSEN = {
     ],
     "session_changes": ["sessions-of-changes-merge-and-fall-apart", "final-sessions-of-changes"],
     "final_windows": ["final-windows-of-changes", "final-windows-over-a-join-of-changes"],
+    "join_lateness": [
+        "reopen-rows-are-kept-and-taken-so-much-longer",
+        "a-partner-that-has-left-is-not-met-though-its-file-is-still-there",
+        "partitions-and-timestamps",
+    ],
     "refused": ["hz-E1-key-only", "refused-unknown-column"],
 }
 
