@@ -157,7 +157,7 @@ class JoinState:
         be taken off: allowed_lateness of an input's, 0 of one that another join put out.
         """
         out: Changes = []
-        least = min(mark for mark, _ in marks.values())
+        least = min((mark for mark, _ in marks.values()), default=NEVER)
         for side in (0, 1):
             limits = [(key, self._limit(key, marks)) for key, of in self.keys if of == side]
             kept = []
