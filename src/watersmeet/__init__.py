@@ -3,8 +3,9 @@
 ``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run.
 ``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. ``stream`` makes a `Relation` of a
 streaming DataFrame; relations are joined, filtered and grouped by calls, and ``job`` runs them. A `LocalJob`
-over a `MemoryStore` runs a plan in this process; for tests, `watersmeet.testing` has it with all that is
-around. Every error raised on purpose is a `WatersmeetError`.
+runs a plan in this process: ``local`` opens one of a text or of a `JoinSpec`, a join as data, and runs it over
+iterables of Arrow batches; for tests, `watersmeet.testing` has it with all that is around. Every error raised
+on purpose is a `WatersmeetError`.
 
 >>> import watersmeet
 >>> job = watersmeet.parse_job('''
@@ -34,6 +35,7 @@ _HOMES = {
     "SqlError": "watersmeet.errors",
     "StateError": "watersmeet.errors",
     "WatersmeetError": "watersmeet.errors",
+    "JoinSpec": "watersmeet.local.join_spec",
     "LocalJob": "watersmeet.engine.local",
     "MemoryStore": "watersmeet.state.store",
     "Part": "watersmeet.sinks.function.call",
@@ -67,11 +69,15 @@ _HOMES = {
 }
 """Name -> the module that has it."""
 
+_MODULES = ("local",)
+"""Names that are modules of the package."""
+
 __all__ = [
     "Between",
     "EngineError",
     "Grouped",
     "Job",
+    "JoinSpec",
     "LocalJob",
     "Location",
     "MemoryStore",
@@ -97,6 +103,7 @@ __all__ = [
     "iceberg",
     "job",
     "kafka",
+    "local",
     "memory",
     "parse_job",
     "plan_job",
@@ -113,10 +120,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = _version()
-    elif name in _HOMES:
+    elif name in _HOMES or name in _MODULES:
         from importlib import import_module
 
-        value = getattr(import_module(_HOMES[name]), name)
+        home = import_module(_HOMES.get(name, f"watersmeet.{name}"))
+        value = home if name in _MODULES else getattr(home, name)
     else:
         raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
     globals()[name] = value

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tests.support.ticks import arriving, check_account
-from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.job import StepOutput
+from watersmeet.engine.local import LocalJob, StepOutput
 from watersmeet.event_time import ENDED
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job

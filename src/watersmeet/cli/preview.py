@@ -111,9 +111,9 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
     }
     given = {name: [(row, 1) for row in source_rows] for name, source_rows in rows.items()}
     for output in (local.tick(given, clock_us=clock_us), local.tick({}, clock_us=clock_us, end=True)):
-        for name, (names, table) in output.tables.items():
+        for name, table in output.tables.items():
             result = results[name]
-            result.names = names
+            result.names = table.column_names
             result.count += table.num_rows
             result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
         for name in results:  # since the start, both ticks

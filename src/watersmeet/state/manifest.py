@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
 from watersmeet.event_time import NEVER, Watermark
-from watersmeet.state import file_lists
+from watersmeet.state import file_lists, last_output
 from watersmeet.state.damage import damaged
 from watersmeet.state.marks import Marks
 from watersmeet.state.migrations import STATE_VERSION, check_version, migrated
@@ -40,7 +40,10 @@ _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 PARTS = "parts"
 """What was decided in a tick that must not be decided otherwise when it is repeated: how it is cut for sinks,
 which rows are shed. Its names come again, with other contents, when a job goes back to an earlier tick."""
-FOLDERS = ("runs", "marks", "aside", "work", PARTS, merged_from.FOLDER, file_lists.FOLDER)
+FOLDERS = (
+    *("runs", "marks", "aside", "work", PARTS),
+    *(merged_from.FOLDER, file_lists.FOLDER, last_output.FOLDER),
+)
 """Of a store, those whose files go when no kept manifest names them."""
 
 
@@ -202,8 +205,9 @@ class KnownPart(Record):
 class Manifest(Record):
     """See the module. ``described``: what the joins of queries ask, see `plan.identity.described`; empty
     where nobody wrote it down. ``host``: what the surrounding engine must remember with the tick (Spark's
-    query id, batch id, offsets, topics, and the lists of files read: see `file_lists`). ``places``: per
-    source a digest of where it reads from. ``finished``: the input was ended; the job takes no more rows.
+    query id, batch id, offsets, topics, and the lists of files read: see `file_lists`; of a job in its own
+    process what it put out: see `last_output`). ``places``: per source a digest of where it reads from.
+    ``finished``: the input was ended; the job takes no more rows.
     ``owner``: the id of the state, by which sinks know whose their parts are; ``identity``: from what the
     tick's rows were made (see `engine.driver.identity`); ``parts``: per insert, of sinks that keep parts.
     ``writer``: random, of this manifest alone: no two that are stored have the same. ``follows``: that of
@@ -232,7 +236,7 @@ class Manifest(Record):
 
     def names(self) -> set[str]:
         """Every name by which it is read: several may be sections of one file (`state.sections`)."""
-        names = set(file_lists.names_in(self.host))
+        names = {*file_lists.names_in(self.host), *last_output.names_in(self.host)}
         for live in self.runs():
             names.add(live.run.name)
             names.update(segment.file for marks in live.marks.values() for segment in marks)

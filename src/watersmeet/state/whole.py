@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 
 from watersmeet.errors import StateError
-from watersmeet.state import file_lists
+from watersmeet.state import file_lists, last_output
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.marks import damaged_marks
 from watersmeet.state.runs import merged_from
@@ -48,3 +48,6 @@ def _checks(manifest: Manifest, store: Store) -> Iterator[tuple[str, Callable[[]
         yield merged.file, partial(merged_from.verified, store, merged)
     for file_list in file_lists.lists_of(manifest.host):
         yield file_list.name, partial(file_lists.verified, store, file_list)
+    kept = last_output.kept_of(manifest.host)
+    if kept is not None and kept.file is not None:
+        yield kept.file, partial(last_output.verified, store, kept.file, kept.checksum)

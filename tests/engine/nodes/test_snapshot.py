@@ -159,7 +159,7 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
     table = Table(TABLE.replace("{columns}", WHOLE) + JOINED, partitions=2)
     table.becomes([{"id": 1, "x": 1.0, "name": "a"}])
     driver = table.job.driver
-    table.held.change(table.job._table_sources["t"], [({"id": 1, "x": 1.0, "name": "b"}, 1)])
+    table.held.change(table.job._sources.tables["t"], [({"id": 1, "x": 1.0, "name": "b"}, 1)])
     start = driver.begin(5)
     driver.advance(start, [])
     if where == "after-reading":
@@ -169,7 +169,7 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
             table.job._run(query)
         driver.conclude()
     # The table changes again before the next attempt.
-    table.held.change(table.job._table_sources["t"], [({"id": 1, "x": 1.0, "name": "c"}, 1)])
+    table.held.change(table.job._sources.tables["t"], [({"id": 1, "x": 1.0, "name": "c"}, 1)])
     table.open()
     table.job.driver.repeat()
     table.take(table.job.tick({}, clock_us=5))
@@ -183,7 +183,7 @@ def test_a_repeated_tick_compares_what_the_first_attempt_read(where):
 def test_all_inputs_that_read_a_table_have_one_reading(monkeypatch):
     """Right after each reading another row comes."""
     table = Table(TABLE.replace("{columns}", WHOLE) + JOINED, partitions=2)
-    source, read = table.job._table_sources["t"], LocalSnapshot.read
+    source, read = table.job._sources.tables["t"], LocalSnapshot.read
 
     def followed(self: LocalSnapshot, *others: Any) -> Any:
         runs = read(self, *others)
@@ -205,7 +205,7 @@ def test_what_another_run_with_other_settings_read_is_not_taken():
     driver.settings = "before"
     driver.advance(driver.begin(5), [])
     driver.node_task("console", 0)
-    table.held.change(table.job._table_sources["t"], [({"id": 7, "x": 1.0, "name": "b"}, 1)])
+    table.held.change(table.job._sources.tables["t"], [({"id": 7, "x": 1.0, "name": "b"}, 1)])
     table.open()
     table.job.driver.settings = "now"
     table.job.driver.repeat()

@@ -253,6 +253,7 @@ class TickDriver:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         busy: Mapping[str, Iterable[str]] | None = None,
+        by_key: Mapping[str, int] | None = None,
         end: bool = False,
     ) -> None:
         """Move the watermarks of the inputs by what the tick brought.
@@ -262,6 +263,7 @@ class TickDriver:
             advances: explicit watermarks, per source name and source column.
             idle: partitions declared idle, per source name; none named: all of the source.
             busy: partitions known to have unread rows, per source name.
+            by_key: explicit watermarks per ``alias.column``, of all sources of that input.
             end: end of input: every watermark becomes +∞.
 
         Raises:
@@ -277,7 +279,7 @@ class TickDriver:
         sharing = sharing_of(self.shapes, self.manifest, self._incomplete)
         for query in self.plan.queries:
             inputs, rules = tick.inputs[query.name], self.inputs.rules[query.name]
-            seen = seen_in(query, ingest_reports, advances or {}, idle or {}, busy or {})
+            seen = seen_in(query, ingest_reports, advances or {}, idle or {}, busy or {}, by_key or {})
             self.inputs.idleness.apply(query.name, seen)
             back = advances_back(query, inputs, rules, seen)
             tick.advances_back[query.name] = with_advances_elsewhere(query, back, tick.advances_back)

@@ -1,11 +1,14 @@
-"""A job in this process: rows in, a tick, rows out. The tick is the one that Spark runs (`engine.driver`)."""
+"""A job in this process: rows in, a tick, rows out. The tick is the one that Spark runs (`engine.driver`).
+
+What comes in between two ticks is gathered (`push`, `advance`), and counts for nothing before the tick that
+takes it is committed: one that fails is simply run again.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from datetime import date, datetime
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -15,47 +18,27 @@ import pyarrow as pa
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.driver.tables import TableReader
-from watersmeet.engine.local.evaluate import BranchEvaluator, Projection, declared_schema
-from watersmeet.engine.local.tables import LocalSnapshot, reader_of
+from watersmeet.engine.local.evaluate import Projection
+from watersmeet.engine.local.gathered import Gathered
+from watersmeet.engine.local.given import Change, Given, Row, changes_of, given_of, zoned
+from watersmeet.engine.local.kept import kept_now, kept_then
+from watersmeet.engine.local.output import Output, StepOutput
+from watersmeet.engine.local.sources import JobSources
 from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, ON_TIME, IngestWriter, Judgement
 from watersmeet.engine.tasks.write import Placing
-from watersmeet.engine.values import HeldTables, arrow_type, to_json, to_table
-from watersmeet.errors import EngineError
-from watersmeet.names import CASE_PARTITION
+from watersmeet.engine.values import HeldTables, to_json
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.event_time import Mask
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.spec.model import Column, OutputMode, Source
-from watersmeet.spec.options.changes import diff_of
+from watersmeet.spec.model import OutputMode, Source
 from watersmeet.spec.time_zones import UTC
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import Store
 
-Row = Mapping[str, Any]
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class StepOutput:
-    """Of one tick: ``tables``, per query that put rows out, the columns' names, which may repeat, and the
-    rows; the late rows: (source, row), and of stages (alias of the input, row); ``shed``: (alias, the columns
-    that the query keeps)."""
-
-    tables: Mapping[str, tuple[list[str], pa.Table]]
-    late: list[tuple[str, Row]]
-    result: TickResult
-    shed: list[tuple[str, Row]] = field(default_factory=list)
-
-    @cached_property
-    def rows(self) -> Mapping[str, list[dict[str, Any]]]:
-        """Per query the output rows, with values as in case files: of the years 1 to 9999."""
-        return {
-            name: _as_written(*self.tables[name]) if name in self.tables else []
-            for name in self.result.queries
-        }
-
 
 PutOut = Callable[[TickStart, Mapping[str, tuple[list[str], pa.Table]]], TickResult]
 """Puts the rows of queries out, by name of the query, and ends the tick (`engine.driver.settling.ending`)."""
@@ -99,7 +82,23 @@ def _refuse_computed_by_spark(query: QueryPlan) -> None:
 
 
 class LocalJob:
-    """A job over a store; what is committed there is where it goes on.
+    """A job over a store, in this process; what is committed there is where it goes on.
+
+    >>> from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+    >>> plan = plan_job(parse_job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     CREATE TABLE b (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT a.t, b.t AS u FROM a JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 3'''))
+    >>> job = LocalJob(plan, MemoryStore())
+    >>> job.push("a", [{"t": 1, "k": "x"}, {"t": 2, "k": "y"}])
+    >>> job.push("b", {"t": 3, "k": "x"})
+    >>> job.advance("a", "t", 9)
+    >>> output = job.tick()
+    >>> output.table.to_pylist(), output.watermarks
+    ([{'t': 1, 'u': 3}], {'console': {'a.t': 1, 'b.t': -2}})
+
+    Not thread-safe. `watersmeet.local.job` opens one with a directory or a URL for a store, and the wall
+    clock.
 
     Args:
         partitions: into how many shares a tick's nodes are cut; may change from tick to tick.
@@ -111,6 +110,8 @@ class LocalJob:
         tasks: how the tasks of a tick are run.
         given: the rows of all tables are given, whatever their connectors, in any time zone, of sources only
             the columns that count; TIMESTAMPs of the result carry UTC.
+        clock: tells the time (µs since 1970) of ticks that are not told it.
+        keep_output: what a tick put out is stored with it, until the next one is committed (`last`).
     """
 
     def __init__(
@@ -126,6 +127,8 @@ class LocalJob:
         tables: HeldTables | None = None,
         given: bool = False,
         change_queries: bool = False,
+        clock: Callable[[], int] | None = None,
+        keep_output: bool = False,
     ) -> None:
         for query in plan.queries:
             if not given and query.options.time_zone != UTC:
@@ -140,61 +143,17 @@ class LocalJob:
         self.partitions = partitions
         self._watcher = watcher
         self._tasks: Tasks = _Once() if tasks is None else tasks
-        self._branches = {
-            (f"{query.name}/{side.name}", number): (
-                branch.source.name,
-                BranchEvaluator(side, branch, query.options.time_zone, f'INSERT "{query.name}": '),
-            )
-            for query in plan.queries
-            for side in query.sides
-            for number, branch in side.ingested
-        }
-        sources = {source.name: source for source in plan.sources}
-        self._sources = sources
-        if given:
-            self._sources = {
-                name: replace(declared, columns=self._mentioned(name)) for name, declared in sources.items()
-            }
-        schemas = {
-            f"{query.name}/{side.name}": declared_schema(side)
-            for query in plan.queries
-            for side in query.sides
-            if not side.sources
-        }
-        for (arrangement, _), (source, evaluator) in self._branches.items():
-            if arrangement not in schemas:
-                schemas[arrangement] = evaluator.schema(sources[source])
+        self._given, self._clock, self._keep_output = given, clock, keep_output
         self._tables = HeldTables() if tables is None else tables
-        self._table_sources = {source.name: source for source in plan.tables}
-        if given:  # columns of types that are not known here may be there, if nobody asks for them
-            self._table_sources = {
-                source.name: replace(source, columns=_known(source.columns))
-                for source in self._table_sources.values()
-            }
-        readers: dict[str, TableReader] = {}
-        for query, node in plan.lookups:
-            ((_, branch),) = node.table.sources
-            evaluator = BranchEvaluator(node.table, branch, query.options.time_zone)
-            name = f"{query.name}/{node.table.name}"
-            schemas[name] = evaluator.schema(branch.source)
-            table = self._table_sources[branch.source.name]
-            readers[name] = reader_of(table, evaluator, self._tables, given=given)
-        compared: dict[str, LocalSnapshot] = {}
-        for query, snapshot in plan.compared:
-            side, ((_, branch),) = snapshot.side, snapshot.side.sources
-            evaluator = BranchEvaluator(side, branch, query.options.time_zone)
-            name = f"{query.name}/{side.name}"
-            schemas[name] = evaluator.schema(branch.source)
-            table = self._table_sources[branch.source.name]
-            reader = reader_of(table, evaluator, self._tables, given=given)
-            compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
+        self._sources = JobSources(plan, self._tables, given=given)
+        self._gathered = Gathered(plan, self._sources.declared, self._sources.tables)
         self.driver = TickDriver.open(
             plan,
-            schemas,
+            self._sources.schemas,
             store,
             started_us=clock_us,
-            tables=readers,
-            snapshots=compared,
+            tables=self._sources.readers,
+            snapshots=self._sources.compared,
             zoned=False,
             change_queries=change_queries,
         )
@@ -208,90 +167,224 @@ class LocalJob:
         }
         self.driver.keep_late = True
 
-    def _mentioned(self, source: str) -> tuple[Column, ...]:
-        """The columns of a source that the branches that read it mention."""
-        columns = [
-            column
-            for name, evaluator in self._branches.values()
-            if name == source
-            for column in evaluator.columns
-        ]
-        return tuple(dict.fromkeys(columns))
-
     @property
     def state(self) -> dict[str, dict[str, int]]:
         """Retained rows per query and alias."""
         return self.driver.retained()
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All that rows can be pushed of."""
+        return tuple(self._sources.declared)
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Those of them that rows of others meet as they are in their tick."""
+        return tuple(self._sources.tables)
+
+    def source(self, name: str) -> Source:
+        """As it is declared."""
+        return self._sources.declared[name]
+
+    def close(self) -> None:
+        """Nothing of the last tick goes on behind it. Called before another job may be opened over a store
+        that is remote."""
+        self.driver.close()
+
+    @property
+    def last(self) -> Output | None:
+        """What the last committed tick put out, if that was kept; also of a job that was opened again, to
+        which its rows may never have come."""
+        if self.driver.manifest is None:
+            return None
+        return kept_then(self.driver.manifest, self.store, self._empty)
+
+    @property
+    def position(self) -> Any:
+        """What the last committed tick was told (`tick`); None before the first one."""
+        return None if self.driver.manifest is None else self.driver.manifest.host.get("position")
+
+    def push(self, source: str, data: Any, *, partition: str | None = None, diff: int = 1) -> None:
+        """Give rows of a source, for the next tick. Until that is committed they are nowhere else.
+
+        Args:
+            data: an Arrow table or batch, a frame of pandas or Polars, a mapping, or a list of mappings, with
+                the declared columns, no more and no fewer. TIMESTAMPs without a zone are of UTC.
+            partition: the partition that they came in, of a source with several.
+            diff: +1: they come; −1, of a source with changes: they go.
+
+        Raises:
+            SpecError: there is no such source, or its columns are others.
+            EngineError: a value has no place in its column's type.
+            SeveralErrors: all of that. Nothing of ``data`` is taken then.
+        """
+        self._gathered.push(source, data, partition, diff)
+
+    def advance(self, source: str, column: str, to: int | datetime | date) -> None:
+        """Promise, with the next tick, that no later row of the source has a lower time in this column: an
+        explicit watermark. Every input that reads the source gets it. Of several for one column the greatest
+        counts; one that is below the column's watermark fails the tick.
+
+        Raises: SpecError.
+        """
+        self._gathered.advance(source, column, to)
+
+    def advance_key(self, key: str, to: int | datetime | date) -> None:
+        """The same for one watermark key, ``alias.column``, merged over all sources of that input: other
+        inputs that read the same sources stay where they are.
+
+        Raises: SpecError.
+        """
+        self._gathered.advance_key(key, to)
+
+    def clear(self) -> None:
+        """Forget what was given since the last tick."""
+        self._gathered.clear()
+
     def tick(
         self,
-        rows: Mapping[str, Sequence[tuple[Row, int]]],
+        rows: Mapping[str, Sequence[Change]] | None = None,
         *,
-        clock_us: int = 0,
+        clock_us: int | None = None,
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         end: bool = False,
+        position: Any = None,
         check: Callable[[], None] | None = None,
         put_out: PutOut | None = None,
     ) -> StepOutput:
-        """One tick.
+        """One tick: what was given since the last one. If it fails, that is still there: it can be run again,
+        or without (`clear`).
 
         Args:
-            rows: per source (row, diff) as they arrive.
+            rows: more of them, per source (row, diff) as they arrive; as in case files, columns that are
+                missing are NULL.
+            clock_us: the tick's one clock; None: the job's, or 0.
             advances, idle, end: as `TickDriver.advance`.
+            position: anything that JSON can say, such as how far what was pushed had been read: it is stored
+                with the tick, and told by `position` when the job is opened again.
             check: called when the rows were read, before anything is made of them.
             put_out: ends the tick, where that is more than its commit.
         """
+        if clock_us is None:
+            clock_us = 0 if self._clock is None else self._clock()
+        host = {"clock_us": clock_us}
+        if position is not None:
+            host["position"] = _as_json(position)
+        held = self._tables.held()
+        try:
+            output = self._tick(rows or {}, host, clock_us, advances or {}, idle, end, check, put_out)
+        except BaseException:
+            if any(map(self._gathered.rows, self._sources.tables)):  # they come again with the next try
+                self._tables.back_to(held)
+            raise
+        self._gathered.clear()
+        return output
+
+    def _tick(
+        self,
+        rows: Mapping[str, Sequence[Change]],
+        host: dict[str, Any],
+        clock_us: int,
+        advances: Mapping[str, Mapping[str, int]],
+        idle: Mapping[str, Iterable[str]] | None,
+        end: bool,
+        check: Callable[[], None] | None,
+        put_out: PutOut | None,
+    ) -> StepOutput:
         driver = self.driver
-        for name, table in self._table_sources.items():
-            if rows.get(name):
-                self._tables.change(table, rows[name])
+        gathered = self._gathered
+        for name, table in self._sources.tables.items():
+            changes = [*rows.get(name, ()), *changes_of(gathered.rows(name))]
+            if changes:
+                self._tables.change(table, changes)
         driver.ordered, driver.tasks = self.partitions == 1, self.partitions
         start = driver.begin(clock_us)
         if self._watcher is not None:
             self._watcher.began(start)
-        tables = {
-            name: to_table(
-                self._sources[name].columns,
-                *_changes(self._sources[name], given),
-            )
-            for name, given in rows.items()
-            if given and name in self._sources
+        arrived = {
+            name: given_of(source, rows.get(name, ()), gathered.rows(name))
+            for name, source in self._sources.streams.items()
+            if rows.get(name) or gathered.rows(name)
         }
-        late = {name: np.zeros(table.num_rows, dtype=np.bool_) for name, table in tables.items()}
-        reports = []
-        for (arrangement, number), (source, evaluate) in self._branches.items():
-            if source in tables:
-                batch = evaluate(tables[source])
-                judgement, report = self._tasks.run(
-                    _ingested, start, arrangement, number, self.store, batch, driver.flush_rows
-                )
-                late[source] |= judgement == LATE
-                if self._watcher is not None:
-                    for first in range(0, batch.num_rows, driver.flush_rows):
-                        part = slice(first, first + driver.flush_rows)
-                        self._watcher.judged(arrangement, number, batch[part], judgement[part])
-                reports.append(report)
+        reports, late = self._ingest(start, arrived)
         if check is not None:
             check()
-        driver.advance(start, reports, advances=advances, idle=idle, end=end)
+        driver.advance(
+            start,
+            reports,
+            advances=gathered.advances(advances),
+            by_key=gathered.by_key,
+            idle=idle,
+            end=end,
+        )
         projected = {query.name: self._run(query) for query in self.plan.queries}
         outputs = {name: rows for name, rows in projected.items() if rows is not None}
         of_stages = [row for query in self.plan.queries for row in self._late_of_stages(query)]
         at_limit = self.plan.queries[0].options.at_limit.value
         shed = [row for query in self.plan.queries for row in self._aside(query, at_limit)]
-        if put_out is None:
-            result = driver.conclude()
-            driver.commit({"clock_us": clock_us})
-            driver.commits.check()  # who has the answer takes the tick for done
-        else:
-            result = put_out(start, outputs)
-        dropped = [
-            (name, row)
-            for name, mask in late.items()
-            for row in _left_over([rows[name][int(position)] for position in np.flatnonzero(mask)])
-        ]
-        return StepOutput(outputs, dropped + of_stages, result, shed)
+        late_tables = {name: arrived[name].late_pushed(mask) for name, mask in late.items()}
+        named = {name: table.rename_columns(names) for name, (names, table) in outputs.items()}
+
+        def told(result: TickResult) -> StepOutput:
+            return StepOutput(
+                result.tick,
+                self._empty | named,
+                {
+                    name: zoned(table, self._sources.declared[name].columns) if self._given else table
+                    for name, table in late_tables.items()
+                    if table is not None
+                },
+                {name: of.output_watermarks for name, of in result.queries.items()},
+                host.get("position"),
+                result.finished,
+                result=result,
+                given_late=[
+                    *((name, row) for name, mask in late.items() for row in arrived[name].late_changes(mask)),
+                    *of_stages,
+                ],
+                shed=shed,
+            )
+
+        if put_out is not None:
+            return told(put_out(start, outputs))
+        output = told(driver.conclude())
+        if self._keep_output:
+            host |= kept_now(output, self.store)
+        driver.commit(host)
+        driver.commits.check()  # who has the answer takes the tick for done
+        return output
+
+    def _ingest(self, start: TickStart, arrived: Mapping[str, Given]) -> tuple[list[str], dict[str, Mask]]:
+        """The reports of the tick's ingest, and per source which rows were late for some input."""
+        late = {name: np.zeros(of.table.num_rows, dtype=np.bool_) for name, of in arrived.items()}
+        reports = []
+        for (arrangement, number), (source, evaluate) in self._sources.branches.items():
+            if source not in arrived:
+                continue
+            batch = evaluate(arrived[source].table)
+            flush_rows = self.driver.flush_rows
+            judgement, report = self._tasks.run(
+                _ingested, start, arrangement, number, self.store, batch, flush_rows
+            )
+            late[source] |= judgement == LATE
+            if self._watcher is not None:
+                for first in range(0, batch.num_rows, flush_rows):
+                    part = slice(first, first + flush_rows)
+                    self._watcher.judged(arrangement, number, batch[part], judgement[part])
+            reports.append(report)
+        return reports, late
+
+    @cached_property
+    def _empty(self) -> dict[str, pa.Table]:
+        """Per query that puts rows out a table without any."""
+        tables = {}
+        for query in self.plan.queries:
+            if not query.is_index:
+                schema = self.driver.shapes[query.name][query.root.number].row_schema
+                names, table = self._projections[query.name](schema.empty_table(), 0)
+                tables[query.name] = table.rename_columns(names)
+        return tables
 
     def _late_of_stages(self, query: QueryPlan) -> Iterator[tuple[str, Row]]:
         """Rows of stages that came too late for their inputs: (alias, the columns that the query keeps)."""
@@ -335,6 +428,13 @@ class LocalJob:
         return self._projections[query.name](table, task.tick)
 
 
+def _as_json(position: Any) -> Any:
+    try:
+        return json.loads(json.dumps(position))
+    except (TypeError, ValueError) as error:
+        raise SpecError(f"the position is nothing that JSON can say: {error}", code="bad-value") from None
+
+
 def _ingested(
     start: TickStart, arrangement: str, branch: int, store: Store, batch: pa.RecordBatch, flush_rows: int
 ) -> tuple[Judgement, str]:
@@ -352,22 +452,6 @@ def _node_rows(task: NodeTask, partition: int, partitions: int) -> list[pa.Recor
     return list(task.run(partition, partitions))
 
 
-def _known(columns: Sequence[Column]) -> tuple[Column, ...]:
-    """Those of types that this engine has."""
-    kept = []
-    for column in columns:
-        with suppress(EngineError):
-            arrow_type(column.type)
-            kept.append(column)
-    return tuple(kept)
-
-
-def _as_written(names: Sequence[str], table: pa.Table) -> list[dict[str, Any]]:
-    """Rows as case files have them."""
-    columns = [[to_json(value) for value in column.to_pylist()] for column in table.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
 def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
     """Raises: EngineError for aggregates that only Spark can compute."""
     for shape in shapes:
@@ -378,56 +462,6 @@ def _check_aggregates(query: QueryPlan, shapes: Sequence[NodeShape]) -> None:
                 code="aggregate-function",
                 hint="run it on Spark: watersmeet run, or replay --engine spark",
             )
-
-
-def _changes(source: Source, given: Sequence[tuple[Row, int]]) -> tuple[list[Row], list[int]]:
-    """The rows and their diffs; of what a delete says, as far as it says which row of a primary key goes."""
-    diffs = [diff * _said(source, row) for row, diff in given]
-    rows = [row for row, _ in given]
-    if source.primary_key is not None:
-        named = {*source.primary_key.named, CASE_PARTITION}
-        rows = [
-            row if diff > 0 else {name: value for name, value in row.items() if name in named}
-            for row, diff in zip(rows, diffs, strict=True)
-        ]
-    return rows, diffs
-
-
-def _said(source: Source, row: Row) -> int:
-    """How often the row comes by what it says itself. Raises: EngineError, when that is nothing known."""
-    change = source.change_column
-    if change is None:
-        return 1
-    value = row.get(change.column)
-    diff = diff_of(change, value)
-    if diff is None:
-        raise EngineError(
-            f'a row of "{source.name}" does not say what becomes of it: "{change.column}" is {value!r}',
-            code="bad-value",
-            hint=None
-            if change.is_diff
-            else f"inserts are {', '.join(change.inserts)}; deletes are {', '.join(change.deletes)}",
-        )
-    return diff
-
-
-def _left_over(changes: Sequence[tuple[Row, int]]) -> list[Row]:
-    """The rows of late changes; one that comes and goes in the same tick was never there."""
-    if all(diff > 0 for _, diff in changes):
-        return [row for row, _ in changes]
-    keys = [
-        repr(sorted((name, _equal(value)) for name, value in row.items() if name != CASE_PARTITION))
-        for row, _ in changes
-    ]
-    sums = Counter[str]()
-    for key, (_, diff) in zip(keys, changes, strict=True):
-        sums[key] += diff
-    return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
-
-
-def _equal(value: Any) -> Any:
-    """The same for values that are equal: -0.0 is 0.0."""
-    return value + 0.0 if isinstance(value, float) else value
 
 
 __all__ = ["LATE", "ON_TIME", "LocalJob", "Row", "StepOutput", "Watcher"]

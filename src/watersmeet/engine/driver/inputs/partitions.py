@@ -17,8 +17,10 @@ def seen_in(
     advances: Mapping[str, Mapping[str, int]],
     idle: Mapping[str, Iterable[str]],
     busy: Mapping[str, Iterable[str]],
+    by_key: Mapping[str, int] | None = None,
 ) -> dict[tuple[str, int], tracker.Seen]:
-    """What the tick brought, per (alias, branch)."""
+    """What the tick brought, per (alias, branch). ``advances``: per source and column; ``by_key``: per
+    ``alias.column``."""
     seen: dict[tuple[str, int], tracker.Seen] = {}
     for side in query.sides:
         for number, branch in side.sources:
@@ -29,6 +31,10 @@ def seen_in(
                 for column, expr in branch.columns
                 if column in side.event_times and expr.key == "column" and expr.name in explicit
             }
+            for column in side.event_times:
+                mark = (by_key or {}).get(f"{side.name}.{column}")
+                if mark is not None:
+                    of_input[column] = max(of_input.get(column, mark), mark)
             seen[side.name, number] = tracker.Seen(
                 advances=of_input,
                 idle=tuple(idle[source]) if source in idle else None,

@@ -1,0 +1,130 @@
+"""What a job in this process was given since its last tick: rows of sources, and explicit watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.local.taken_in import rows_of
+from watersmeet.engine.local.times import time_of
+from watersmeet.errors import SpecError, near_names
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.spec.model import OutputMode, Source
+from watersmeet.spec.time_zones import UTC
+from watersmeet.types.sql_type import SqlType
+
+
+class Gathered:
+    """See `LocalJob.push`, `LocalJob.advance`, `LocalJob.advance_key`: a tick takes all of it, and nothing is
+    forgotten before that is committed.
+
+    Args:
+        sources: the declared ones, by name.
+        tables: the names of those whose rows may always go.
+    """
+
+    def __init__(self, plan: JobPlan, sources: Mapping[str, Source], tables: Collection[str]) -> None:
+        self._sources = sources
+        readers = {name: [query for query in plan.queries if name in _read_by(query)] for name in sources}
+        self._changing = {
+            name
+            for name, source in sources.items()
+            if source.changes
+            or name in tables
+            or all(query.options.output_mode is OutputMode.CHANGELOG for query in readers[name])
+        }
+        self._in_utc = all(query.options.time_zone == UTC for query in plan.queries)
+        self._times = {name: _event_times(plan, source) for name, source in sources.items()}
+        self._keys: dict[str, SqlType] = {
+            f"{side.name}.{column.name}": column.type
+            for query in plan.queries
+            for side in query.sides
+            if side.feed is None and len(side.sources) == len(side.branches)
+            for column in side.input.columns
+            if column.name in side.event_times
+        }
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._rows: dict[str, list[pa.Table]] = {}
+        self._advances: dict[str, dict[str, int]] = {}
+        self.by_key: dict[str, int] = {}
+
+    def rows(self, source: str) -> Sequence[pa.Table]:
+        """In the order in which they came, as `taken_in` has them."""
+        return self._rows.get(source, ())
+
+    def push(self, source: str, data: Any, partition: str | None, diff: int) -> None:
+        declared = self._sources.get(source)
+        if declared is None:
+            raise _unknown("source", source, self._sources)
+        if isinstance(diff, bool) or diff not in (1, -1):
+            raise SpecError(f"diff is {diff!r}, and rows come (1) or go (-1)", code="bad-value")
+        if diff < 0 and source not in self._changing:
+            raise SpecError(
+                f'rows of "{source}" go, but the source has no changes',
+                code="no-changes",
+                hint="give rows that come only",
+            )
+        if partition is not None and not isinstance(partition, str):
+            raise SpecError(f"the partition {partition!r} is no name", code="bad-value")
+        rows = rows_of(declared, data, partition=partition, diff=diff, naive_is_utc=self._in_utc)
+        self._rows.setdefault(source, []).append(rows)
+
+    def advance(self, source: str, column: str, to: int | datetime | date) -> None:
+        if not self._times.get(source):
+            raise _unknown(
+                "source with event times", source, [name for name, times in self._times.items() if times]
+            )
+        if column not in self._times[source]:
+            raise _unknown(f'event time of "{source}"', column, self._times[source])
+        mark = time_of(to, self._times[source][column], f'the watermark of "{source}.{column}"')
+        _raise(self._advances.setdefault(source, {}), column, mark)
+
+    def advance_key(self, key: str, to: int | datetime | date) -> None:
+        if key not in self._keys:
+            raise _unknown("watermark key", key, self._keys)
+        _raise(self.by_key, key, time_of(to, self._keys[key], f'the watermark of "{key}"'))
+
+    def advances(self, more: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Explicit watermarks per source and column; with ``more``, of each the greatest."""
+        found: dict[str, dict[str, int]] = {}
+        for advances in (self._advances, more):
+            for source, of_source in advances.items():
+                for column, mark in of_source.items():
+                    _raise(found.setdefault(source, {}), column, mark)
+        return found
+
+
+def _raise(marks: dict[str, int], name: str, mark: int) -> None:
+    marks[name] = max(marks.get(name, mark), mark)
+
+
+def _read_by(query: QueryPlan) -> set[str]:
+    return {branch.source.name for side in query.alone.sides for _, branch in side.sources}
+
+
+def _event_times(plan: JobPlan, source: Source) -> dict[str, SqlType]:
+    """The columns of a source that are event times for some input."""
+    types = {column.name: column.type for column in source.columns}
+    return {
+        expr.name: types[expr.name]
+        for query in plan.queries
+        for side in query.alone.sides
+        for _, branch in side.sources
+        if branch.source.name == source.name
+        for column, expr in branch.columns
+        if column in side.event_times and expr.key == "column"
+    }
+
+
+def _unknown(what: str, name: str, names: Collection[str]) -> SpecError:
+    return SpecError(
+        f'there is no {what} "{name}" in the queries of this job',
+        code=f"unknown-{what.split()[0]}",
+        hint=near_names(str(name), names) or "there is none",
+    )

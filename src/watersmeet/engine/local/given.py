@@ -1,0 +1,148 @@
+"""What ticks of the in-process job are given: rows of cases as mappings, and tables that were pushed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.values import to_json, to_table
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Mask
+from watersmeet.names import CASE_PARTITION, DIFF, PARTITION, SHOWN_DIFF
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import diff_of
+from watersmeet.types.sql_type import TIMESTAMP
+
+Row = Mapping[str, Any]
+Change = tuple[Row, int]
+
+
+@dataclass(frozen=True)
+class Given:
+    """Of one source in one tick: ``changes``, and behind them ``pushed``. ``table``: all of that."""
+
+    source: Source
+    changes: Sequence[Change]
+    pushed: Sequence[pa.Table]
+    table: pa.Table
+
+    def late_changes(self, late: Mask) -> list[Row]:
+        """Of ``changes``; one that comes and goes in the same tick was never there."""
+        return _left_over([self.changes[int(at)] for at in np.flatnonzero(late[: len(self.changes)])])
+
+    def late_pushed(self, late: Mask) -> pa.Table | None:
+        """Of ``pushed``, with all declared columns, and `SHOWN_DIFF` where rows may go. None: there are
+        none."""
+        own = late[len(self.changes) :]
+        if not own.any():
+            return None
+        rows = pa.concat_tables(self.pushed).filter(pa.array(own)).drop_columns([PARTITION])
+        if not self.source.changes:
+            return rows.drop_columns([DIFF])
+        names = [SHOWN_DIFF if name == DIFF else name for name in rows.column_names]
+        return rows.rename_columns(names)
+
+
+def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Table]) -> Given:
+    """``source``: with the columns that count; tables may have more of them."""
+    tables = list(pushed)
+    if changes or not tables:
+        tables.insert(0, to_table(source.columns, *_said_changes(source, changes)))
+    names = tables[0].column_names if changes else [column.name for column in source.columns]
+    names = [*dict.fromkeys([*names, PARTITION, DIFF])]
+    table = pa.concat_tables([table.select(names) for table in tables])
+    return Given(source, changes, pushed, table)
+
+
+def changes_of(pushed: Sequence[pa.Table]) -> list[Change]:
+    """Pushed rows one by one: of tables that are held as rows."""
+    found: list[Change] = []
+    for table in pushed:
+        diffs = table.column(DIFF).to_pylist()
+        found += zip(table.drop_columns([PARTITION, DIFF]).to_pylist(), diffs, strict=True)
+    return found
+
+
+def late_rows(tables: Mapping[str, pa.Table]) -> list[tuple[str, Row]]:
+    """Late rows that were pushed, as case files write them."""
+    rows: list[tuple[str, Row]] = []
+    for name, table in tables.items():
+        diffs = [1] * table.num_rows
+        if SHOWN_DIFF in table.column_names:
+            diffs = table.column(SHOWN_DIFF).to_pylist()
+            table = table.drop_columns([SHOWN_DIFF])
+        written = [{key: to_json(value) for key, value in row.items()} for row in table.to_pylist()]
+        rows += [(name, row) for row in _left_over(list(zip(written, diffs, strict=True)))]
+    return rows
+
+
+def zoned(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """TIMESTAMPs, of the table's first columns, with the zone that they are of."""
+    for place, column in enumerate(columns):
+        if column.type == TIMESTAMP:
+            instants = table.column(column.name).cast(pa.timestamp("us", "UTC"))
+            table = table.set_column(place, column.name, instants)
+    return table
+
+
+def _said_changes(source: Source, changes: Sequence[Change]) -> tuple[list[Row], list[int]]:
+    """The rows and their diffs; of what a delete says, as far as it says which row of a primary key goes."""
+    diffs = [diff * _said(source, row) for row, diff in changes]
+    rows = [row for row, _ in changes]
+    if source.primary_key is not None:
+        named = {*source.primary_key.named, CASE_PARTITION}
+        rows = [
+            row if diff > 0 else {name: value for name, value in row.items() if name in named}
+            for row, diff in zip(rows, diffs, strict=True)
+        ]
+    return rows, diffs
+
+
+def _said(source: Source, row: Row) -> int:
+    """How often the row comes by what it says itself. Raises: EngineError, when that is nothing known."""
+    change = source.change_column
+    if change is None:
+        return 1
+    value = row.get(change.column)
+    diff = diff_of(change, value)
+    if diff is None:
+        raise unknown_change(source, value)
+    return diff
+
+
+def unknown_change(source: Source, value: Any) -> EngineError:
+    """A row does not say what becomes of it."""
+    change = source.change_column
+    assert change is not None
+    hint = None
+    if not change.is_diff:
+        hint = f"inserts are {', '.join(change.inserts)}; deletes are {', '.join(change.deletes)}"
+    return EngineError(
+        f'a row of "{source.name}" does not say what becomes of it: "{change.column}" is {value!r}',
+        code="bad-value",
+        hint=hint,
+    )
+
+
+def _left_over(changes: Sequence[Change]) -> list[Row]:
+    """The rows of late changes; one that comes and goes in the same tick was never there."""
+    if all(diff > 0 for _, diff in changes):
+        return [row for row, _ in changes]
+    keys = [
+        repr(sorted((name, _equal(value)) for name, value in row.items() if name != CASE_PARTITION))
+        for row, _ in changes
+    ]
+    sums = Counter[str]()
+    for key, (_, diff) in zip(keys, changes, strict=True):
+        sums[key] += diff
+    return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
+
+
+def _equal(value: Any) -> Any:
+    """The same for values that are equal: -0.0 is 0.0."""
+    return value + 0.0 if isinstance(value, float) else value

@@ -1,0 +1,75 @@
+"""What a tick of the in-process job put out: tables to go on with, and rows as case files write them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.local.given import Row, late_rows
+from watersmeet.engine.values import to_json
+from watersmeet.errors import SpecError
+from watersmeet.event_time import Watermark
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a tick put out.
+
+    ``tick``: its number, from 1. ``tables``: the rows per query (of INSERTs, by the name of their sink; of a
+    join as data ``joined``), of those without rows as well. ``late_tables``: per source the pushed rows that
+    came too late, with all of their columns, where there are some. ``watermarks``: per query the output
+    watermarks by ``alias.column``, in units of the column (µs since 1970 of TIMESTAMP and DATE), −∞ while
+    there is none and +∞ at the end: no later row has a lower time there. ``position``: what `LocalJob.tick`
+    was told. ``finished``: the input was ended in it.
+    """
+
+    tick: int
+    tables: Mapping[str, pa.Table]
+    late_tables: Mapping[str, pa.Table]
+    watermarks: Mapping[str, Mapping[str, Watermark]]
+    position: Any = None
+    finished: bool = False
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows of the one query. Raises: SpecError, where there are several."""
+        if len(self.tables) != 1:
+            raise SpecError(
+                f"the job has {len(self.tables)} queries: {', '.join(self.tables)}",
+                code="several-queries",
+                hint="ask for the tables by name: output.tables[…]",
+            )
+        return next(iter(self.tables.values()))
+
+
+@dataclass(frozen=True)
+class StepOutput(Output):
+    """With all that is known of the tick. ``given_late``: (source, row) of late rows of cases, and of stages
+    (alias of the input, row); ``shed``: (alias, the columns that the query keeps)."""
+
+    result: TickResult = field(kw_only=True)
+    given_late: Sequence[tuple[str, Row]] = ()
+    shed: Sequence[tuple[str, Row]] = ()
+
+    @cached_property
+    def rows(self) -> Mapping[str, list[dict[str, Any]]]:
+        """Per query the output rows, with values as in case files: of the years 1 to 9999."""
+        return {
+            name: as_written(self.tables[name]) if name in self.tables else [] for name in self.result.queries
+        }
+
+    @cached_property
+    def late(self) -> list[tuple[str, Row]]:
+        """All late rows: (source, row), and of stages (alias of the input, row)."""
+        return [*self.given_late, *late_rows(self.late_tables)]
+
+
+def as_written(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as case files have them."""
+    columns = [[to_json(value) for value in column.to_pylist()] for column in table.columns]
+    return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]

@@ -1,0 +1,277 @@
+"""Rows as users have them, Arrow, pandas, Polars or mappings, as a table of a source's declared columns.
+
+Columns are looked at as a whole: what is of the declared type already is taken as it is, and what holds the
+same values in another form (other widths and units, dictionaries, large strings, zones of times) is cast with
+every value checked. Nothing is guessed: another kind of value, a column too many or one that is missing is
+refused, and all problems of one table are told together. Only mappings are read value by value, as case files
+are (`engine.values`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.local.given import unknown_change
+from watersmeet.engine.values import to_table
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.names import DIFF, PARTITION
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import diff_of
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ, SqlType
+
+_TAKEN = "an Arrow table or batch, a frame of pandas or Polars, a mapping, or a list of mappings"
+
+
+def rows_of(
+    source: Source, data: Any, *, partition: str | None = None, diff: int = 1, naive_is_utc: bool = True
+) -> pa.Table:
+    """The rows of ``data``, in their order: the declared columns, `PARTITION` and `DIFF`.
+
+    Args:
+        partition: the partition of the source that all of them came in.
+        diff: +1: they come; −1: they go. What a column of theirs says counts as well.
+        naive_is_utc: TIMESTAMPs that say no zone are taken as UTC's.
+
+    Raises:
+        SpecError: it is no table, or its columns are not the declared ones.
+        EngineError: a value has no place in its column's type.
+        SeveralErrors: all of that.
+    """
+    table = _as_table(source, data)
+    problems: list[WatersmeetError] = _misnamed(source, table.column_names)
+    raise_all(problems)
+    arrays = []
+    for column in source.columns:
+        try:
+            arrays.append(_converted(source, column, table.column(column.name), naive_is_utc))
+        except WatersmeetError as error:
+            problems.append(error)
+    raise_all(problems)
+    count = table.num_rows
+    diffs = _diffs(source, dict(zip((c.name for c in source.columns), arrays, strict=True)), count) * diff
+    if source.primary_key is not None and (diffs < 0).any():
+        arrays = _by_key(source, arrays, diffs)
+    arrays += [
+        pa.chunked_array([pa.repeat(pa.scalar(partition, pa.string()), count)]),
+        pa.chunked_array([pa.array(diffs)]),
+    ]
+    return pa.table(arrays, names=[*(column.name for column in source.columns), PARTITION, DIFF])
+
+
+def _as_table(source: Source, data: Any) -> pa.Table:
+    try:
+        table = _arrow(data)
+    except (pa.ArrowException, ValueError, TypeError) as error:
+        raise EngineError(
+            f'the rows of "{source.name}" have no form in Arrow: {str(error).splitlines()[0]}',
+            code="bad-value",
+            hint="a column holds values of one type",
+        ) from None
+    if table is not None:
+        return table
+    if isinstance(data, Mapping):
+        data = [data]
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise _no_rows(source, data)
+    rows = list(data)
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise _no_rows(source, row)
+    raise_all(_misnamed_rows(source, rows))
+    return to_table(source.columns, rows, [1] * len(rows)).drop_columns([PARTITION, DIFF])
+
+
+def _arrow(data: Any) -> pa.Table | None:
+    """What is a table; None: it is none."""
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
+        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return pa.table(data)
+    return None
+
+
+def _no_rows(source: Source, given: Any) -> SpecError:
+    shown = f"{given!r}"
+    return SpecError(
+        f'"{source.name}" is given {shown if len(shown) < 60 else type(given).__name__}, which is no rows',
+        code="bad-value",
+        hint=f"give {_TAKEN}",
+    )
+
+
+def _misnamed(source: Source, names: Sequence[str]) -> list[WatersmeetError]:
+    declared = [column.name for column in source.columns]
+    there = set(names)
+    problems: list[WatersmeetError] = []
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            problems.append(
+                SpecError(
+                    f'the rows of "{source.name}" have {names.count(name)} columns "{name}"',
+                    code="duplicate-column",
+                    hint="which of them is meant is not guessed: rename the others",
+                )
+            )
+        if name not in declared:
+            problems.append(_surplus(source, str(name), [each for each in declared if each not in there]))
+    problems += [_missing(source, name) for name in declared if name not in there]
+    return problems
+
+
+def _misnamed_rows(source: Source, rows: Sequence[Mapping[str, Any]]) -> list[WatersmeetError]:
+    declared = dict.fromkeys(column.name for column in source.columns)
+    surplus = dict.fromkeys(name for row in rows for name in row if name not in declared)
+    missing = [name for name in declared if any(name not in row for row in rows)]
+    return [
+        *(_surplus(source, str(name), missing) for name in surplus),
+        *(_missing(source, name) for name in missing),
+    ]
+
+
+def _surplus(source: Source, name: str, missing: Sequence[str]) -> SpecError:
+    near = near_names(name, missing)
+    declared = ", ".join(column.name for column in source.columns)
+    return SpecError(
+        f'source "{source.name}" has no column "{name}"',
+        code="unknown-column",
+        hint=near if near and near.startswith("did") else f"its columns are {declared}: leave others out",
+    )
+
+
+def _missing(source: Source, name: str) -> SpecError:
+    return SpecError(
+        f'the rows of "{source.name}" have no column "{name}"',
+        code="missing-column",
+        hint="where nothing is known, give it as NULLs",
+    )
+
+
+def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_utc: bool) -> pa.ChunkedArray:
+    """The column in its declared type. Of types that have no form here, as it is: nobody computes with it."""
+    kind = in_arrow(column.type)
+    if kind is None or (given.type == kind and not _is_zoneless(column.type, given.type)):
+        return given
+    where = f'column "{column.name}" of "{source.name}"'
+    given = _plain(given)
+    if not _fits(given.type, column.type):
+        raise SpecError(
+            f"{where} is declared {column.type}, and given as {given.type}",
+            code="wrong-type",
+            hint=_hint(given.type, column.type),
+        )
+    if not naive_is_utc and _is_zoneless(column.type, given.type) and given.null_count < len(given):
+        raise SpecError(
+            f"{where} is TIMESTAMP, and its values say no time zone",
+            code="wrong-type",
+            hint="the job computes in a zone of its own: give instants, such as timestamp[us, tz=UTC]",
+        )
+    try:
+        return given if given.type == kind else given.cast(kind, safe=True)
+    except (pa.ArrowException, ValueError, NotImplementedError) as error:
+        raise EngineError(
+            f"a value of {where} is no {column.type}: {str(error).splitlines()[0]}", code="bad-value"
+        ) from None
+
+
+def _is_zoneless(type_: SqlType, given: pa.DataType) -> bool:
+    return type_ == TIMESTAMP and pa.types.is_timestamp(given) and given.tz is None
+
+
+def _plain(given: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values themselves, where they are encoded."""
+    if pa.types.is_dictionary(given.type):
+        return given.cast(given.type.value_type)
+    if pa.types.is_run_end_encoded(given.type):
+        chunks = [pc.run_end_decode(chunk) for chunk in given.chunks]
+        return pa.chunked_array(chunks, given.type.value_type)
+    return given
+
+
+def _fits(given: pa.DataType, type_: SqlType) -> bool:
+    """Whether every value of one can be one of the other: the same kind of value, in whatever form."""
+    types = pa.types
+    if types.is_null(given):
+        return True
+    if type_.is_integer:
+        return bool(types.is_integer(given))
+    if type_.is_decimal:
+        return bool(types.is_decimal(given))
+    if type_.is_struct:
+        return (
+            bool(types.is_struct(given))
+            and [field.name for field in given] == [field.name for field in type_.fields]
+            and all(_fits(of.type, inner) for of, inner in zip(given, type_.inner, strict=True))
+        )
+    if type_.element is not None:
+        lists = (types.is_list, types.is_large_list, types.is_fixed_size_list)
+        return any(is_one(given) for is_one in lists) and _fits(given.value_type, type_.element)
+    if type_.entry is not None:
+        key, value = type_.entry
+        return bool(types.is_map(given)) and _fits(given.key_type, key) and _fits(given.item_type, value)
+    if type_.is_time and type_.name != "DATE":
+        return bool(types.is_timestamp(given)) and (type_ != TIMESTAMP_NTZ or given.tz is None)
+    return any(is_one(given) for is_one in _PLAIN.get(type_.name, ()))
+
+
+_PLAIN: Mapping[str, Sequence[Any]] = {
+    "BOOLEAN": (pa.types.is_boolean,),
+    "FLOAT": (pa.types.is_float16, pa.types.is_float32),
+    "DOUBLE": (pa.types.is_floating,),
+    "DATE": (pa.types.is_date,),
+    "STRING": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "BINARY": (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+        pa.types.is_binary_view,
+    ),
+}
+
+
+def _hint(given: pa.DataType, type_: SqlType) -> str:
+    if type_.is_integer and pa.types.is_floating(given):
+        return 'pandas makes floats of whole numbers among which some are missing: its dtype "Int64" does not'
+    if type_ == TIMESTAMP_NTZ and pa.types.is_timestamp(given):
+        return (
+            "it is a time on the wall, and these are instants: declare it TIMESTAMP, or take their zone off"
+        )
+    return f"cast it before, or declare the column as what it is; here it takes {in_arrow(type_)}"
+
+
+def _diffs(source: Source, columns: Mapping[str, pa.ChunkedArray], count: int) -> Any:
+    """int64[n]: how often each row comes by what it says itself; 1 where it says nothing.
+
+    Raises: EngineError, when that is nothing known.
+    """
+    change = source.change_column
+    if change is None:
+        return np.ones(count, dtype=np.int64)
+    said = pc.dictionary_encode(columns[change.column], null_encoding="encode").combine_chunks()
+    if isinstance(said, pa.ChunkedArray):
+        said = pa.concat_arrays(said.chunks) if said.num_chunks else pa.array([], said.type)
+    words = said.dictionary.to_pylist()
+    known = [diff_of(change, word) for word in words]
+    if None in known:
+        raise unknown_change(source, words[known.index(None)])
+    return np.asarray(known, dtype=np.int64)[said.indices.to_numpy(zero_copy_only=False)]
+
+
+def _by_key(source: Source, arrays: Sequence[pa.ChunkedArray], diffs: Any) -> list[pa.ChunkedArray]:
+    """Of what a delete says, what says which row of a primary key goes."""
+    assert source.primary_key is not None
+    stays = pa.chunked_array([pa.array(diffs > 0)])
+    named = source.primary_key.named
+    return [
+        array if column.name in named else pc.if_else(stays, array, pa.scalar(None, array.type))
+        for column, array in zip(source.columns, arrays, strict=True)
+    ]

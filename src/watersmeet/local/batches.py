@@ -1,0 +1,360 @@
+"""A job over iterables of Arrow batches, in this process: one pass, tick by tick, as its rows are asked for.
+
+A round takes what every input has now, one batch of each, and makes a tick of it. Nothing is read before the
+consumer asks for the next output, and of each input one batch at most is on its way: whoever consumes slowly
+is read for slowly. Inputs that are awaited are read at the same time, and a tick takes what came first.
+
+When all inputs have ended there is one more tick, in which every watermark becomes +∞: what is retained goes
+out, padded where it is to be. Where the run is left before that, by an error of a source or of
+the consumer or because it is cancelled, what was committed stays, and no task and no open source is left.
+
+With a store, a run goes on where the last one ended. How many batches of each input were taken is stored with
+each tick, and the output of the last one with it: a consumer that was killed with an output in its hands gets
+it again, first of all, and knows it by its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from watersmeet.engine.local.job import LocalJob
+from watersmeet.engine.local.output import Output
+from watersmeet.errors import SpecError, StateError
+from watersmeet.local.asked import AsyncMap
+from watersmeet.local.opened import Asked, Place, job
+from watersmeet.local.stages import Stages
+
+Batches = Iterable[Any] | AsyncIterable[Any]
+Batch = Any
+"""What `LocalJob.push` takes, or an `Advance`."""
+
+_TAKEN = "batches"
+_END = object()
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Between batches of an input: no later row of it has a lower time in this column.
+
+    >>> Advance("order_time", 1_646_128_800_000_000).column
+    'order_time'
+    """
+
+    column: str
+    to: int | datetime | date
+
+
+def run(
+    query: Asked,
+    /,
+    *,
+    store: Place | None = None,
+    settings: Mapping[str, str] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    partitions: int = 1,
+    clock: Callable[[], int] | None = None,
+    end: bool = True,
+    before: Mapping[str, AsyncMap] | None = None,
+    after: Mapping[str, AsyncMap] | None = None,
+    inputs: Mapping[str, Batches | Callable[[int], Batches]] | None = None,
+    **more_inputs: Batches | Callable[[int], Batches],
+) -> Run:
+    """The ticks of a job over inputs, to be looped over by ``for`` or ``async for``: each an `Output`.
+
+    Args:
+        query, store, settings, tables, partitions, clock: as `watersmeet.local.job`.
+        end: when all inputs have ended, so have the streams: what is retained goes out in a last tick, and
+            the job is finished. False: it stays for the next run.
+        before: per source what is asked about its rows (`map_async`): batches have the declared columns
+            but those of the answers.
+        after: per query what is asked about its rows: answers are further columns of its output.
+        inputs, more_inputs: per source its batches: an iterable (read in the caller's own thread) or an async
+            iterable (``async for`` alone) of anything that `LocalJob.push` takes, and of `Advance`. With a
+            store, a function that gives them from the n-th batch on: so many were taken before.
+
+    Raises:
+        SpecError: an input is none of the job's, or one of them is missing; or it cannot be said where a run
+            over a store with a state is to go on reading.
+
+    >>> from watersmeet import local
+    >>> orders = [[{"t": 1, "k": "x"}, {"t": 2, "k": "y"}], [{"t": 40, "k": "z"}]]
+    >>> deliveries = [[{"t": 3, "k": "x"}]]
+    >>> spec = local.JoinSpec(
+    ...     left={"t": "BIGINT", "k": "STRING"}, right={"t": "BIGINT", "k": "STRING"}, how="left",
+    ...     left_times={"t": 5}, right_times={"t": 5}, names=("orders", "deliveries"),
+    ...     condition=local.AllOf(
+    ...         local.Equal(local.left("k"), local.right("k")),
+    ...         local.Between(local.right("t"), local.left("t"), local.left("t") + 9)),
+    ...     outputs={"k": local.left("k"), "t": local.right("t")})
+    >>> for output in local.run(spec, orders=orders, deliveries=deliveries):
+    ...     print(output.tick, output.table.to_pylist())
+    1 [{'k': 'x', 't': 3}]
+    2 []
+    3 [{'k': 'y', 't': None}, {'k': 'z', 't': None}]
+    """
+    opened = job(query, store=store, settings=settings, tables=tables, partitions=partitions, clock=clock)
+    stages = Stages(opened, before or {}, after or {})
+    return Run(opened, {**(inputs or {}), **more_inputs}, stages, end=end)
+
+
+class Run:
+    """The ticks of a job, once. As a context (``with``, ``async with``) it is closed at its end for certain;
+    a loop that is left earlier closes it as soon as nobody holds it.
+
+    ``job``: the job; not to be ticked by anybody else.
+    """
+
+    def __init__(
+        self,
+        opened: LocalJob,
+        inputs: Mapping[str, Batches | Callable[[int], Batches]],
+        stages: Stages,
+        *,
+        end: bool,
+    ) -> None:
+        self.job, self._stages = opened, stages
+        self._end = end
+        self._taken = _taken(opened)
+        self._inputs = _checked(opened, inputs, self._taken)
+        self._sync: Generator[Output, None, None] | None = None
+        self._async: AsyncIterator[Output] | None = None
+
+    def __iter__(self) -> Iterator[Output]:
+        waiting = [name for name, batches in self._inputs.items() if isinstance(batches, AsyncIterable)]
+        if waiting:
+            raise SpecError(
+                f"the batches of {', '.join(waiting)} are awaited",
+                code="bad-value",
+                hint="write: async for output in local.run(…)",
+            )
+        self._once()
+        self._sync = self._ticks()
+        return self._sync
+
+    def __aiter__(self) -> AsyncIterator[Output]:
+        self._once()
+        self._async = self._awaited_ticks()
+        return self._async
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Ends a ``for``: sources are closed, nothing more is read."""
+        if self._sync is not None:
+            self._sync.close()
+
+    async def aclose(self) -> None:
+        """Ends an ``async for``, likewise: when it returns no task of it is there."""
+        if self._async is not None:
+            await self._async.aclose()  # type: ignore[attr-defined]
+
+    def _once(self) -> None:
+        if self._sync is not None or self._async is not None:
+            raise SpecError("a run is looped over once", code="run-twice", hint="call local.run again")
+
+    def _ticks(self) -> Generator[Output, None, None]:
+        live: dict[str, Iterator[Batch]] = {}
+        loop = asyncio.Runner()
+        try:
+            last = self.job.last
+            if last is not None:
+                yield self._stages.run(loop, self._stages.after(last))
+            if self._is_finished:
+                return
+            live = {name: iter(batches) for name, batches in self._inputs.items()}  # type: ignore[arg-type]
+            while live:
+                for name in list(live):
+                    batch = next(live[name], _END)
+                    if batch is _END:
+                        del live[name]
+                    else:
+                        self._take(name, batch)
+                if self._has_taken:
+                    self._stages.run(loop, self._stages.before())
+                    yield self._stages.run(loop, self._stages.after(self._tick()))
+            if self._end:
+                yield self._stages.run(loop, self._stages.after(self._tick(end=True)))
+        finally:
+            self.job.clear()
+            for batches in live.values():
+                _close(batches)
+            loop.close()
+            self.job.close()
+
+    async def _awaited_ticks(self) -> AsyncIterator[Output]:
+        live: dict[str, Iterator[Batch] | AsyncIterator[Batch]] = {}
+        reading: dict[str, asyncio.Task[Batch]] = {}
+        try:
+            last = await asyncio.to_thread(lambda: self.job.last)
+            if last is not None:
+                yield await self._stages.after(last)
+            if self._is_finished:
+                return
+            live = {name: _iterated(batches) for name, batches in self._inputs.items()}
+            while live:
+                came: dict[str, Batch] = {}
+                for name, batches in live.items():
+                    if not isinstance(batches, AsyncIterator):
+                        came[name] = next(batches, _END)
+                    elif name not in reading:
+                        reading[name] = asyncio.create_task(_next(batches))
+                if reading:
+                    at_once = bool(came)
+                    await asyncio.wait(
+                        reading.values(), timeout=0 if at_once else None, return_when=asyncio.FIRST_COMPLETED
+                    )
+                for name in [name for name, task in reading.items() if task.done()]:
+                    came[name] = reading.pop(name).result()
+                for name in (name for name in self._inputs if name in came):
+                    if came[name] is _END:
+                        del live[name]
+                    else:
+                        self._take(name, came[name])
+                if self._has_taken:
+                    yield await self._ticked()
+            if self._end:
+                yield await self._ticked(end=True)
+        finally:
+            self.job.clear()
+            await _cancelled(reading.values())
+            for batches in live.values():
+                if isinstance(batches, AsyncIterator):
+                    await _aclose(batches)
+                else:
+                    _close(batches)
+            self.job.close()
+
+    async def _ticked(self, *, end: bool = False) -> Output:
+        """A tick, in a thread, and what is asked before and after it. Whoever is cancelled while it runs
+        waits for it: it is committed, or it is not."""
+        await self._stages.before()
+        ticking = asyncio.ensure_future(asyncio.to_thread(self._tick, end=end))
+        try:
+            output = await asyncio.shield(ticking)
+        except asyncio.CancelledError:
+            while not ticking.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([ticking])
+            if not ticking.cancelled():
+                ticking.exception()  # nobody is there to be told
+            raise
+        return await self._stages.after(output)
+
+    def _take(self, name: str, batch: Batch) -> None:
+        if isinstance(batch, Advance):
+            self.job.advance(name, batch.column, batch.to)
+        elif not self._stages.take(name, batch):
+            self.job.push(name, batch)
+        self._taken[name] += 1
+        self._has_taken = True
+
+    _has_taken = False
+
+    def _tick(self, *, end: bool = False) -> Output:
+        output = self.job.tick(end=end, position={_TAKEN: self._taken})
+        self._has_taken = False
+        return output
+
+    @property
+    def _is_finished(self) -> bool:
+        manifest = self.job.driver.manifest
+        return manifest is not None and manifest.finished
+
+
+def _taken(opened: LocalJob) -> dict[str, int]:
+    """Per source how many of its batches are in the state."""
+    taken = dict.fromkeys(opened.sources, 0)
+    if opened.driver.manifest is None:
+        return taken
+    position = opened.position
+    if not isinstance(position, Mapping) or _TAKEN not in position:
+        raise StateError(
+            "the state says nothing of how far inputs were read: its ticks were no run's",
+            code="no-position",
+            hint="go on with it as it was made: local.job(…), push and tick",
+        )
+    return taken | {name: count for name, count in position[_TAKEN].items() if name in taken}
+
+
+def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, int]) -> dict[str, Batches]:
+    missing = [name for name in opened.sources if name not in inputs and name not in opened.tables]
+    surplus = [name for name in inputs if name not in opened.sources]
+    if missing or surplus:
+        raise SpecError(
+            f"the job reads {', '.join(opened.sources)}, and is given {', '.join(inputs) or 'nothing'}",
+            code="unknown-source" if surplus else "missing-source",
+            hint="give batches per source; of one that has none, an empty list",
+        )
+    found: dict[str, Batches] = {}
+    for name, batches in inputs.items():
+        if callable(batches):
+            batches = batches(taken[name])
+        elif taken[name]:
+            raise SpecError(
+                f'{taken[name]} batches of "{name}" are in the state, and nothing says where it goes on',
+                code="no-position",
+                hint=f"give a function of their number: {name}=lambda taken: batches[taken:]",
+            )
+        if _is_table(batches):
+            raise SpecError(
+                f'"{name}" is given one table, not batches of it',
+                code="bad-value",
+                hint="write [table], or table.to_batches()",
+            )
+        if isinstance(batches, str | bytes | Mapping) or not isinstance(batches, Iterable | AsyncIterable):
+            raise SpecError(
+                f'the batches of "{name}" are {type(batches).__name__}, which is none',
+                code="bad-value",
+                hint="give an iterable of Arrow batches, such as a list",
+            )
+        found[name] = batches
+    return found
+
+
+def _is_table(batches: Any) -> bool:
+    """It can be iterated over, but column by column."""
+    return hasattr(batches, "column_names") or (hasattr(batches, "columns") and hasattr(batches, "shape"))
+
+
+def _iterated(batches: Batches) -> Iterator[Batch] | AsyncIterator[Batch]:
+    return aiter(batches) if isinstance(batches, AsyncIterable) else iter(batches)
+
+
+async def _next(batches: AsyncIterator[Batch]) -> Batch:
+    return await anext(batches, _END)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """When it returns they are done, and nobody is told what came of them."""
+    waiting = list(tasks)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _close(batches: Any) -> None:
+    if hasattr(batches, "close"):
+        batches.close()
+
+
+async def _aclose(batches: Any) -> None:
+    if hasattr(batches, "aclose"):
+        await batches.aclose()

@@ -1,0 +1,356 @@
+"""A join of two streams as data: columns, event times, a condition; and its plan, made and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.front.ddl.settings import Settings
+from watersmeet.front.types.columns import type_named
+from watersmeet.local.conditions import ColumnRef, Condition, Length
+from watersmeet.local.trees import Trees, length_us
+from watersmeet.names import is_node_alias, is_ours
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import (
+    Branch,
+    Column,
+    EventTime,
+    Input,
+    Insert,
+    Job,
+    Join,
+    JoinKind,
+    OutputColumn,
+    OutputMode,
+    Query,
+    Sink,
+    Source,
+)
+from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
+
+JOINED = "joined"
+"""The name of the query of a join as data."""
+
+HOW = {
+    "inner": JoinKind.INNER,
+    "left": JoinKind.LEFT,
+    "right": JoinKind.RIGHT,
+    "full": JoinKind.FULL,
+    "semi": JoinKind.SEMI,
+    "anti": JoinKind.ANTI,
+}
+
+Times = Sequence[str] | Mapping[str, Length | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinSpec:
+    """A join of two streams.
+
+    ``left``, ``right``: their columns, by name the SQL type of each. ``left_times``, ``right_times``: the
+    event times among them: names, whose watermarks move by `LocalJob.advance` alone; or by name how far the
+    watermark stays behind the greatest time seen (None: explicit advances alone). Lengths are whole numbers
+    of integer times, of others a timedelta or a text such as ``"10 seconds"``. ``condition``: what two rows
+    have to do with each other, see `watersmeet.local`. ``how``: inner, left, right, full, semi or anti.
+
+    ``postpone``: bounds that the caller counts on, ``{"right.t": {"left.t": c}}``: once the watermark of
+    ``right.t`` is v no left row below v − c is needed. They follow from the condition, so there is nothing to
+    say; what is said is checked against what follows. One that would let rows go which may still match is
+    refused. A longer one is true as well: of several for one pair the smallest counts, and rows stay no
+    longer for it.
+
+    ``outputs``: the columns of the result, by name; None: all columns of both sides (of semi and anti joins
+    of the left one), those of one name as ``side_column``. ``names``: of the two sides, as sources of the
+    job, and before the dot in watermark keys. ``options``: as SET of a job's text, by name.
+
+    Raises, when it is made: SpecError, or SeveralErrors with all that is wrong.
+
+    >>> from watersmeet import local
+    >>> spec = local.JoinSpec(
+    ...     left={"t": "BIGINT", "k": "STRING"}, right={"t": "BIGINT", "k": "STRING"},
+    ...     left_times=["t"], right_times={"t": 5}, how="left",
+    ...     condition=local.AllOf(
+    ...         local.Equal(local.left("k"), local.right("k")),
+    ...         local.Between(local.right("t"), local.left("t"), local.left("t") + 3)))
+    >>> spec.postponed
+    {'right.t': {'left.t': 3}, 'left.t': {'right.t': 0}}
+    >>> list(spec.outputs_by_name)
+    ['left_t', 'left_k', 'right_t', 'right_k']
+    """
+
+    left: Mapping[str, str]
+    right: Mapping[str, str]
+    left_times: Times
+    right_times: Times
+    condition: Condition
+    how: str = "inner"
+    postpone: Mapping[str, Mapping[str, Length]] | None = None
+    outputs: Mapping[str, ColumnRef] | None = None
+    names: tuple[str, str] = ("left", "right")
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        raise_all(list(self._reading.problems))
+
+    @property
+    def job(self) -> Job:
+        """What is asked, as from any other door; without ``postpone``, which `plan` checks."""
+        return self._reading.job
+
+    @cached_property
+    def plan(self) -> JobPlan:
+        """How it is run, for `LocalJob`. Raises: PlanError, or SeveralErrors, when it cannot be."""
+        plan = plan_job(self.job)
+        raise_all(list(_too_short(self._reading.postponed, _derived(plan))))
+        return plan
+
+    @property
+    def postponed(self) -> Mapping[str, Mapping[str, int]]:
+        """All bounds that follow from the condition, as ``postpone`` has them."""
+        return _derived(self.plan)
+
+    @property
+    def outputs_by_name(self) -> Mapping[str, ColumnRef]:
+        """The columns of the result."""
+        return self._reading.outputs
+
+    @cached_property
+    def _reading(self) -> _Reading:
+        return _Reading(self)
+
+
+class _Reading:
+    """A spec as a job, and all that is wrong with it."""
+
+    def __init__(self, spec: JoinSpec) -> None:
+        self.problems: list[WatersmeetError] = []
+        self._spec = spec
+        names = self._names(spec.names)
+        self._columns = [
+            self._columns_of(side, columns) for side, columns in (("left", spec.left), ("right", spec.right))
+        ]
+        sources = [
+            Source(name, tuple(columns.values()), "memory", {}, self._times(side, name, columns, times))
+            for side, name, columns, times in zip(
+                ("left", "right"), names, self._columns, (spec.left_times, spec.right_times), strict=True
+            )
+        ]
+        kind = HOW.get(spec.how) if isinstance(spec.how, str) else None
+        if kind is None:
+            self._problem(
+                f"how is {spec.how!r}", "bad-value", near_names(str(spec.how), HOW) or "inner is one"
+            )
+            kind = JoinKind.INNER
+        trees = Trees(
+            {
+                side: (name, columns)
+                for side, name, columns in zip(("left", "right"), names, self._columns, strict=True)
+            }
+        )
+        condition = trees.condition(spec.condition)
+        self.outputs = self._outputs(names, kind)
+        outputs = tuple(OutputColumn(name, trees.value(ref), f"{ref}") for name, ref in self.outputs.items())
+        self.problems += trees.problems
+        self.postponed = self._postponed(sources)
+        settings = Settings()
+        for key, value in spec.options.items():
+            try:
+                settings.set(str(key), str(value))
+            except SpecError as error:
+                self.problems.append(error)
+        left, right = (_input(source) for source in sources)
+        text = f"{names[0]} {kind.value} JOIN {names[1]} ON {condition.sql('spark')}"
+        query = Query(Join(left, right, kind, condition), None, outputs, text, mode=OutputMode.APPEND)
+        self.job = Job((Insert(JOINED, Sink(JOINED, "memory"), query),), settings.options)
+
+    def _problem(self, message: str, code: str, hint: str | None = None) -> None:
+        self.problems.append(SpecError(message, code=code, hint=hint))
+
+    def _names(self, names: Any) -> tuple[str, str]:
+        if not isinstance(names, Sequence) or isinstance(names, str) or len(names) != 2:
+            self._problem(f"names is {names!r}", "bad-value", 'names of both sides: ("orders", "deliveries")')
+            return "left", "right"
+        for name in names:
+            if not isinstance(name, str) or not name.strip() or set(name) & set("./"):
+                self._problem(f"{name!r} is no name of a side", "bad-value", "letters, digits and _")
+            elif is_ours(name) or is_node_alias(name):
+                self._problem(f'names like "{name}" are taken', "bad-value", "use another one")
+        if str(names[0]).lower() == str(names[1]).lower():
+            self._problem(
+                f'both sides are named "{names[0]}"', "duplicate-name", "give each a name of its own"
+            )
+        return str(names[0]), str(names[1])
+
+    def _columns_of(self, side: str, columns: Any) -> dict[str, Column]:
+        if not isinstance(columns, Mapping) or not columns:
+            self._problem(f"{side} is {columns!r}", "bad-value", 'columns by name: {"t": "TIMESTAMP", …}')
+            return {}
+        found: dict[str, Column] = {}
+        for name, kind in columns.items():
+            if not isinstance(name, str) or not name:
+                self._problem(f"{side}: {name!r} is no name of a column", "bad-value")
+                continue
+            if is_ours(name):
+                self._problem(f'{side}: columns like "{name}" are taken', "bad-value", "use another name")
+            if name.lower() in {other.lower() for other in found}:
+                self._problem(
+                    f'{side}: two columns are named "{name}", in any case', "duplicate-column", "rename one"
+                )
+            try:
+                found[name] = Column(name, kind if isinstance(kind, SqlType) else type_named(str(kind)))
+            except SpecError as error:
+                self._problem(f'{side}: column "{name}": {error.message}', error.code, error.hint)
+        return found
+
+    def _times(
+        self, side: str, source: str, columns: Mapping[str, Column], times: Any
+    ) -> tuple[EventTime, ...]:
+        what = f"{side}_times"
+        if isinstance(times, str) or not isinstance(times, Sequence | Mapping):
+            self._problem(f"{what} is {times!r}", "bad-value", '["t"], or {"t": "10 seconds"}')
+            return ()
+        lags = times if isinstance(times, Mapping) else dict.fromkeys(times)
+        if not lags:
+            self._problem(f"{what} is empty", "bad-value", "a stream has an event time")
+        found = []
+        for name, lag in lags.items():
+            column = columns.get(name)
+            if column is None:
+                self._problem(
+                    f'{what}: "{source}" has no column "{name}"',
+                    "unknown-column",
+                    near_names(str(name), columns),
+                )
+            elif column.type not in INTEGERS and column.type not in TIMES:
+                self._problem(
+                    f'{what}: "{name}" is {column.type} and cannot be an event time',
+                    "wrong-type",
+                    "event times are TIMESTAMP, DATE or an integer type",
+                )
+            else:
+                units = None if lag is None else self._units(lag, column.type, f"{what}: the lag of {name}")
+                if units is not None and units < 0:
+                    self._problem(f'{what}: the lag of "{name}" is negative', "bad-lag")
+                found.append(EventTime(name, units))
+        return tuple(found)
+
+    def _units(self, length: Any, type_: SqlType, where: str) -> int | None:
+        """A length in the column's units."""
+        units = length_us(length) if type_.is_time else length
+        if isinstance(units, bool) or not isinstance(units, int):
+            hint = 'write "10 seconds", or a timedelta' if type_.is_time else "write a whole number"
+            self._problem(f"{where} is {length!r}, and the column is {type_}", "bad-value", hint)
+            return None
+        return units
+
+    def _outputs(self, names: tuple[str, str], kind: JoinKind) -> dict[str, ColumnRef]:
+        asked = self._spec.outputs
+        if asked is None:
+            sides = list(zip(("left", "right"), names, self._columns, strict=True))[: 2 - kind.hides_right]
+            all_names = [name.lower() for _, _, columns in sides for name in columns]
+            chosen = [
+                (name if all_names.count(name.lower()) == 1 else f"{of}_{name}", _ref(side, name))
+                for side, of, columns in sides
+                for name in columns
+            ]
+        elif not isinstance(asked, Mapping) or not asked:
+            self._problem(f"outputs is {asked!r}", "bad-value", '{"order_id": left("order_id"), …}')
+            return {}
+        else:
+            chosen = list(asked.items())
+        found: dict[str, ColumnRef] = {}
+        for name, ref in chosen:
+            if not isinstance(name, str) or not name:
+                self._problem(f"outputs: {name!r} is no name of a column", "bad-value")
+            elif name.lower() in {other.lower() for other in found}:
+                self._problem(
+                    f'two columns of the result are named "{name}"',
+                    "duplicate-column",
+                    "name them yourself: outputs={…}",
+                )
+            elif not isinstance(ref, ColumnRef) or ref.is_moved:
+                self._problem(
+                    f'outputs: "{name}" is {ref!r}',
+                    "bad-value",
+                    'columns go out as they are: left("order_id")',
+                )
+            elif kind.hides_right and ref.side == "right":
+                self._problem(
+                    f'outputs: "{name}" is of the right side, and rows of {kind.value} joins are left ones',
+                    "bad-value",
+                    "choose columns of the left side",
+                )
+            else:
+                found[name] = ref
+        return found
+
+    def _postponed(self, sources: Sequence[Source]) -> dict[tuple[str, str], int]:
+        """By (by, evicted) the bounds that the caller counts on."""
+        types = {
+            f"{source.name}.{time.column}": column.type
+            for source in sources
+            for time in source.event_times
+            if (column := source.column(time.column)) is not None
+        }
+        found = {}
+        for by, bounds in (self._spec.postpone or {}).items():
+            for evicted, length in bounds.items() if isinstance(bounds, Mapping) else [(bounds, None)]:
+                unknown = next((key for key in (by, evicted) if key not in types), None)
+                if unknown is not None:
+                    self._problem(
+                        f"postpone: {unknown!r} is no event time of the join",
+                        "unknown-column",
+                        near_names(str(unknown), types),
+                    )
+                    continue
+                units = self._units(length, types[evicted], f"postpone: {by} to {evicted}")
+                if units is not None:
+                    found[by, evicted] = units
+        return found
+
+
+def _ref(side: str, name: str) -> ColumnRef:
+    return ColumnRef("left" if side == "left" else "right", name)
+
+
+def _input(source: Source) -> Input:
+    columns = tuple(exp.column(exp.to_identifier(column.name, quoted=True)) for column in source.columns)
+    times = tuple(time.column for time in source.event_times)
+    lags = tuple(time.lag for time in source.event_times)
+    return Input(source.name, source.columns, times, (Branch(source, columns, lags=lags),))
+
+
+def _derived(plan: JobPlan) -> dict[str, dict[str, int]]:
+    """The postpone map of the one join: per pair the smallest."""
+    bounds = [bound for node in plan.queries[0].nodes if isinstance(node, JoinPlan) for bound in node.bounds]
+    found: dict[str, dict[str, int]] = {}
+    for bound in bounds:
+        own = found.setdefault(bound.by, {})
+        own[bound.evicted] = min(own.get(bound.evicted, bound.c), bound.c)
+    return found
+
+
+def _too_short(
+    asked: Mapping[tuple[str, str], int], derived: Mapping[str, Mapping[str, int]]
+) -> Iterator[PlanError]:
+    for (by, evicted), c in asked.items():
+        least = derived.get(by, {}).get(evicted)
+        if least is None:
+            yield PlanError(
+                f"postpone: nothing in the condition says when rows of {evicted} can go by {by}",
+                code="postpone-too-short",
+                hint="rows that may still match would be lost: bound the two in the condition",
+            )
+        elif c < least:
+            yield PlanError(
+                f"postpone: rows of {evicted} are needed until {by} is {least} past them, not {c}",
+                code="postpone-too-short",
+                hint="rows that may still match would be lost: leave it out, it follows from the condition",
+            )

@@ -1,0 +1,149 @@
+"""Opens a job in this process: whatever says what is asked, wherever its state is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from watersmeet.engine.local.given import changes_of
+from watersmeet.engine.local.job import LocalJob
+from watersmeet.engine.local.taken_in import rows_of
+from watersmeet.engine.values import HeldTables
+from watersmeet.errors import SpecError, near_names
+from watersmeet.front.sql import parse_job
+from watersmeet.local.join_spec import JoinSpec
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Job
+from watersmeet.state.store import LocalStore, MemoryStore, Store
+
+Asked = str | JoinSpec | Job | JobPlan
+Place = str | os.PathLike[str] | Store
+
+
+def job(
+    query: Asked,
+    *,
+    store: Place | None = None,
+    settings: Mapping[str, str] | None = None,
+    tables: Mapping[str, Any] | None = None,
+    partitions: int = 1,
+    clock: Callable[[], int] | None = None,
+    change_queries: bool = False,
+) -> LocalJob:
+    """A job in this process, whose sources are what is pushed.
+
+    Args:
+        query: the text of a job (its sources may be of any connector: none is read), a `JoinSpec`, or the
+            plan of one.
+        store: where the state is, and what the last tick put out: a directory, the URL of an object store
+            or of tables in PostgreSQL (``s3://…``, ``postgresql://…``), or a `Store`. There the job goes on.
+            None: in memory, and gone with the job.
+        settings: of a text, as ``--set`` of the command line.
+        tables: what tables that rows meet as of their tick hold at the start, as for `LocalJob.push`. They
+            are outside of the store, and have to be said again when the job is opened again.
+        partitions: into how many shares a tick's work is cut.
+        clock: tells the time in µs since 1970; None: the wall clock.
+        change_queries: queries may have come, gone or changed since the state was made.
+
+    Raises:
+        WatersmeetError: what is wrong with the query, or with the state.
+
+    >>> from watersmeet import local
+    >>> opened = local.job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.k, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3''')
+    >>> opened.push("a", [{"t": 1, "k": "x"}, {"t": 2, "k": "y"}, {"t": 3, "k": "x"}])
+    >>> opened.tick().table.to_pylist()
+    [{'k': 'x', 'u': 3}]
+    """
+    plan = _plan(query, settings)
+    for planned in plan.queries:
+        _check_names([output.name for output in planned.outputs])
+    place = MemoryStore() if store is None else _store(store)
+    now = _wall_clock if clock is None else clock
+    return LocalJob(
+        plan,
+        place,
+        partitions=partitions,
+        clock_us=now(),
+        tables=_held(plan, place, tables),
+        given=True,
+        change_queries=change_queries,
+        clock=now,
+        keep_output=store is not None,
+    )
+
+
+def _wall_clock() -> int:
+    return time.time_ns() // 1_000
+
+
+def _plan(query: Any, settings: Mapping[str, str] | None) -> JobPlan:
+    if settings and not isinstance(query, str):
+        raise SpecError(
+            "settings are those of a job's text",
+            code="bad-value",
+            hint="of a JoinSpec they are its options",
+        )
+    if isinstance(query, JoinSpec):
+        return query.plan
+    if isinstance(query, str):
+        query = parse_job(query, overrides=settings)
+    if isinstance(query, Job):
+        if not query.inserts:
+            raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+        return plan_job(query)
+    if isinstance(query, JobPlan):
+        return query
+    raise SpecError(
+        f"{query!r} is no query", code="bad-value", hint="give a job's text, a JoinSpec, or a plan of one"
+    )
+
+
+def _store(place: Any) -> Store:
+    if isinstance(place, str) and "://" in place and not place.startswith("file://"):
+        from watersmeet.objects.setting import STORE, store_of
+
+        remote = store_of({STORE: place})
+        assert remote is not None
+        return remote
+    if isinstance(place, str | os.PathLike):
+        return LocalStore(os.fspath(place).removeprefix("file://"))
+    if hasattr(place, "create") and hasattr(place, "names"):
+        own: Store = place
+        return own
+    raise SpecError(f"{place!r} is no place for a state", code="bad-value", hint="give a directory, or a URL")
+
+
+def _held(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> HeldTables:
+    sources = {source.name: source for source in plan.tables}
+    if sources and tables is None and store.names("manifests"):
+        raise SpecError(
+            f"what the tables {', '.join(sources)} hold is not in the store",
+            code="no-tables",
+            hint="say it: job(…, tables={…})",
+        )
+    held = HeldTables()
+    for name, rows in (tables or {}).items():
+        if name not in sources:
+            raise SpecError(
+                f'there is no table "{name}" that rows meet as of their tick in the queries of this job',
+                code="unknown-table",
+                hint=near_names(name, sources) or "there is none: give the rows of others by push",
+            )
+        held.change(sources[name], changes_of([rows_of(sources[name], rows)]))
+    return held
+
+
+def _check_names(names: Iterable[str]) -> None:
+    given = list(names)
+    twice = next((name for name in given if given.count(name) > 1), None)
+    if twice is not None:
+        raise SpecError(
+            f'two columns of the result are called "{twice}", and a table has one of each name',
+            code="duplicate-column",
+            hint=f"give one another name: … AS {twice}2",
+        )
