@@ -87,7 +87,7 @@ def step(folder: Path) -> Tick:
             reports.append(writer.finish())
         driver.advance(start, reports)
         *rows, last = driver.node_task(JOINED, 0).run(0, 1)
-        count = sum(batch.num_rows for batch in rows)
+        count = int(sum(batch.num_rows for batch in rows))
         driver.settle(JOINED, 0, [last.column(CONTROL)[0].as_py()], rows_out=count)
         driver.conclude()
         driver.commit({"clock_us": 0})
@@ -103,7 +103,7 @@ def in_process(folder: Path, *, keep: bool) -> Tick:
     def tick(tables: Sequence[pa.Table]) -> int:
         for name, table in zip(SIDES, tables, strict=True):
             job.push(name, table)
-        return job.tick().table.num_rows
+        return int(job.tick().table.num_rows)
 
     return tick
 

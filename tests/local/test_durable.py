@@ -166,3 +166,16 @@ def test_of_tables_that_are_not_in_the_store(tmp_path: Path) -> None:
     assert job.tick().table.to_pylist() == [{"t": 2, "name": "two"}]
     with pytest.raises(SpecError, match="not in the store"):
         local.job(text, store=tmp_path)
+
+
+def test_what_fails_behind_the_commit_does_not_bring_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = local.job(SPEC, store=MemoryStore())
+    job.push("left", rows((1, "a")))
+    job.push("right", rows((1, "a")))
+    with monkeypatch.context() as patched:
+        patched.setattr(job.driver.kept, "commit", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            job.tick()
+    assert job.last is not None
+    assert job.last.table.num_rows == 1
+    assert job.tick().table.num_rows == 0

@@ -271,11 +271,13 @@ class LocalJob:
         host = {"clock_us": clock_us}
         if position is not None:
             host["position"] = _as_json(position)
-        held = self._tables.held()
+        held, before = self._tables.held(), self.driver.tick
         try:
             output = self._tick(rows or {}, host, clock_us, advances or {}, idle, end, check, put_out)
         except BaseException:
-            if any(map(self._gathered.rows, self._sources.tables)):  # they come again with the next try
+            if self.driver.tick != before:  # it is committed: only what comes behind that has failed
+                self._gathered.clear()
+            elif any(map(self._gathered.rows, self._sources.tables)):  # they come again with the next try
                 self._tables.back_to(held)
             raise
         self._gathered.clear()

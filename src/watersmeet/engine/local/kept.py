@@ -41,7 +41,7 @@ def kept_then(manifest: Manifest, store: Store, empty: Mapping[str, pa.Table]) -
     tables = last_output.read(store, kept)
     return Output(
         manifest.tick,
-        empty | _of(_QUERY, tables),
+        dict(empty) | _of(_QUERY, tables),
         _of(_LATE, tables),
         {
             query: {key: _MARKS.get(mark, mark) for key, mark in marks.items()}
