@@ -153,7 +153,7 @@ def test_tasks_load_no_grammar_of_sql():
     }
     assert knows == {"intervals.py"}
     users = {name for name, source, _ in modules() if "watersmeet.types.intervals" in source}
-    assert {name.split("/")[0] for name in users} <= {"front", "plan", "engine", "relations"}
+    assert {name.split("/")[0] for name in users} <= {"front", "plan", "local", "engine", "relations"}
     assert not any(name.startswith(("engine/tasks", "engine/nodes", "engine/messages")) for name in users)
 
 
