@@ -19,7 +19,7 @@ from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, t
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
-KILLS = 12
+KILLS = 6
 FILES = 24
 TO_THE_END = ("--until-caught-up", "--finish")
 SINKS = ("joined", "chain")

@@ -6,7 +6,6 @@ Rows have numbers, so it can be told which of them were there when a query came.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.opening import changed_queries
@@ -21,7 +21,7 @@ from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CASES = RANDOM_CASES // 46
 CHUNKS = 2
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT ANTI JOIN")
 

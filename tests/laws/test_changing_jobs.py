@@ -5,7 +5,6 @@ looks rows up.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = max(4, int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 230)
+CASES = max(4, RANDOM_CASES // 230)
 CHUNKS = 2
 TICKS = 20
 SECOND = 1_000_000

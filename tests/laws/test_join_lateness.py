@@ -9,7 +9,6 @@ The order of rows within a tick, and how many tasks there are, have no say.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_lateness import KINDS, late_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 20
+CASES = RANDOM_CASES // 20
 
 Case = dict[str, Any]
 Row = dict[str, Any]

@@ -8,7 +8,6 @@ before they are committed and are repeated, and queries go, those that keep rows
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.laws.test_taken_rows import TABLE, Played, planned
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.delta import ArrangePlan
@@ -23,7 +23,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CASES = RANDOM_CASES // 46
 CHUNKS = 4
 
 KEYS = {"c": "k", "s": "k", "o": "kj", "l": "jv"}

@@ -8,7 +8,6 @@ later row.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -16,12 +15,13 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 OF_LEFT = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
 SOURCES = "".join(

@@ -8,7 +8,6 @@ name, INNER and FULL joins read from both sides, inner ones that stand together 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from tests.laws.test_narrower_queries import (
 from tests.plan.test_order import AC as NEAR_AC
 from tests.plan.test_order import CB as NEAR_CB
 from tests.plan.test_order import UNCONNECTED, chain, plan
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.identity.settings import settings_of
@@ -43,7 +43,7 @@ from watersmeet.state.sealed import sealed, unsealed
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 COUNT = 12
 MIRRORED = {"JOIN": "JOIN", "LEFT JOIN": "RIGHT JOIN", "RIGHT JOIN": "LEFT JOIN", "FULL JOIN": "FULL JOIN"}
 ALIASES = {"a": "s", "b": "u", "c": "v"}

@@ -5,7 +5,6 @@ finds.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 TICKS = 6
 REACH = 4
 SOURCES = "".join(

@@ -8,7 +8,6 @@ ticks.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -16,13 +15,14 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CASES = RANDOM_CASES // 46
 CHUNKS = 4
 
 SOURCES = "".join(

@@ -10,7 +10,6 @@ places.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 
 import watersmeet
 from tests.laws.test_taken_final_rows import Ticks, check_each_as_alone
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -26,7 +26,7 @@ from watersmeet.plan.model.nodes import JoinPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 140
+CASES = RANDOM_CASES // 140
 CHUNKS = 4
 SECOND = 1_000_000
 

@@ -8,7 +8,6 @@ fail before they are committed and are repeated, partitions are idle, and querie
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError
 from watersmeet.plan.model.job import JobPlan
@@ -25,7 +25,7 @@ from watersmeet.testing.memory_job import MemoryJob
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 CHUNKS = 4
 SECOND = 1_000_000
 

@@ -8,7 +8,6 @@ fail before they are committed and are repeated, and queries go.
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import StateError
@@ -23,7 +23,7 @@ from watersmeet.plan.model.job import JobPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 CHUNKS = 4
 
 SOURCES = """SET output_mode = changelog;

@@ -8,7 +8,6 @@ The oracle is a batch join of all rows by nested loops, of the queries as they w
 from __future__ import annotations
 
 import itertools
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -17,12 +16,13 @@ import pytest
 
 import watersmeet
 from tests.laws.test_narrower_queries import Condition, KilledError, Killing, Row
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import PlanError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 46
+CASES = RANDOM_CASES // 46
 LAG = 6
 NAMES = "abcd"
 KINDS = ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")

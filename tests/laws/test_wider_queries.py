@@ -8,7 +8,6 @@ partner among all rows that came. It knows nothing of how the engine tells what 
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from typing import Any
@@ -27,12 +26,13 @@ from tests.laws.test_narrower_queries import (
     opened,
     text_of,
 )
+from tests.support.effort import RANDOM_CASES
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 92
+CASES = RANDOM_CASES // 92
 LAG = 6
 COUNT = 14
 

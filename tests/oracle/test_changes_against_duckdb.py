@@ -7,7 +7,6 @@ DuckDB joins the contents anew after every tick; it shares nothing with the engi
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from typing import Any
 
@@ -15,11 +14,12 @@ import duckdb
 import pytest
 
 from tests.support.duckdb_batch import answer, fill, size
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 4
+CASES = RANDOM_CASES // 4
 CHUNKS = 4
 PARTITIONS = (1, 2, 3, 7)
 MOST_ROWS = 100_000

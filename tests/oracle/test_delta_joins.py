@@ -8,7 +8,6 @@ runs are merged all the time, so that look-ups meet them in the tick in which th
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import WatersmeetError
@@ -24,7 +24,7 @@ from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.planner import plan_job
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840"))
+CASES = RANDOM_CASES
 CHUNKS = 4
 PARTITIONS = (1, 2, 3, 7)
 

@@ -12,7 +12,6 @@ import copy
 import datetime
 import decimal
 import math
-import os
 from collections import Counter
 from typing import Any
 
@@ -21,10 +20,11 @@ import pytest
 
 import watersmeet
 from tests.support.duckdb_batch import as_duckdb, fill
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_groups import COLUMNS, TABLES, GroupCase, random_group_case
 from watersmeet import LocalJob, MemoryStore
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 30
+CASES = RANDOM_CASES // 30
 CHUNKS = 4
 
 DECLARED = "SET output_mode = changelog;\n" + "\n".join(

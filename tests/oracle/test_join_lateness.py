@@ -7,12 +7,12 @@ does not define what is asked, both refuse it. Windows over such joins are compa
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, outcomes
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from watersmeet.engine import local
@@ -20,7 +20,7 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 2
+CASES = RANDOM_CASES // 2
 CHUNKS = 10
 
 

@@ -5,13 +5,13 @@ as the query is written.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_orders import random_order_case
 from watersmeet.engine.local import replay_case
 from watersmeet.front.case_file import case_job
@@ -20,7 +20,7 @@ from watersmeet.testing.cases import bag
 from watersmeet.testing.oracle.case import run_case_with_account
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 23
+CASES = RANDOM_CASES // 23
 CHUNKS = 4
 
 

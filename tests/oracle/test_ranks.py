@@ -7,17 +7,17 @@ Two judges that share no code: DuckDB, and the oracle, which sorts the whole bag
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 
 from tests.oracle.test_groups_against_duckdb import problems
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_ranks import random_rank_case, random_rank_query
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 from watersmeet.testing.oracle.ranked import run_ranked_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 60
+CASES = RANDOM_CASES // 60
 CHUNKS = 4
 
 

@@ -8,16 +8,16 @@ how many cases (a tenth of it).
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.support.effort import RANDOM_CASES
 from watersmeet.engine.local import replay_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 10
+CASES = RANDOM_CASES // 10
 KEYS = 3
 Rows = list[tuple[int, int]]
 

@@ -6,12 +6,12 @@ partitions that are idle, and rows of a branch that was idle and comes back; oth
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import run_chunk
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_unions import random_union_case
 from watersmeet.engine.local import replay_case
 from watersmeet.observe.account import InputAccount
@@ -19,7 +19,7 @@ from watersmeet.testing.oracle.case import run_case_with_account
 from watersmeet.trace.record import TickTrace
 from watersmeet.trace.recorder import Tracer
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840")) // 24
+CASES = RANDOM_CASES // 24
 CHUNKS = 4
 
 
