@@ -3,9 +3,9 @@
 ``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run.
 ``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. ``stream`` makes a `Relation` of a
 streaming DataFrame; relations are joined, filtered and grouped by calls, and ``job`` runs them. A `LocalJob`
-runs a plan in this process: ``local`` opens one of a text or of a `JoinSpec`, a join as data, and runs it over
-iterables of Arrow batches; for tests, `watersmeet.testing` has it with all that is around. Every error raised
-on purpose is a `WatersmeetError`.
+runs a plan in this process: ``local`` opens one of a text or of a `JoinSpec`, a join as data, and runs it
+over iterables of Arrow batches; for tests, `watersmeet.testing` has it with all that is around. Every error
+raised on purpose is a `WatersmeetError`.
 
 >>> import watersmeet
 >>> job = watersmeet.parse_job('''

@@ -118,7 +118,7 @@ class Asking:
         Raises:
             EngineError: a call failed, or was not answered in time; what was answered is stored all the same.
         """
-        known = self._known(tick)
+        answered = self._answered(tick)
         keys, asked_of = list[str](), list[Row]()
         times = Counter[str]()
         for row in rows.to_pylist():
@@ -126,8 +126,8 @@ class Asking:
             keys.append(f"{digest}-{times[digest]}")
             times[digest] += 1
             asked_of.append(row)
-        found = {key: known[key] for key in keys if key in known}
-        order = [at for at, key in enumerate(keys) if key in found]
+        answers = {key: answered[key] for key in keys if key in answered}
+        order = [at for at, key in enumerate(keys) if key in answers]
         fresh: dict[str, Mapping[str, Any]] = {}
 
         def take(at: int, answer: Mapping[str, Any]) -> None:
@@ -135,12 +135,12 @@ class Asking:
             order.append(at)
 
         try:
-            await self._ask([(at, asked_of[at]) for at, key in enumerate(keys) if key not in found], take)
+            await self._ask([(at, asked_of[at]) for at, key in enumerate(keys) if key not in answers], take)
         finally:
             self._keep(fresh, tick)
-        found |= fresh
+        answers |= fresh
         chosen = sorted(order) if self.asked.ordered else order
-        given = self._table([found[keys[at]] for at in chosen])
+        given = self._table([answers[keys[at]] for at in chosen])
         taken = rows if chosen == list(range(len(keys))) else rows.take(pa.array(chosen, pa.int64()))
         for name in given.column_names:
             taken = taken.append_column(name, given.column(name))
@@ -198,9 +198,9 @@ class Asking:
         table = to_table(self.asked.columns, answers, [1] * len(answers)).drop_columns([PARTITION, DIFF])
         return zoned(table, self.asked.columns)
 
-    def _known(self, tick: int) -> dict[str, Mapping[str, Any]]:
+    def _answered(self, tick: int) -> dict[str, Mapping[str, Any]]:
         """What was stored of the tick before; what is of ticks before the last one goes."""
-        known: dict[str, Mapping[str, Any]] = {}
+        answered: dict[str, Mapping[str, Any]] = {}
         for name in self._store.names(FOLDER):
             of = int(name.removeprefix(f"{FOLDER}/").partition("-")[0])
             if of < tick - 1:
@@ -213,8 +213,8 @@ class Asking:
             table = pa.ipc.open_stream(data).read_all()
             if [column.name for column in self.asked.columns] == table.column_names[1:]:
                 rows = table.drop_columns([_KEY]).to_pylist()
-                known |= dict(zip(table.column(_KEY).to_pylist(), rows, strict=True))
-        return known
+                answered |= dict(zip(table.column(_KEY).to_pylist(), rows, strict=True))
+        return answered
 
     def _keep(self, answers: Mapping[str, Mapping[str, Any]], tick: int) -> None:
         if not answers:

@@ -303,7 +303,7 @@ def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, in
             code="unknown-source" if surplus else "missing-source",
             hint="give batches per source; of one that has none, an empty list",
         )
-    found: dict[str, Batches] = {}
+    by_name: dict[str, Batches] = {}
     for name, batches in inputs.items():
         if callable(batches):
             batches = batches(taken[name])
@@ -325,8 +325,8 @@ def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, in
                 code="bad-value",
                 hint="give an iterable of Arrow batches, such as a list",
             )
-        found[name] = batches
-    return found
+        by_name[name] = batches
+    return by_name
 
 
 def _is_table(batches: Any) -> bool:

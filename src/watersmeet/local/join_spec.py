@@ -16,7 +16,6 @@ from watersmeet.local.conditions import ColumnRef, Condition, Length
 from watersmeet.local.trees import Trees, length_us
 from watersmeet.names import is_node_alias, is_ours
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import (
     Branch,
@@ -192,22 +191,22 @@ class _Reading:
         if not isinstance(columns, Mapping) or not columns:
             self._problem(f"{side} is {columns!r}", "bad-value", 'columns by name: {"t": "TIMESTAMP", …}')
             return {}
-        found: dict[str, Column] = {}
+        by_name: dict[str, Column] = {}
         for name, kind in columns.items():
             if not isinstance(name, str) or not name:
                 self._problem(f"{side}: {name!r} is no name of a column", "bad-value")
                 continue
             if is_ours(name):
                 self._problem(f'{side}: columns like "{name}" are taken', "bad-value", "use another name")
-            if name.lower() in {other.lower() for other in found}:
+            if name.lower() in {other.lower() for other in by_name}:
                 self._problem(
                     f'{side}: two columns are named "{name}", in any case', "duplicate-column", "rename one"
                 )
             try:
-                found[name] = Column(name, kind if isinstance(kind, SqlType) else type_named(str(kind)))
+                by_name[name] = Column(name, kind if isinstance(kind, SqlType) else type_named(str(kind)))
             except SpecError as error:
                 self._problem(f'{side}: column "{name}": {error.message}', error.code, error.hint)
-        return found
+        return by_name
 
     def _times(
         self, side: str, source: str, columns: Mapping[str, Column], times: Any
@@ -219,7 +218,7 @@ class _Reading:
         lags = times if isinstance(times, Mapping) else dict.fromkeys(times)
         if not lags:
             self._problem(f"{what} is empty", "bad-value", "a stream has an event time")
-        found = []
+        event_times = []
         for name, lag in lags.items():
             column = columns.get(name)
             if column is None:
@@ -238,8 +237,8 @@ class _Reading:
                 units = None if lag is None else self._units(lag, column.type, f"{what}: the lag of {name}")
                 if units is not None and units < 0:
                     self._problem(f'{what}: the lag of "{name}" is negative', "bad-lag")
-                found.append(EventTime(name, units))
-        return tuple(found)
+                event_times.append(EventTime(name, units))
+        return tuple(event_times)
 
     def _units(self, length: Any, type_: SqlType, where: str) -> int | None:
         """A length in the column's units."""
@@ -265,11 +264,11 @@ class _Reading:
             return {}
         else:
             chosen = list(asked.items())
-        found: dict[str, ColumnRef] = {}
+        outputs: dict[str, ColumnRef] = {}
         for name, ref in chosen:
             if not isinstance(name, str) or not name:
                 self._problem(f"outputs: {name!r} is no name of a column", "bad-value")
-            elif name.lower() in {other.lower() for other in found}:
+            elif name.lower() in {other.lower() for other in outputs}:
                 self._problem(
                     f'two columns of the result are named "{name}"',
                     "duplicate-column",
@@ -288,8 +287,8 @@ class _Reading:
                     "choose columns of the left side",
                 )
             else:
-                found[name] = ref
-        return found
+                outputs[name] = ref
+        return outputs
 
     def _postponed(self, sources: Sequence[Source]) -> dict[tuple[str, str], int]:
         """By (by, evicted) the bounds that the caller counts on."""
@@ -299,7 +298,7 @@ class _Reading:
             for time in source.event_times
             if (column := source.column(time.column)) is not None
         }
-        found = {}
+        bounds_by_pair = {}
         for by, bounds in (self._spec.postpone or {}).items():
             for evicted, length in bounds.items() if isinstance(bounds, Mapping) else [(bounds, None)]:
                 unknown = next((key for key in (by, evicted) if key not in types), None)
@@ -312,8 +311,8 @@ class _Reading:
                     continue
                 units = self._units(length, types[evicted], f"postpone: {by} to {evicted}")
                 if units is not None:
-                    found[by, evicted] = units
-        return found
+                    bounds_by_pair[by, evicted] = units
+        return bounds_by_pair
 
 
 def _ref(side: str, name: str) -> ColumnRef:
@@ -329,12 +328,12 @@ def _input(source: Source) -> Input:
 
 def _derived(plan: JobPlan) -> dict[str, dict[str, int]]:
     """The postpone map of the one join: per pair the smallest."""
-    bounds = [bound for node in plan.queries[0].nodes if isinstance(node, JoinPlan) for bound in node.bounds]
-    found: dict[str, dict[str, int]] = {}
+    bounds = [bound for node in plan.queries[0].nodes for bound in node.bounds]
+    derived: dict[str, dict[str, int]] = {}
     for bound in bounds:
-        own = found.setdefault(bound.by, {})
+        own = derived.setdefault(bound.by, {})
         own[bound.evicted] = min(own.get(bound.evicted, bound.c), bound.c)
-    return found
+    return derived
 
 
 def _too_short(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import psutil
 import pytest
 
 from watersmeet.engine.spark.job.early import start_workers
+from watersmeet.engine.spark.tick.daemon import without_archives
 
 pytestmark = pytest.mark.spark
 
@@ -35,3 +38,30 @@ def test_sql_finds_the_daemon_that_is_there(spark):
     assert len(rows) == 4
     assert daemons() == before
     assert "SPARK_SIMPLIFIED_TRACEBACK" not in spark.sparkContext.environment
+
+
+def test_workers_load_the_pyspark_that_is_compiled(spark):
+    def where(_):
+        import py4j
+        import pyspark
+
+        return [pyspark.__file__, py4j.__file__]
+
+    places = spark.sparkContext.parallelize(range(2), 2).flatMap(where).collect()
+    assert places
+    assert not [place for place in places if ".zip" in place]
+
+
+@pytest.mark.parametrize("installed", [None, "4.0.0", "4.2.0"])
+def test_archives_of_another_version_stay(tmp_path, installed):
+    archive = tmp_path / "pyspark.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("pyspark/version.py", '__version__ = "4.2.0"')
+    for name in ("pyspark/version.py", "py4j/__init__.py"):
+        (tmp_path / name).parent.mkdir()
+        if installed is not None:
+            (tmp_path / name).write_text(f'__version__ = "{installed}"')
+    path = ["", str(archive), str(tmp_path / "py4j-1-src.zip"), str(tmp_path), "a/lib.zip"]
+    same = without_archives(path)
+    assert same == (["", str(tmp_path), "a/lib.zip"] if installed == "4.2.0" else path)
+    assert without_archives(path[2:]) == path[2:], "nothing to compare with"

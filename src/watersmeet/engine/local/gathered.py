@@ -92,12 +92,12 @@ class Gathered:
 
     def advances(self, more: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
         """Explicit watermarks per source and column; with ``more``, of each the greatest."""
-        found: dict[str, dict[str, int]] = {}
+        marks: dict[str, dict[str, int]] = {}
         for advances in (self._advances, more):
             for source, of_source in advances.items():
                 for column, mark in of_source.items():
-                    _raise(found.setdefault(source, {}), column, mark)
-        return found
+                    _raise(marks.setdefault(source, {}), column, mark)
+        return marks
 
 
 def _raise(marks: dict[str, int], name: str, mark: int) -> None:

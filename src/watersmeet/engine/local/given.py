@@ -13,6 +13,7 @@ import pyarrow as pa
 from watersmeet.engine.values import to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import one_table
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION, SHOWN_DIFF
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
@@ -41,7 +42,7 @@ class Given:
         own = late[len(self.changes) :]
         if not own.any():
             return None
-        rows = pa.concat_tables(self.pushed).filter(pa.array(own)).drop_columns([PARTITION])
+        rows = one_table(self.pushed).filter(pa.array(own)).drop_columns([PARTITION])
         if not self.source.changes:
             return rows.drop_columns([DIFF])
         names = [SHOWN_DIFF if name == DIFF else name for name in rows.column_names]
@@ -55,17 +56,17 @@ def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Tabl
         tables.insert(0, to_table(source.columns, *_said_changes(source, changes)))
     names = tables[0].column_names if changes else [column.name for column in source.columns]
     names = [*dict.fromkeys([*names, PARTITION, DIFF])]
-    table = pa.concat_tables([table.select(names) for table in tables])
+    table = one_table([table.select(names) for table in tables])
     return Given(source, changes, pushed, table)
 
 
 def changes_of(pushed: Sequence[pa.Table]) -> list[Change]:
     """Pushed rows one by one: of tables that are held as rows."""
-    found: list[Change] = []
+    changes: list[Change] = []
     for table in pushed:
         diffs = table.column(DIFF).to_pylist()
-        found += zip(table.drop_columns([PARTITION, DIFF]).to_pylist(), diffs, strict=True)
-    return found
+        changes += zip(table.drop_columns([PARTITION, DIFF]).to_pylist(), diffs, strict=True)
+    return changes
 
 
 def late_rows(tables: Mapping[str, pa.Table]) -> list[tuple[str, Row]]:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from watersmeet.engine.local.given import unknown_change
 from watersmeet.engine.values import to_table
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.kernel.batches import one_array
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
@@ -123,7 +124,7 @@ def _misnamed(source: Source, names: Sequence[str]) -> list[WatersmeetError]:
                 )
             )
         if name not in declared:
-            problems.append(_surplus(source, str(name), [each for each in declared if each not in there]))
+            problems.append(_surplus(source, str(name), [name for name in declared if name not in there]))
     problems += [_missing(source, name) for name in declared if name not in there]
     return problems
 
@@ -192,8 +193,7 @@ def _plain(given: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(given.type):
         return given.cast(given.type.value_type)
     if pa.types.is_run_end_encoded(given.type):
-        chunks = [pc.run_end_decode(chunk) for chunk in given.chunks]
-        return pa.chunked_array(chunks, given.type.value_type)
+        return pc.run_end_decode(given)
     return given
 
 
@@ -256,14 +256,12 @@ def _diffs(source: Source, columns: Mapping[str, pa.ChunkedArray], count: int) -
     change = source.change_column
     if change is None:
         return np.ones(count, dtype=np.int64)
-    said = pc.dictionary_encode(columns[change.column], null_encoding="encode").combine_chunks()
-    if isinstance(said, pa.ChunkedArray):
-        said = pa.concat_arrays(said.chunks) if said.num_chunks else pa.array([], said.type)
+    said = pc.dictionary_encode(one_array(columns[change.column]), null_encoding="encode")
     words = said.dictionary.to_pylist()
-    known = [diff_of(change, word) for word in words]
-    if None in known:
-        raise unknown_change(source, words[known.index(None)])
-    return np.asarray(known, dtype=np.int64)[said.indices.to_numpy(zero_copy_only=False)]
+    diffs = [diff_of(change, word) for word in words]
+    if None in diffs:
+        raise unknown_change(source, words[diffs.index(None)])
+    return np.asarray(diffs, dtype=np.int64)[said.indices.to_numpy(zero_copy_only=False)]
 
 
 def _by_key(source: Source, arrays: Sequence[pa.ChunkedArray], diffs: Any) -> list[pa.ChunkedArray]:

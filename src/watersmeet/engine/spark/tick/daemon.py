@@ -4,6 +4,8 @@ Spark runs this module instead of ``pyspark.daemon`` (``spark.python.daemon.modu
 fork, so what is imported here is imported once and not once per worker. And it is frozen: a reused worker
 collects garbage after every task, which takes 25 to 50 ms with all of these modules to walk through, and
 nothing without. What is loaded only later, in a worker, would be loaded by each and walked through.
+
+Spark puts PySpark on the path as the archive that it comes with, whose modules each process compiles anew.
 """
 
 from __future__ import annotations
@@ -12,6 +14,31 @@ import atexit
 import contextlib
 import gc
 import os
+import sys
+import zipfile
+from pathlib import Path
+
+_ARCHIVES = ("pyspark.zip", "py4j-")
+
+
+def without_archives(path: list[str]) -> list[str]:
+    """Where modules are looked for, without Spark's archives of PySpark and Py4J if the PySpark that is
+    installed, and compiled, is of the same version. Else as it is: on a cluster Spark's own counts.
+    """
+    archives = [entry for entry in path if entry.endswith(".zip") and Path(entry).name.startswith(_ARCHIVES)]
+    rest = [entry for entry in path if entry not in archives]
+    try:
+        with zipfile.ZipFile(next(entry for entry in archives if entry.endswith("pyspark.zip"))) as archive:
+            theirs = archive.read("pyspark/version.py")
+        installed = next(where for entry in rest if (where := Path(entry, "pyspark", "version.py")).is_file())
+        same = installed.read_bytes() == theirs and _is_installed("py4j", rest)
+    except (StopIteration, OSError, KeyError, zipfile.BadZipFile):
+        return path
+    return rest if same else path
+
+
+def _is_installed(package: str, path: list[str]) -> bool:
+    return any(Path(entry, package, "__init__.py").is_file() for entry in path)
 
 
 def preload() -> None:
@@ -37,6 +64,7 @@ def preload() -> None:
 
 
 if __name__ == "__main__":
+    sys.path[:] = without_archives(sys.path)
     from pyspark.daemon import manager
 
     with contextlib.suppress(ImportError):  # a worker will say what is missing, where it can be heard
