@@ -32,7 +32,7 @@ from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = RANDOM_CASES // 46
 LAG = 6
 COUNT = 14
 

@@ -2,19 +2,19 @@
 
 Task counts 1, 2, 3, 7 and 10, with and without key hashes pushed to the borders of the tasks. A failure
 prints the seed and a shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many cases of two inputs (default
-1,840); there are as many with deletes, 1.7 times as many of two to four inputs, and a tenth as many of those
-with deletes: 6,992 together.
+920); there are as many with deletes, 1.7 times as many of two to four inputs, and a tenth as many of those
+with deletes: 3,496 together.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.support.effort import RANDOM_CASES
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import shrink
@@ -23,7 +23,7 @@ from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "1840"))
+CASES = RANDOM_CASES
 MANY = CASES * 17 // 10
 CHUNKS = 20
 PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import io
 import itertools
 import logging
 import threading
@@ -38,16 +39,40 @@ TIMEOUT_S = 0.25
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Its endpoint; all that is put is in memory."""
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
+    serving = _one_write_at_a_time(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, serving, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        host, port = server.get_host_and_port()
-        yield f"http://{host}:{port}"
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _one_write_at_a_time(serve: Callable[..., Any]) -> Callable[..., Any]:
+    """Moto looks whether there is an object, and then puts its own there: of two at once both would be told
+    that theirs is the first."""
+    writing = threading.Lock()
+
+    def serve_in_turn(environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return serve(environ, start_response)
+        if length := environ.get("CONTENT_LENGTH"):  # nobody waits for a client that is slow
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+        with writing:
+            return serve(environ, start_response)
+
+    return serve_in_turn
 
 
 def make_bucket(endpoint: str) -> str:
