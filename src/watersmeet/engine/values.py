@@ -6,6 +6,7 @@ import hashlib
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -45,30 +46,30 @@ def _timestamp(value: Any) -> datetime:
     return parsed.astimezone(UTC).replace(tzinfo=None) if parsed.tzinfo else parsed
 
 
-def _reader(kind: pa.DataType) -> Callable[[Any], Any]:
+def _reader(kind: pa.DataType, plain: Readers) -> Callable[[Any], Any]:
     """What makes a value, never None, one that Arrow takes. Parts of nested ones may be None."""
     if pa.types.is_list(kind):
-        part = _or_none(_reader(kind.value_type))
-        return lambda value: [part(element) for element in value]
+        part = _or_none(_reader(kind.value_type, plain))
+        return lambda value: [part(element) for element in _elements(value)]
     if pa.types.is_map(kind):
-        key, item = _or_none(_reader(kind.key_type)), _or_none(_reader(kind.item_type))
+        key, item = _or_none(_reader(kind.key_type, plain)), _or_none(_reader(kind.item_type, plain))
         return lambda value: [
             (key(k), item(v)) for k, v in (value.items() if isinstance(value, Mapping) else value)
         ]
     if pa.types.is_struct(kind):
-        return partial(_struct, {field.name: _or_none(_reader(field.type)) for field in kind})
+        return partial(_struct, {field.name: _or_none(_reader(field.type, plain)) for field in kind})
     if pa.types.is_integer(kind):
         return _whole
     if pa.types.is_string(kind):
-        return _text
+        return plain.text
     if pa.types.is_timestamp(kind):
-        return _timestamp
+        return plain.timestamp
     if pa.types.is_date(kind):
-        return _date
+        return plain.date
     if pa.types.is_decimal(kind):
         return lambda value: Decimal(str(value))
     if pa.types.is_floating(kind):
-        return float
+        return plain.floating
     if pa.types.is_binary(kind):
         return _bytes
     return lambda value: value
@@ -115,16 +116,41 @@ def _date(value: Any) -> date:
     return value if isinstance(value, date) else date.fromisoformat(str(value))
 
 
+def _elements(value: Any) -> Any:
+    if isinstance(value, str | bytes):
+        raise TypeError(f"{value!r} is no list")
+    return value
+
+
+@dataclass(frozen=True)
+class Readers:
+    """How values are read that JSON has no form of its own for, or more than one."""
+
+    text: Callable[[Any], str] = _text
+    timestamp: Callable[[Any], datetime] = _timestamp
+    date: Callable[[Any], date] = _date
+    floating: Callable[[Any], float] = float
+
+
+OF_CASES = Readers()
+"""As in case files: numbers may stand for texts."""
+
+
 def _or_none(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None else read(value)
 
 
-def to_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], diffs: Sequence[int]) -> pa.Table:
+def to_table(
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    diffs: Sequence[int],
+    plain: Readers = OF_CASES,
+) -> pa.Table:
     """Rows as a table of the declared columns, with `PARTITION` and `DIFF`; missing values are NULL."""
     arrays, names = [], []
     for column in columns:
         kind = arrow_type_of(column)
-        read = _or_none(_reader(kind))
+        read = _or_none(_reader(kind, plain))
         try:
             arrays.append(pa.array([read(row.get(column.name)) for row in rows], type=kind))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:

@@ -17,10 +17,10 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.engine.local.given import zoned
-from watersmeet.engine.values import to_table
+from watersmeet.engine.local.mapped import table_of
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.front.types.columns import type_named
-from watersmeet.names import DIFF, PARTITION, is_ours
+from watersmeet.names import is_ours
 from watersmeet.spec.model import Column
 from watersmeet.state.damage import damaged
 from watersmeet.state.store import Store
@@ -84,7 +84,9 @@ def map_async(
         problem(f"{fn!r} cannot be called", "give a coroutine function of a row")
     if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int) or max_in_flight < 1:
         problem(f"max_in_flight is {max_in_flight!r}", "a whole number above zero")
-    if timeout is not None and (not isinstance(timeout, int | float) or not timeout > 0):
+    if timeout is not None and (
+        isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0
+    ):
         problem(f"timeout is {timeout!r}", "seconds, above zero, or None")
     if not isinstance(answers, Mapping) or not answers:
         problem(f"answers is {answers!r}", 'the columns that come: {"city": "STRING"}')
@@ -128,9 +130,9 @@ class Asking:
             asked_of.append(row)
         answers = {key: answered[key] for key in keys if key in answered}
         order = [at for at, key in enumerate(keys) if key in answers]
-        fresh: dict[str, Mapping[str, Any]] = {}
+        fresh: dict[str, pa.Table] = {}
 
-        def take(at: int, answer: Mapping[str, Any]) -> None:
+        def take(at: int, answer: pa.Table) -> None:
             fresh[keys[at]] = answer
             order.append(at)
 
@@ -140,51 +142,62 @@ class Asking:
             self._keep(fresh, tick)
         answers |= fresh
         chosen = sorted(order) if self.asked.ordered else order
-        given = self._table([answers[keys[at]] for at in chosen])
+        given = pa.concat_tables([self._nothing, *(answers[keys[at]] for at in chosen)])
         taken = rows if chosen == list(range(len(keys))) else rows.take(pa.array(chosen, pa.int64()))
         for name in given.column_names:
             taken = taken.append_column(name, given.column(name))
         return taken
 
-    async def _ask(
-        self, rows: Sequence[tuple[int, Row]], take: Callable[[int, Mapping[str, Any]], None]
-    ) -> None:
+    async def _ask(self, rows: Sequence[tuple[int, Row]], take: Callable[[int, pa.Table], None]) -> None:
         left = iter(rows)
+        ended = False
 
         async def work() -> None:
             for at, row in left:
-                take(at, await self._call(row))
+                answer = await self._call(row)
+                if ended:  # cancelled, and the function went on all the same
+                    return
+                take(at, answer)
 
         workers = [asyncio.create_task(work()) for _ in range(min(self.asked.max_in_flight, len(rows)))]
         try:
             await asyncio.gather(*workers)
         finally:
+            ended = True
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _call(self, row: Row) -> Mapping[str, Any]:
+    async def _call(self, row: Row) -> pa.Table:
+        """One row: the answer as it is now, whatever becomes of what the function returned."""
         try:
             async with asyncio.timeout(self.asked.timeout) as limit:
                 answer = await self.asked.fn(row)
+            late = limit.expired()  # it caught what told it so
         except TimeoutError as error:
-            if limit.expired():
-                raise EngineError(
-                    f"{self._where}: a call was not answered within {self.asked.timeout} s",
-                    code="answer-timeout",
-                    hint="the tick can be done again: what was answered is not asked for again",
-                ) from error
-            raise self._failed(error) from error
+            if not limit.expired():
+                raise self._failed(error) from error
+            late = True
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise self._failed(error) from error  # what the function itself waited for was cancelled
         except Exception as error:
             raise self._failed(error) from error
+        if late:
+            raise EngineError(
+                f"{self._where}: a call was not answered within {self.asked.timeout} s",
+                code="answer-timeout",
+                hint="the tick can be done again: what was answered is not asked for again",
+            )
         names = {column.name for column in self.asked.columns}
         if not isinstance(answer, Mapping) or set(answer) != names:
             raise EngineError(
                 f"{self._where}: an answer is {answer!r}, and not the columns {', '.join(sorted(names))}",
                 code="bad-value",
             )
-        self._table([answer])  # before it is stored
-        return answer
+        return zoned(table_of(self.asked.columns, [answer]), self.asked.columns)
 
     def _failed(self, error: Exception) -> EngineError:
         return EngineError(
@@ -193,14 +206,13 @@ class Asking:
             hint="the tick can be done again: what was answered is not asked for again",
         )
 
-    def _table(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Raises: EngineError for a value that is none of its column's type."""
-        table = to_table(self.asked.columns, answers, [1] * len(answers)).drop_columns([PARTITION, DIFF])
-        return zoned(table, self.asked.columns)
+    @property
+    def _nothing(self) -> pa.Table:
+        return zoned(table_of(self.asked.columns, []), self.asked.columns)
 
-    def _answered(self, tick: int) -> dict[str, Mapping[str, Any]]:
+    def _answered(self, tick: int) -> dict[str, pa.Table]:
         """What was stored of the tick before; what is of ticks before the last one goes."""
-        answered: dict[str, Mapping[str, Any]] = {}
+        answered: dict[str, pa.Table] = {}
         for name in self._store.names(FOLDER):
             of = int(name.removeprefix(f"{FOLDER}/").partition("-")[0])
             if of < tick - 1:
@@ -212,14 +224,15 @@ class Asking:
                 raise damaged(f'answers "{name}"', "their content is not what was written")
             table = pa.ipc.open_stream(data).read_all()
             if [column.name for column in self.asked.columns] == table.column_names[1:]:
-                rows = table.drop_columns([_KEY]).to_pylist()
-                answered |= dict(zip(table.column(_KEY).to_pylist(), rows, strict=True))
+                rows = table.drop_columns([_KEY])
+                keys = table.column(_KEY).to_pylist()
+                answered |= {key: rows.slice(at, 1) for at, key in enumerate(keys)}
         return answered
 
-    def _keep(self, answers: Mapping[str, Mapping[str, Any]], tick: int) -> None:
+    def _keep(self, answers: Mapping[str, pa.Table], tick: int) -> None:
         if not answers:
             return
-        table = self._table(list(answers.values())).add_column(0, _KEY, [list(answers)])
+        table = pa.concat_tables(answers.values()).combine_chunks().add_column(0, _KEY, [list(answers)])
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)

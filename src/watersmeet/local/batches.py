@@ -98,9 +98,17 @@ def run(
     2 []
     3 [{'k': 'y', 't': None}, {'k': 'z', 't': None}]
     """
+    if twice := sorted({*(inputs or {})} & {*more_inputs}):
+        raise SpecError(
+            f'the batches of "{twice[0]}" are given twice', code="bad-value", hint="in inputs, or by name"
+        )
     opened = job(query, store=store, settings=settings, tables=tables, partitions=partitions, clock=clock)
-    stages = Stages(opened, before or {}, after or {})
-    return Run(opened, {**(inputs or {}), **more_inputs}, stages, end=end)
+    try:
+        stages = Stages(opened, before or {}, after or {})
+        return Run(opened, {**(inputs or {}), **more_inputs}, stages, end=end)
+    except BaseException:
+        opened.close()
+        raise
 
 
 class Run:
@@ -133,6 +141,12 @@ class Run:
                 code="bad-value",
                 hint="write: async for output in local.run(…)",
             )
+        if self._stages.asks and _is_within_a_loop():
+            raise SpecError(
+                "answers are awaited, and a loop of asyncio runs here already",
+                code="bad-value",
+                hint="write: async for output in local.run(…)",
+            )
         self._once()
         self._sync = self._ticks()
         return self._sync
@@ -160,11 +174,18 @@ class Run:
         """Ends a ``for``: sources are closed, nothing more is read."""
         if self._sync is not None:
             self._sync.close()
+        self._close_job()
 
     async def aclose(self) -> None:
         """Ends an ``async for``, likewise: when it returns no task of it is there."""
         if self._async is not None:
             await self._async.aclose()  # type: ignore[attr-defined]
+        self._close_job()
+
+    def _close_job(self) -> None:
+        """Also of a run that nobody began to loop over."""
+        self.job.clear()
+        self.job.close()
 
     def _once(self) -> None:
         if self._sync is not None or self._async is not None:
@@ -277,6 +298,14 @@ class Run:
     def _is_finished(self) -> bool:
         manifest = self.job.driver.manifest
         return manifest is not None and manifest.finished
+
+
+def _is_within_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _taken(opened: LocalJob) -> dict[str, int]:

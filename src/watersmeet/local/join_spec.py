@@ -27,7 +27,6 @@ from watersmeet.spec.model import (
     Join,
     JoinKind,
     OutputColumn,
-    OutputMode,
     Query,
     Sink,
     Source,
@@ -166,7 +165,7 @@ class _Reading:
                 self.problems.append(error)
         left, right = (_input(source) for source in sources)
         text = f"{names[0]} {kind.value} JOIN {names[1]} ON {condition.sql('spark')}"
-        query = Query(Join(left, right, kind, condition), None, outputs, text, mode=OutputMode.APPEND)
+        query = Query(Join(left, right, kind, condition), None, outputs, text)
         self.job = Job((Insert(JOINED, Sink(JOINED, "memory"), query),), settings.options)
 
     def _problem(self, message: str, code: str, hint: str | None = None) -> None:

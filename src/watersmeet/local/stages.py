@@ -43,12 +43,17 @@ class Stages:
         self._after = {name: Asking(asked, f'query "{name}"', job.store) for name, asked in after.items()}
         self._waiting: list[tuple[str, pa.Table]] = []
 
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked."""
+        return bool(self._before or self._after)
+
     def take(self, name: str, batch: Any) -> bool:
         """Rows of a source; whether something is to be asked about them before they are pushed."""
         if name not in self._before:
             return False
         source, _ = self._before[name]
-        rows = rows_of(source, batch).drop_columns([PARTITION, DIFF])
+        rows = rows_of(source, batch, naive_is_utc=self._job.is_in_utc).drop_columns([PARTITION, DIFF])
         self._waiting.append((name, zoned(rows, source.columns)))
         return True
 
@@ -71,7 +76,7 @@ class Stages:
 
     def run(self, loop: asyncio.Runner, stage: Coroutine[Any, Any, Result]) -> Result:
         """The stage to its end, in a loop of the run's own."""
-        if self._before or self._after:
+        if self.asks:
             return loop.run(stage)
         try:
             stage.send(None)  # nothing is asked, so that nothing is awaited

@@ -156,7 +156,7 @@ def _constant(value: Any) -> Expr | None:
     """A literal as Spark reads it, in the type that the value has. None: there is none."""
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
-    if value != value:  # pandas' NaT is a datetime
+    if isinstance(value, float | Decimal | date) and value != value:  # pandas' NaT is a datetime
         return None
     if isinstance(value, int):
         return _signed(str(abs(value)), value < 0)

@@ -36,7 +36,7 @@ class Gathered:
             or name in tables
             or all(query.options.output_mode is OutputMode.CHANGELOG for query in readers[name])
         }
-        self._in_utc = all(query.options.time_zone == UTC for query in plan.queries)
+        self.is_in_utc = all(query.options.time_zone == UTC for query in plan.queries)
         self._times = {name: _event_times(plan, source) for name, source in sources.items()}
         self._keys: dict[str, SqlType] = {
             f"{side.name}.{column.name}": column.type
@@ -72,7 +72,7 @@ class Gathered:
             )
         if partition is not None and not isinstance(partition, str):
             raise SpecError(f"the partition {partition!r} is no name", code="bad-value")
-        rows = rows_of(declared, data, partition=partition, diff=diff, naive_is_utc=self._in_utc)
+        rows = rows_of(declared, data, partition=partition, diff=diff, naive_is_utc=self.is_in_utc)
         self._rows.setdefault(source, []).append(rows)
 
     def advance(self, source: str, column: str, to: int | datetime | date) -> None:
@@ -125,6 +125,6 @@ def _event_times(plan: JobPlan, source: Source) -> dict[str, SqlType]:
 def _unknown(what: str, name: str, names: Collection[str]) -> SpecError:
     return SpecError(
         f'there is no {what} "{name}" in the queries of this job',
-        code=f"unknown-{what.split()[0]}",
+        code="unknown-source" if what.startswith("source") else "unknown-column",
         hint=near_names(str(name), names) or "there is none",
     )

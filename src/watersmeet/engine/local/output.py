@@ -23,9 +23,9 @@ class Output:
     ``tick``: its number, from 1. ``tables``: the rows per query (of INSERTs, by the name of their sink; of a
     join as data ``joined``), of those without rows as well. ``late_tables``: per source the pushed rows that
     came too late, with all of their columns, where there are some. ``watermarks``: per query the output
-    watermarks by ``alias.column``, in units of the column (µs since 1970 of TIMESTAMP and DATE), −∞ while
-    there is none and +∞ at the end: no later row has a lower time there. ``position``: what `LocalJob.tick`
-    was told. ``finished``: the input was ended in it.
+    watermarks by ``alias.column``, in units of the column (µs since 1970 of TIMESTAMP and DATE), +∞ at the
+    end: no later row has a lower time there. A key is not there before it has one. ``position``: what
+    `LocalJob.tick` was told. ``finished``: the input was ended in it.
     """
 
     tick: int

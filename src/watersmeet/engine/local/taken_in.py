@@ -3,8 +3,7 @@
 Columns are looked at as a whole: what is of the declared type already is taken as it is, and what holds the
 same values in another form (other widths and units, dictionaries, large strings, zones of times) is cast with
 every value checked. Nothing is guessed: another kind of value, a column too many or one that is missing is
-refused, and all problems of one table are told together. Only mappings are read value by value, as case files
-are (`engine.values`).
+refused, and all problems of one table are told together. Only mappings are read value by value (`mapped`).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.local.given import unknown_change
-from watersmeet.engine.values import to_table
+from watersmeet.engine.local.mapped import table_of
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.kernel.batches import one_array
 from watersmeet.names import DIFF, PARTITION
@@ -45,6 +44,8 @@ def rows_of(
         SeveralErrors: all of that.
     """
     table = _as_table(source, data)
+    if table is None:
+        table, naive_is_utc = _of_mappings(source, data, naive_is_utc), True
     problems: list[WatersmeetError] = _misnamed(source, table.column_names)
     raise_all(problems)
     arrays = []
@@ -65,17 +66,19 @@ def rows_of(
     return pa.table(arrays, names=[*(column.name for column in source.columns), PARTITION, DIFF])
 
 
-def _as_table(source: Source, data: Any) -> pa.Table:
+def _as_table(source: Source, data: Any) -> pa.Table | None:
+    """None: it is none, and may be mappings."""
     try:
-        table = _arrow(data)
+        return _arrow(data)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise EngineError(
             f'the rows of "{source.name}" have no form in Arrow: {str(error).splitlines()[0]}',
             code="bad-value",
             hint="a column holds values of one type",
         ) from None
-    if table is not None:
-        return table
+
+
+def _of_mappings(source: Source, data: Any, naive_is_utc: bool) -> pa.Table:
     if isinstance(data, Mapping):
         data = [data]
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -85,7 +88,7 @@ def _as_table(source: Source, data: Any) -> pa.Table:
         if not isinstance(row, Mapping):
             raise _no_rows(source, row)
     raise_all(_misnamed_rows(source, rows))
-    return to_table(source.columns, rows, [1] * len(rows)).drop_columns([PARTITION, DIFF])
+    return table_of(source.columns, rows, naive_is_utc=naive_is_utc)
 
 
 def _arrow(data: Any) -> pa.Table | None:
@@ -160,10 +163,15 @@ def _missing(source: Source, name: str) -> SpecError:
 def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_utc: bool) -> pa.ChunkedArray:
     """The column in its declared type. Of types that have no form here, as it is: nobody computes with it."""
     kind = in_arrow(column.type)
-    if kind is None or (given.type == kind and not _is_zoneless(column.type, given.type)):
+    if kind is None or (given.type == kind and not _is_checked(column.type, given.type)):
         return given
     where = f'column "{column.name}" of "{source.name}"'
-    given = _plain(given)
+    try:
+        given = _plain(given)
+        if _is_text(given.type):
+            given.validate(full=True)  # bytes of a text may be none
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise EngineError(f"{where}: {str(error).splitlines()[0]}", code="bad-value") from None
     if not _fits(given.type, column.type):
         raise SpecError(
             f"{where} is declared {column.type}, and given as {given.type}",
@@ -184,16 +192,36 @@ def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_
         ) from None
 
 
+def _is_checked(type_: SqlType, given: pa.DataType) -> bool:
+    """Whether values of the very type may still be wrong."""
+    return _is_text(given) or _is_zoneless(type_, given)
+
+
+def _is_text(given: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(given) or types.is_large_string(given) or types.is_string_view(given))
+
+
 def _is_zoneless(type_: SqlType, given: pa.DataType) -> bool:
-    return type_ == TIMESTAMP and pa.types.is_timestamp(given) and given.tz is None
+    """Whether TIMESTAMPs are in it, at any depth, that say no time zone."""
+    types = pa.types
+    if type_.is_struct and types.is_struct(given):
+        inner = zip(given, type_.inner, strict=False)
+        return any(_is_zoneless(of, field.type) for field, of in inner)
+    if type_.element is not None and hasattr(given, "value_type"):
+        return _is_zoneless(type_.element, given.value_type)
+    if type_.entry is not None and types.is_map(given):
+        key, value = type_.entry
+        return _is_zoneless(key, given.key_type) or _is_zoneless(value, given.item_type)
+    return type_ == TIMESTAMP and bool(types.is_timestamp(given)) and given.tz is None
 
 
 def _plain(given: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values themselves, where they are encoded."""
     if pa.types.is_dictionary(given.type):
-        return given.cast(given.type.value_type)
+        return _plain(given.cast(given.type.value_type))
     if pa.types.is_run_end_encoded(given.type):
-        return pc.run_end_decode(given)
+        return _plain(pc.run_end_decode(given))
     return given
 
 
