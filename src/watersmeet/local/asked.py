@@ -199,7 +199,7 @@ class Asking:
             )
         return zoned(table_of(self.asked.columns, [answer]), self.asked.columns)
 
-    def _failed(self, error: Exception) -> EngineError:
+    def _failed(self, error: BaseException) -> EngineError:
         return EngineError(
             f"{self._where}: a call failed: {type(error).__name__}: {error}",
             code="answer-failed",
