@@ -52,7 +52,7 @@ def test_a_connection_is_waited_for_and_nothing_is_lost(small, caplog):
         with all_taken(small):
             begun.set()
             time.sleep(2)
-        ended.set()
+            ended.set()  # from now on they are given back, one after the other
 
     begun = threading.Event()
     thread = threading.Thread(target=others)
