@@ -40,6 +40,9 @@ WITHIN = {
 }
 """So many schedules show a planted bug."""
 
+FROM = {"passed not seen": 400}
+"""Schedules before it show nothing, and are a minute's work."""
+
 MENDED = (9242, 513011702869, 552186297346)
 """What these have found is told of in the changelog, and has tests of its own."""
 
@@ -90,7 +93,7 @@ def test_what_a_schedule_has_found_stays_mended(number):
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_seen(name):
     with PLANTED[name]():
-        seen = next((seed for seed in range(WITHIN[name]) if play(seed).wrong), None)
+        seen = next((seed for seed in range(FROM.get(name, 0), WITHIN[name]) if play(seed).wrong), None)
     assert seen is not None, f"{name}: not within {WITHIN[name]} schedules"
 
 
