@@ -17,7 +17,7 @@ from pyarrow import parquet
 from tests.support.columns import column
 from tests.support.ticks import QUERY, Rows
 from watersmeet.engine.local import LocalJob
-from watersmeet.engine.local.job import _as_written
+from watersmeet.engine.local.output import as_written
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.restart import (
     BATCH,
@@ -193,7 +193,7 @@ class _Run:
 
         def ran(query: Any) -> Any:
             found = run(query)
-            self.rows = [] if found is None else _as_written(*found)
+            self.rows = [] if found is None else as_written(found[1].rename_columns(found[0]))
             return found
 
         def published(_: Any = None) -> None:
