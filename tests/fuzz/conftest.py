@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.effort import random_cases
 
 
 @pytest.fixture
@@ -22,4 +23,4 @@ def canary(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def count() -> int:
     """How many rows a side of a join has; more by WATERSMEET_RANDOM_CASES."""
-    return int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")) or 400
+    return random_cases(400)

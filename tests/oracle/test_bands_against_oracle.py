@@ -7,18 +7,18 @@ says how many cases; by default 72, each in both ways.
 
 from __future__ import annotations
 
-import os
 import random
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
+from tests.support.effort import random_cases
 from tests.support.random_cases import random_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after, next_index
 from watersmeet.engine.nodes import orders
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "72"))
+CASES = random_cases(72)
 CHUNKS = 4
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 

@@ -7,12 +7,12 @@ runs are merged all the time. The account of every input is that of one task wit
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, disagreements
+from tests.support.effort import random_cases
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
@@ -24,7 +24,7 @@ from watersmeet.engine.nodes import broadcast, join
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
+CASES = random_cases(60)
 CHUNKS = 3
 PARTITIONS = (2, 3, 7, 1)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")

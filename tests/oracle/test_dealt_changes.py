@@ -6,7 +6,6 @@ input is that of one task. ``WATERSMEET_RANDOM_CASES`` says how many cases; by d
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check, disagreements
+from tests.support.effort import random_cases
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
@@ -34,7 +34,7 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
+CASES = random_cases(60)
 PARTITIONS = (2, 3, 7)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
 

@@ -7,12 +7,12 @@ is that of one task, too. ``WATERSMEET_RANDOM_CASES`` says how many cases; by de
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check
+from tests.support.effort import random_cases
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
@@ -22,7 +22,7 @@ from watersmeet.engine.local import replay
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "90"))
+CASES = random_cases(90)
 CHUNKS = 3
 PARTITIONS = (2, 3, 7)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")

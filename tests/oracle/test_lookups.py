@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
+from tests.support.effort import random_cases
 from tests.support.random_lookups import random_lookup_case
 from watersmeet.engine.local import tables
 from watersmeet.testing.oracle.case import run_case, run_case_with_account
 
-CASES = max(200, int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")))
+CASES = max(200, random_cases(200))
 CHUNKS = 6
 
 

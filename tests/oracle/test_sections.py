@@ -8,13 +8,13 @@ how many cases (default 120).
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.support.effort import random_cases
 from tests.support.far_store import FarStore, cut_small
 from tests.support.random_cases import random_case
 from tests.support.random_lookups import random_lookup_case
@@ -30,7 +30,7 @@ from watersmeet.state.manifest import FOLDERS, load_newest
 from watersmeet.state.runs.opened import verify_run
 from watersmeet.state.sections import section_of
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "120"))
+CASES = random_cases(120)
 KINDS = {
     "joins": random_case,
     "joins with deletes": lambda seed: random_case(seed, changelog=True),

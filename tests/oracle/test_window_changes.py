@@ -7,18 +7,18 @@ The oracle keeps rows in a list and computes all open windows anew, before a tic
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
+from tests.support.effort import random_cases
 from tests.support.random_window_changes import random_changing_sessions, random_changing_windows
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "60"))
+CASES = random_cases(60)
 CHUNKS = 6
 PARTITIONS = (1, 2, 3, 7)
 

@@ -6,19 +6,19 @@ shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many (default: as many as take
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
+from tests.support.effort import random_cases
 from tests.support.random_windows import random_window_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
-CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "200"))
+CASES = random_cases(200)
 CHUNKS = 10
 PARTITIONS = (1, 2, 3, 7)
 

@@ -6,4 +6,10 @@ from __future__ import annotations
 
 import os
 
-RANDOM_CASES = int(os.environ.get("WATERSMEET_RANDOM_CASES", "920"))
+
+def random_cases(otherwise: int) -> int:
+    """What the variable says, or so many."""
+    return int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")) or otherwise
+
+
+RANDOM_CASES = random_cases(920)

@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.oracle.test_windows_against_oracle import disagreements
+from tests.support.effort import random_cases
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_windows import random_window_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.tasks import merge
 
-CASES = min(300, int(os.environ.get("WATERSMEET_RANDOM_CASES", "300")))
+CASES = min(300, random_cases(300))
 CHUNKS = 4
 
 
