@@ -8,21 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.local.joins import left_join
 from watersmeet import MemoryStore, SpecError, StateError, local
 from watersmeet.state.store import LocalStore
 
-SPEC = local.JoinSpec(
-    left={"t": "BIGINT", "k": "STRING"},
-    right={"t": "BIGINT", "k": "STRING"},
-    left_times={"t": 5},
-    right_times={"t": 5},
-    condition=local.AllOf(
-        local.Equal(local.left("k"), local.right("k")),
-        local.Between(local.right("t"), local.left("t"), local.left("t") + 3),
-    ),
-    how="left",
-    outputs={"k": local.left("k"), "u": local.right("t")},
-)
+SPEC = left_join()
 
 
 def rows(*pairs: tuple[int, str]) -> pa.Table:

@@ -12,18 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from tests.local.joins import TYPES, left_join
 from watersmeet import local
 from watersmeet.errors import EngineError, PlanError, SeveralErrors, SpecError
 
-TYPES = {"t": "BIGINT", "k": "STRING"}
 
-
-def spec(left: dict[str, str] = TYPES, key: str = "k", **more: Any) -> local.JoinSpec:
-    keyed = local.Equal(local.left(key), local.right(key))
-    near = local.Between(local.right("t"), local.left("t"), local.left("t") + 9)
-    return local.JoinSpec(
-        left=left, right=left, left_times=["t"], right_times=["t"], condition=local.AllOf(keyed, near), **more
-    )
+def spec(columns: dict[str, str] = TYPES, **more: Any) -> local.JoinSpec:
+    """With all columns of both sides; watermarks stay where they are."""
+    times = {"left_times": ["t"], "right_times": ["t"], "outputs": None, "how": "inner"}
+    return left_join(**{"left": columns, "right": columns, **times, **more})
 
 
 @pytest.mark.parametrize("partitions", [0, -1, True, 1.0, "2", None])
@@ -46,6 +43,7 @@ def test_shares_of_a_tick_are_one_at_least(partitions: Any) -> None:
         ("TIMESTAMP", pd.Timestamp("2022-03-01T10:00:00.000000001", tz="UTC")),
         ("TIMESTAMP", np.datetime64("2022-03-01T10:00:00.000000999")), ("DATE", 20220301), ("DATE", 1.0),
         ("DATE", pd.NaT), ("DOUBLE", 2**53 + 1), ("DOUBLE", True), ("DOUBLE", "1e3"),
+        ("DOUBLE", np.True_), ("FLOAT", 1e300), ("FLOAT", -(10**40)), ("FLOAT", 2**24 + 1),
         ("ARRAY<STRING>", "abc"),
         ("ARRAY<STRING>", [1]), ("STRUCT<a: STRING>", {"a": np.nan}), ("BIGINT", np.nan), ("BIGINT", True),
     ],
@@ -62,7 +60,8 @@ def test_what_is_no_value_of_its_column_is_refused(kind: str, value: Any) -> Non
     ("kind", "value", "wanted"),
     [
         ("STRING", "nan", "nan"), ("STRING", np.str_("x"), "x"), ("DOUBLE", 3, 3.0),
-        ("DOUBLE", np.float32(0.5), 0.5),
+        ("DOUBLE", np.float32(0.5), 0.5), ("FLOAT", 0.5, 0.5), ("FLOAT", 2**24, 2.0**24),
+        ("FLOAT", np.inf, np.inf),
         ("TIMESTAMP", "2022-03-01T10:00:00.123456000", datetime(2022, 3, 1, 10, 0, 0, 123456, UTC)),
         ("TIMESTAMP", pd.Timestamp("2022-03-01T10:00:00.000001"), datetime(2022, 3, 1, 10, 0, 0, 1, UTC)),
         ("TIMESTAMP", np.datetime64("2022-03-01T10:00:00"), datetime(2022, 3, 1, 10, tzinfo=UTC)),
@@ -116,25 +115,37 @@ def test_instants_of_mappings_have_their_zone_wherever_the_job_computes() -> Non
     assert job.tick().table.to_pylist() == [{"t": datetime(2022, 3, 1, tzinfo=UTC), "v": 1}]
 
 
+def test_times_of_tables_have_their_zone_too() -> None:
+    text = """
+        CREATE TABLE a (t TIMESTAMP, k STRING, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+        CREATE TABLE names (k STRING, at TIMESTAMP) WITH ('connector' = 'memory');
+        SELECT a.t, n.at FROM a JOIN names FOR SYSTEM_TIME AS OF PROCTIME() AS n ON n.k = a.k"""
+    row = {"k": "x", "at": datetime(2022, 3, 1)}
+    with pytest.raises(EngineError, match="says no time zone"):
+        local.job(ZONE + text, tables={"names": row})
+    local.job(ZONE + text, tables={"names": row | {"at": datetime(2022, 3, 1, tzinfo=UTC)}})
+    local.job(text, tables={"names": row})
+
+
 def test_bytes_that_are_no_text_are_refused() -> None:
     broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
     with pytest.raises(EngineError, match=r"(?i)utf"):
         local.job(spec()).push("left", pa.table({"t": [1], "k": broken}))
 
 
-@pytest.mark.parametrize("dictionary", [pa.string(), pa.string_view()])
-def test_values_that_are_encoded_twice_are_values(dictionary: pa.DataType) -> None:
-    values = pa.array(["x", "y"]).cast(dictionary)
+def test_values_that_are_encoded_are_values_and_what_arrow_cannot_decode_is_told() -> None:
+    values = pa.array(["x", "y"])
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), values)
-    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), coded)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), values[:1])
     for keys in (coded, runs):
         job = local.job(spec(how="left"))
-        try:
-            job.push("left", pa.table({"t": [1, 2], "k": keys}))
-        except EngineError as error:  # what Arrow cannot read is told as that
-            assert error.code == "bad-value"  # noqa: PT017
-            continue
+        job.push("left", pa.table({"t": [1, 2], "k": keys}))
         assert job.tick(end=True).table.column("left_k").to_pylist() == ["x", "x"]
+    views = pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int8()), values.cast(pa.string_view()))
+    twice = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), coded)
+    for keys in (views, twice):
+        with pytest.raises(EngineError, match='column "k" of "left"'):
+            local.job(spec()).push("left", pa.table({"t": [1, 2], "k": keys}))
 
 
 def test_the_mode_of_a_join_as_data_counts() -> None:
@@ -145,6 +156,15 @@ def test_the_mode_of_a_join_as_data_counts() -> None:
         _ = spec(options={"output_mode": "changelog", "lateness": "join"}).plan
 
 
+def test_columns_of_one_name_are_refused() -> None:
+    text = """
+        CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+        SELECT x.t, y.t FROM a x JOIN a y ON x.t = y.t"""
+    with pytest.raises(SpecError, match='called "t", and a table has one') as raised:
+        local.job(text)
+    assert raised.value.code == "duplicate-column"
+
+
 def test_what_nobody_reads_is_refused() -> None:
     with pytest.raises(SpecError, match="given twice"):
         local.run(spec(), inputs={"left": []}, left=[], right=[])
@@ -153,6 +173,8 @@ def test_what_nobody_reads_is_refused() -> None:
         job.tick({"lefts": [({"t": 1, "k": "x"}, 1)]})
     with pytest.raises(SpecError, match="no source"):
         job.tick(advances={"lefts": {"t": 1}})
+    with pytest.raises(SpecError, match="no source"):
+        job.push(["left"], [])  # type: ignore[arg-type]
     with pytest.raises(SpecError) as raised:
         job.advance("left", "u", 1)
     assert raised.value.code == "unknown-column"
@@ -206,13 +228,7 @@ def test_nobody_is_asked_behind_a_failure() -> None:
 @pytest.mark.parametrize("constant", [pd.NA, np.array([1, 2])])
 def test_what_is_no_constant_is_told(constant: Any) -> None:
     with pytest.raises((SpecError, SeveralErrors), match="no value of a condition"):
-        local.JoinSpec(
-            left=TYPES,
-            right=TYPES,
-            left_times=["t"],
-            right_times=["t"],
-            condition=local.Equal(local.left("k"), constant),
-        )
+        spec(condition=local.Equal(local.left("k"), constant))
 
 
 def test_times_that_are_asked_about_have_a_zone_as_others_do() -> None:
@@ -255,3 +271,27 @@ def test_a_run_that_nobody_loops_over_is_closed(tmp_path: Any) -> None:
     with local.run(spec(), store=tmp_path, left=[], right=[]) as again:
         iter(again)
     assert [output.tick for output in local.run(spec(), store=tmp_path, left=[], right=[])] == [1]
+
+
+@pytest.mark.parametrize(("then", "asked_again"), [("INT", []), ("BIGINT", ["a", "b", "c"])])
+def test_answers_of_other_types_are_asked_for_again(tmp_path: Any, then: str, asked_again: list[str]) -> None:
+    """Behind a tick whose output nobody got."""
+    calls: list[str] = []
+
+    async def number(row: dict[str, Any]) -> dict[str, int]:
+        calls.append(row["left_k"])
+        return {"number": len(calls)}
+
+    def run(kind: str) -> Any:
+        by = local.map_async(number, answers={"number": kind})
+        rows = [[{"t": 1, "k": "a"}, {"t": 2, "k": "b"}, {"t": 3, "k": "c"}]]
+        given = {"left": lambda taken: rows[taken:], "right": lambda _: []}
+        return local.run(spec(how="left"), store=tmp_path, inputs=given, after={"joined": by})
+
+    assert [output.tick for output in run("INT")] == [1, 2]
+    assert calls == ["a", "b", "c"]
+    calls.clear()
+    (again,) = run(then)
+    assert again.table.num_rows == 3
+    assert again.table.column("number").num_chunks == 1
+    assert calls == asked_again

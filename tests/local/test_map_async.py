@@ -9,19 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.local.joins import left_join
 from watersmeet import EngineError, SeveralErrors, SpecError, StateError, local
 
 COLUMNS = {"t": "BIGINT", "k": "STRING", "city": "STRING"}
-SPEC = local.JoinSpec(
+SPEC = left_join(
     left=COLUMNS,
-    right={"t": "BIGINT", "k": "STRING"},
-    left_times={"t": 5},
-    right_times={"t": 5},
-    condition=local.AllOf(
-        local.Equal(local.left("k"), local.right("k")),
-        local.Between(local.right("t"), local.left("t"), local.left("t") + 3),
-    ),
-    how="left",
     outputs={"k": local.left("k"), "city": local.left("city"), "u": local.right("t")},
     names=("a", "b"),
 )

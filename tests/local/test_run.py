@@ -11,21 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from watersmeet import SpecError, StateError, local
+from tests.local.joins import left_join
+from watersmeet import LocalJob, SpecError, StateError, local
 
-SPEC = local.JoinSpec(
-    left={"t": "BIGINT", "k": "STRING"},
-    right={"t": "BIGINT", "k": "STRING"},
-    left_times={"t": 5},
-    right_times={"t": 5},
-    condition=local.AllOf(
-        local.Equal(local.left("k"), local.right("k")),
-        local.Between(local.right("t"), local.left("t"), local.left("t") + 3),
-    ),
-    how="left",
-    outputs={"k": local.left("k"), "u": local.right("t")},
-    names=("a", "b"),
-)
+SPEC = left_join(names=("a", "b"))
 
 
 def batch(*pairs: tuple[int, str]) -> pa.RecordBatch:
@@ -271,3 +260,39 @@ def test_awaited_inputs_need_an_async_loop() -> None:
     list(run)
     with pytest.raises(SpecError, match="once"):
         list(run)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_who_has_looped_over_a_run_has_closed_its_job(monkeypatch: pytest.MonkeyPatch, left: bool) -> None:
+    """To the end, or not; by ``for`` and by ``async for``."""
+    closed: list[LocalJob] = []
+    monkeypatch.setattr(LocalJob, "close", lambda job: closed.append(job))
+
+    def looped() -> LocalJob:
+        run = local.run(SPEC, a=A, b=B)
+        outputs = iter(run)
+        next(outputs)
+        run.close() if left else list(outputs)
+        return run.job
+
+    async def awaited() -> LocalJob:
+        run = local.run(SPEC, a=A, b=B)
+        outputs = aiter(run)
+        await anext(outputs)
+        await run.aclose() if left else [output async for output in outputs]
+        return run.job
+
+    for job in (looped(), asyncio.run(awaited())):
+        assert job in closed
+
+
+def test_a_run_that_nobody_loops_over_closes_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[LocalJob] = []
+    monkeypatch.setattr(LocalJob, "close", lambda job: closed.append(job))
+    with local.run(SPEC, a=A, b=B) as run, local.run(SPEC, a=A, b=B) as begun:
+        iter(begun)
+    assert run.job in closed
+    assert begun.job in closed
+    with pytest.raises(SpecError):
+        local.run(SPEC, a=A, b=B, before={"c": local.map_async(print, answers={"x": "INT"})})
+    assert len(set(map(id, closed))) == 3

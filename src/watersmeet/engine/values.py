@@ -69,7 +69,7 @@ def _reader(kind: pa.DataType, plain: Readers) -> Callable[[Any], Any]:
     if pa.types.is_decimal(kind):
         return lambda value: Decimal(str(value))
     if pa.types.is_floating(kind):
-        return plain.floating
+        return plain.single if pa.types.is_float32(kind) else plain.floating
     if pa.types.is_binary(kind):
         return _bytes
     return lambda value: value
@@ -130,6 +130,8 @@ class Readers:
     timestamp: Callable[[Any], datetime] = _timestamp
     date: Callable[[Any], date] = _date
     floating: Callable[[Any], float] = float
+    single: Callable[[Any], float] = float
+    """Of 32 bits."""
 
 
 OF_CASES = Readers()

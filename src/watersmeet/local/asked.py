@@ -142,7 +142,7 @@ class Asking:
             self._keep(fresh, tick)
         answers |= fresh
         chosen = sorted(order) if self.asked.ordered else order
-        given = pa.concat_tables([self._nothing, *(answers[keys[at]] for at in chosen)])
+        given = pa.concat_tables([self._table([]), *(answers[keys[at]] for at in chosen)]).combine_chunks()
         taken = rows if chosen == list(range(len(keys))) else rows.take(pa.array(chosen, pa.int64()))
         for name in given.column_names:
             taken = taken.append_column(name, given.column(name))
@@ -197,7 +197,7 @@ class Asking:
                 f"{self._where}: an answer is {answer!r}, and not the columns {', '.join(sorted(names))}",
                 code="bad-value",
             )
-        return zoned(table_of(self.asked.columns, [answer]), self.asked.columns)
+        return self._table([answer])
 
     def _failed(self, error: BaseException) -> EngineError:
         return EngineError(
@@ -206,13 +206,14 @@ class Asking:
             hint="the tick can be done again: what was answered is not asked for again",
         )
 
-    @property
-    def _nothing(self) -> pa.Table:
-        return zoned(table_of(self.asked.columns, []), self.asked.columns)
+    def _table(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Raises: EngineError for a value that is none of its column's type."""
+        return zoned(table_of(self.asked.columns, answers), self.asked.columns)
 
     def _answered(self, tick: int) -> dict[str, pa.Table]:
         """What was stored of the tick before; what is of ticks before the last one goes."""
         answered: dict[str, pa.Table] = {}
+        schema = self._table([]).schema
         for name in self._store.names(FOLDER):
             of = int(name.removeprefix(f"{FOLDER}/").partition("-")[0])
             if of < tick - 1:
@@ -223,8 +224,8 @@ class Asking:
             if name != _named(tick, data):
                 raise damaged(f'answers "{name}"', "their content is not what was written")
             table = pa.ipc.open_stream(data).read_all()
-            if [column.name for column in self.asked.columns] == table.column_names[1:]:
-                rows = table.drop_columns([_KEY])
+            rows = table.drop_columns([_KEY])
+            if rows.schema == schema:
                 keys = table.column(_KEY).to_pylist()
                 answered |= {key: rows.slice(at, 1) for at, key in enumerate(keys)}
         return answered

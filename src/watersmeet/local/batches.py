@@ -214,11 +214,10 @@ class Run:
             if self._end:
                 yield self._stages.run(loop, self._stages.after(self._tick(end=True)))
         finally:
-            self.job.clear()
             for batches in live.values():
                 _close(batches)
             loop.close()
-            self.job.close()
+            self._close_job()
 
     async def _awaited_ticks(self) -> AsyncIterator[Output]:
         live: dict[str, Iterator[Batch] | AsyncIterator[Batch]] = {}
@@ -254,14 +253,13 @@ class Run:
             if self._end:
                 yield await self._ticked(end=True)
         finally:
-            self.job.clear()
             await _cancelled(reading.values())
             for batches in live.values():
                 if isinstance(batches, AsyncIterator):
                     await _aclose(batches)
                 else:
                     _close(batches)
-            self.job.close()
+            self._close_job()
 
     async def _ticked(self, *, end: bool = False) -> Output:
         """A tick, in a thread, and what is asked before and after it. Whoever is cancelled while it runs

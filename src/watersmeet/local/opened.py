@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from watersmeet.engine.local.given import changes_of
 from watersmeet.engine.local.job import LocalJob
+from watersmeet.engine.local.output import check_names
 from watersmeet.engine.local.taken_in import rows_of
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import SpecError, near_names
@@ -60,8 +61,7 @@ def job(
     [{'k': 'x', 'u': 3}]
     """
     plan = _plan(query, settings)
-    for planned in plan.queries:
-        _check_names([output.name for output in planned.outputs])
+    check_names(plan, "table")
     place = MemoryStore() if store is None else _store(store)
     now = _wall_clock if clock is None else clock
     return LocalJob(
@@ -134,16 +134,5 @@ def _held(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> Held
                 code="unknown-table",
                 hint=near_names(name, sources) or "there is none: give the rows of others by push",
             )
-        held.change(sources[name], changes_of([rows_of(sources[name], rows)]))
+        held.change(sources[name], changes_of([rows_of(sources[name], rows, naive_is_utc=plan.is_in_utc)]))
     return held
-
-
-def _check_names(names: Iterable[str]) -> None:
-    given = list(names)
-    twice = next((name for name in given if given.count(name) > 1), None)
-    if twice is not None:
-        raise SpecError(
-            f'two columns of the result are called "{twice}", and a table has one of each name',
-            code="duplicate-column",
-            hint=f"give one another name: … AS {twice}2",
-        )

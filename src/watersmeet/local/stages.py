@@ -53,7 +53,7 @@ class Stages:
         if name not in self._before:
             return False
         source, _ = self._before[name]
-        rows = rows_of(source, batch, naive_is_utc=self._job.is_in_utc).drop_columns([PARTITION, DIFF])
+        rows = rows_of(source, batch, naive_is_utc=self._job.plan.is_in_utc).drop_columns([PARTITION, DIFF])
         self._waiting.append((name, zoned(rows, source.columns)))
         return True
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from watersmeet.engine.local import LocalJob, StepOutput
+from watersmeet.engine.local.output import check_names
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import SpecError, near_names
 from watersmeet.event_time import ENDED, shown_time
@@ -81,8 +82,7 @@ class MemoryJob:
         if not job.inserts:
             raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
         self.plan = plan_job(job)
-        for planned in self.plan.queries:
-            _check_names([output.name for output in planned.outputs])
+        check_names(self.plan, "row")
         self.clock = datetime.now(UTC) if clock is None else clock
         self._tables = {source.name: source for source in self.plan.tables}
         self._sources = {source.name: source for source in self.plan.sources} | self._tables
@@ -211,16 +211,6 @@ def _change(given: Change) -> tuple[Row, int]:
             hint="it is a pair of a row and +1 (it comes) or -1 (it goes)",
         )
     return given
-
-
-def _check_names(names: Sequence[str]) -> None:
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise SpecError(
-            f'two columns of the result are called "{twice}", and a row has one of each name',
-            code="duplicate-column",
-            hint=f"give one another name: … AS {twice}2",
-        )
 
 
 def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_changes: bool) -> None:

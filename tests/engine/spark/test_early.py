@@ -52,16 +52,23 @@ def test_workers_load_the_pyspark_that_is_compiled(spark):
     assert not [place for place in places if ".zip" in place]
 
 
-@pytest.mark.parametrize("installed", [None, "4.0.0", "4.2.0"])
-def test_archives_of_another_version_stay(tmp_path, installed):
+OTHERS = ["pyspark/version.py", "pyspark/daemon.py", "pyspark/worker.py", "pyspark/serializers.py"]
+
+
+@pytest.mark.parametrize("other", [None, *OTHERS, "pyspark/__init__.py", "py4j/__init__.py"])
+def test_archives_of_another_pyspark_stay(tmp_path, other):
+    """``other``: a file that is another one where PySpark is installed, or is not there."""
     archive = tmp_path / "pyspark.zip"
     with zipfile.ZipFile(archive, "w") as written:
-        written.writestr("pyspark/version.py", '__version__ = "4.2.0"')
-    for name in ("pyspark/version.py", "py4j/__init__.py"):
-        (tmp_path / name).parent.mkdir()
-        if installed is not None:
-            (tmp_path / name).write_text(f'__version__ = "{installed}"')
+        for name in (*OTHERS, "pyspark/__init__.py"):
+            written.writestr(name, f"# {name}")
+    for name in (*OTHERS, "pyspark/__init__.py", "py4j/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if name != other:
+            (tmp_path / name).write_text(f"# {name}")
+        elif name in OTHERS:
+            (tmp_path / name).write_text("# a distribution's own")
     path = ["", str(archive), str(tmp_path / "py4j-1-src.zip"), str(tmp_path), "a/lib.zip"]
     same = without_archives(path)
-    assert same == (["", str(tmp_path), "a/lib.zip"] if installed == "4.2.0" else path)
+    assert same == (["", str(tmp_path), "a/lib.zip"] if other is None else path)
     assert without_archives(path[2:]) == path[2:], "nothing to compare with"

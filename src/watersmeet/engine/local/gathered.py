@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 
@@ -13,7 +13,6 @@ from watersmeet.engine.local.times import time_of
 from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode, Source
-from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import SqlType
 
 
@@ -36,7 +35,7 @@ class Gathered:
             or name in tables
             or all(query.options.output_mode is OutputMode.CHANGELOG for query in readers[name])
         }
-        self.is_in_utc = all(query.options.time_zone == UTC for query in plan.queries)
+        self._naive_is_utc = plan.is_in_utc
         self._times = {name: _event_times(plan, source) for name, source in sources.items()}
         self._keys: dict[str, SqlType] = {
             f"{side.name}.{column.name}": column.type
@@ -58,10 +57,14 @@ class Gathered:
         """In the order in which they came, as `taken_in` has them."""
         return self._rows.get(source, ())
 
+    def refuse_unknown(self, sources: Iterable[str]) -> None:
+        """Raises: SpecError, for one that the job does not read."""
+        for source in sources:
+            if not isinstance(source, str) or source not in self._sources:
+                raise _unknown("source", source, self._sources, "unknown-source")
+
     def push(self, source: str, data: Any, partition: str | None, diff: int) -> None:
-        declared = self._sources.get(source)
-        if declared is None:
-            raise _unknown("source", source, self._sources)
+        self.refuse_unknown([source])
         if isinstance(diff, bool) or diff not in (1, -1):
             raise SpecError(f"diff is {diff!r}, and rows come (1) or go (-1)", code="bad-value")
         if diff < 0 and source not in self._changing:
@@ -72,22 +75,23 @@ class Gathered:
             )
         if partition is not None and not isinstance(partition, str):
             raise SpecError(f"the partition {partition!r} is no name", code="bad-value")
-        rows = rows_of(declared, data, partition=partition, diff=diff, naive_is_utc=self.is_in_utc)
+        rows = rows_of(
+            self._sources[source], data, partition=partition, diff=diff, naive_is_utc=self._naive_is_utc
+        )
         self._rows.setdefault(source, []).append(rows)
 
     def advance(self, source: str, column: str, to: int | datetime | date) -> None:
         if not self._times.get(source):
-            raise _unknown(
-                "source with event times", source, [name for name, times in self._times.items() if times]
-            )
+            timed = [name for name, times in self._times.items() if times]
+            raise _unknown("source with event times", source, timed, "unknown-source")
         if column not in self._times[source]:
-            raise _unknown(f'event time of "{source}"', column, self._times[source])
+            raise _unknown(f'event time of "{source}"', column, self._times[source], "unknown-column")
         mark = time_of(to, self._times[source][column], f'the watermark of "{source}.{column}"')
         _raise(self._advances.setdefault(source, {}), column, mark)
 
     def advance_key(self, key: str, to: int | datetime | date) -> None:
         if key not in self._keys:
-            raise _unknown("watermark key", key, self._keys)
+            raise _unknown("watermark key", key, self._keys, "unknown-column")
         _raise(self.by_key, key, time_of(to, self._keys[key], f'the watermark of "{key}"'))
 
     def advances(self, more: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
@@ -122,9 +126,9 @@ def _event_times(plan: JobPlan, source: Source) -> dict[str, SqlType]:
     }
 
 
-def _unknown(what: str, name: str, names: Collection[str]) -> SpecError:
+def _unknown(what: str, name: str, names: Collection[str], code: str) -> SpecError:
     return SpecError(
         f'there is no {what} "{name}" in the queries of this job',
-        code="unknown-source" if what.startswith("source") else "unknown-column",
+        code=code,
         hint=near_names(str(name), names) or "there is none",
     )

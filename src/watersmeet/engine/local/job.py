@@ -30,7 +30,7 @@ from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks.ingest import LATE, ON_TIME, IngestWriter, Judgement
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, to_json
-from watersmeet.errors import EngineError, SpecError, near_names
+from watersmeet.errors import EngineError, SpecError
 from watersmeet.event_time import Mask
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.model import OutputMode, Source
@@ -168,11 +168,6 @@ class LocalJob:
         self.driver.keep_late = True
 
     @property
-    def is_in_utc(self) -> bool:
-        """Whether all queries compute in UTC, so that times without a zone can be taken as UTC's."""
-        return self._gathered.is_in_utc
-
-    @property
     def partitions(self) -> int:
         """Into how many shares the nodes of the next tick are cut."""
         return self._partitions
@@ -301,15 +296,6 @@ class LocalJob:
         self._gathered.clear()
         return output
 
-    def _refuse_unknown(self, names: Iterable[str]) -> None:
-        unknown = [name for name in names if name not in self._sources.declared]
-        if unknown:
-            raise SpecError(
-                f'the job has no source "{unknown[0]}"',
-                code="unknown-source",
-                hint=near_names(unknown[0], self._sources.declared),
-            )
-
     def _tick(
         self,
         rows: Mapping[str, Sequence[Change]],
@@ -324,7 +310,7 @@ class LocalJob:
         driver = self.driver
         gathered = self._gathered
         if self._given:
-            self._refuse_unknown({**rows, **advances})
+            gathered.refuse_unknown([*rows, *advances])
         for name, table in self._sources.tables.items():
             changes = [*rows.get(name, ()), *changes_of(gathered.rows(name))]
             if changes:

@@ -7,8 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
+from math import isinf
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.engine.values import Readers, to_table
@@ -81,7 +83,7 @@ def _date(value: Any) -> date:
 
 
 def _floating(value: Any) -> float:
-    if isinstance(value, str | bytes | bool):
+    if isinstance(value, str | bytes | bool | np.bool_):
         raise TypeError(f"{value!r} is no number")
     number = float(value)
     if isinstance(value, int) and number != value:
@@ -89,7 +91,18 @@ def _floating(value: Any) -> float:
     return number
 
 
+def _single(value: Any) -> float:
+    number = _floating(value)
+    with np.errstate(over="ignore"):
+        narrow = float(np.float32(number))
+    if isinstance(value, int) and narrow != value:
+        raise ValueError(f"{value} has more digits than the column")
+    if isinf(narrow) and not isinf(number):
+        raise ValueError(f"{value} is beyond the column")
+    return number
+
+
 _READERS = {
-    naive_is_utc: Readers(_text, _timestamp if naive_is_utc else _instant, _date, _floating)
+    naive_is_utc: Readers(_text, _timestamp if naive_is_utc else _instant, _date, _floating, _single)
     for naive_is_utc in (True, False)
 }

@@ -14,6 +14,7 @@ from watersmeet.engine.local.given import Row, late_rows
 from watersmeet.engine.values import to_json
 from watersmeet.errors import SpecError
 from watersmeet.event_time import Watermark
+from watersmeet.plan.model.job import JobPlan
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,19 @@ class StepOutput(Output):
     def late(self) -> list[tuple[str, Row]]:
         """All late rows: (source, row), and of stages (alias of the input, row)."""
         return [*self.given_late, *late_rows(self.late_tables)]
+
+
+def check_names(plan: JobPlan, of: str) -> None:
+    """Raises: SpecError, where two columns of a query have one name. ``of``: what has one of each."""
+    for query in plan.queries:
+        names = [output.name for output in query.outputs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(
+                f'two columns of the result are called "{twice}", and a {of} has one of each name',
+                code="duplicate-column",
+                hint=f"give one another name: … AS {twice}2",
+            )
 
 
 def as_written(table: pa.Table) -> list[dict[str, Any]]:

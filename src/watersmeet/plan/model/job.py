@@ -18,6 +18,7 @@ from watersmeet.spec.model import (
     Sink,
     Source,
 )
+from watersmeet.spec.time_zones import UTC
 
 N = TypeVar("N", bound=NodePlan)
 
@@ -193,6 +194,11 @@ class JobPlan:
                 for _, branch in side.ingested:
                     sources.setdefault(branch.source.name, branch.source)
         return tuple(sources.values())
+
+    @property
+    def is_in_utc(self) -> bool:
+        """Whether all queries compute in UTC, so that times without a zone can be taken as UTC's."""
+        return all(query.options.time_zone == UTC for query in self.queries)
 
     @property
     def lookups(self) -> tuple[tuple[QueryPlan, LookupPlan], ...]:

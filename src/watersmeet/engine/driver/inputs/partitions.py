@@ -17,7 +17,7 @@ def seen_in(
     advances: Mapping[str, Mapping[str, int]],
     idle: Mapping[str, Iterable[str]],
     busy: Mapping[str, Iterable[str]],
-    by_key: Mapping[str, int] | None = None,
+    by_key: Mapping[str, int],
 ) -> dict[tuple[str, int], tracker.Seen]:
     """What the tick brought, per (alias, branch). ``advances``: per source and column; ``by_key``: per
     ``alias.column``."""
@@ -32,7 +32,7 @@ def seen_in(
                 if column in side.event_times and expr.key == "column" and expr.name in explicit
             }
             for column in side.event_times:
-                mark = (by_key or {}).get(f"{side.name}.{column}")
+                mark = by_key.get(f"{side.name}.{column}")
                 if mark is not None:
                     of_input[column] = max(of_input.get(column, mark), mark)
             seen[side.name, number] = tracker.Seen(
@@ -70,7 +70,7 @@ def going_idle(
     clock_us: int,
 ) -> set[str]:
     """The sources of a query of which a partition goes idle, when nobody says otherwise."""
-    seen = seen_in(query, reports, {}, {}, {})
+    seen = seen_in(query, reports, {}, {}, {}, {})
     branches = {(s.name, n): b.source.name for s in query.sides for n, b in s.sources}
     return {branches[key] for key in tracker.going_idle(inputs, rules, seen, clock_us)}
 

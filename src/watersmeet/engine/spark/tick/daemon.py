@@ -19,26 +19,29 @@ import zipfile
 from pathlib import Path
 
 _ARCHIVES = ("pyspark.zip", "py4j-")
+_SAME = tuple(f"pyspark/{name}.py" for name in ("version", "daemon", "worker", "serializers"))
+"""What speaks with the JVM, too: a distribution may have its own, and call it by Spark's version."""
 
 
 def without_archives(path: list[str]) -> list[str]:
     """Where modules are looked for, without Spark's archives of PySpark and Py4J if the PySpark that is
-    installed, and compiled, is of the same version. Else as it is: on a cluster Spark's own counts.
+    installed, and compiled, is the same one. Else as it is: on a cluster Spark's own counts.
     """
     archives = [entry for entry in path if entry.endswith(".zip") and Path(entry).name.startswith(_ARCHIVES)]
     rest = [entry for entry in path if entry not in archives]
     try:
         with zipfile.ZipFile(next(entry for entry in archives if entry.endswith("pyspark.zip"))) as archive:
-            theirs = archive.read("pyspark/version.py")
-        installed = next(where for entry in rest if (where := Path(entry, "pyspark", "version.py")).is_file())
-        same = installed.read_bytes() == theirs and _is_installed("py4j", rest)
+            theirs = [archive.read(name) for name in _SAME]
+        installed = next(entry for entry in rest if _has(entry, "pyspark"))
+        own = [Path(installed, name).read_bytes() for name in _SAME]
+        same = own == theirs and any(_has(entry, "py4j") for entry in rest)
     except (StopIteration, OSError, KeyError, zipfile.BadZipFile):
         return path
     return rest if same else path
 
 
-def _is_installed(package: str, path: list[str]) -> bool:
-    return any(Path(entry, package, "__init__.py").is_file() for entry in path)
+def _has(entry: str, package: str) -> bool:
+    return Path(entry, package, "__init__.py").is_file()
 
 
 def preload() -> None:
