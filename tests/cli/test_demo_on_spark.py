@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lent_jvms import lent
+
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
 
@@ -20,7 +22,7 @@ def test_the_demo_is_equal_row_for_row(tmp_path, query, rows):
         "from watersmeet.cli.demo_data import Layout;"
         f"sys.exit(run_demo({query!r}, Path({str(tmp_path)!r}), False, Layout(files=4)))"
     )
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)}
+    environment = os.environ | {"PYTHONPATH": str(SOURCES)} | lent()
     found = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -20,6 +20,8 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support.lent_jvms import lent
+
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 KILL_AT = Path(__file__).with_name("kill_at.py")
 SECOND_US = 1_000_000
@@ -106,7 +108,8 @@ class Growing:
 
 class Process:
     """A run of the job as a process group of its own, whose ticks are seen on its output. ``conf``: Spark's,
-    as arguments. ``errors``: the file that its standard error goes to."""
+    as arguments. ``errors``: the file that its standard error goes to. ``own_jvm``: it starts one, which can
+    be killed, instead of being lent one."""
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class Process:
         kill_at: tuple[str, int] | None = None,
         conf: Sequence[str] = CONF,
         errors: str = "stderr",
+        own_jvm: bool = False,
     ) -> None:
         command = [sys.executable, "-m", "watersmeet.cli.main"]
         if kill_at is not None:
@@ -122,6 +126,10 @@ class Process:
         checkpoint = ["--checkpoint", str(folder / "state")]
         self.errors = folder / errors
         self.started = time.monotonic()
+        self._own_jvm = own_jvm
+        environment = os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{folder}"}
+        if not own_jvm:
+            environment |= lent()
         with self.errors.open("wb") as told:
             self.process = subprocess.Popen(
                 [*command, "run", str(folder / "job.sql"), "--json", *checkpoint, *conf, *arguments],
@@ -129,7 +137,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=told,
                 cwd=folder,
-                env=os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{folder}"},
+                env=environment,
                 start_new_session=True,
             )
         assert self.process.stdout is not None
@@ -185,6 +193,7 @@ class Process:
         return self.process.wait(30)
 
     def jvms(self) -> list[psutil.Process]:
+        assert self._own_jvm
         with suppress(psutil.NoSuchProcess):
             children = psutil.Process(self.process.pid).children()
             return [child for child in children if child.name() == "java"]
@@ -192,6 +201,7 @@ class Process:
 
     def kill(self, whom: str) -> None:
         """SIGKILL to ``python`` (the driver), ``jvm``, or ``both``."""
+        assert whom == "python" or self._own_jvm
         if whom == "both":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif whom == "python":

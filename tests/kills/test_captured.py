@@ -194,7 +194,8 @@ def test_what_is_joined_in_the_end_is_what_the_database_joins(seed, tmp_path: Pa
         try:
             kills = zip(draw.sample(["python", "jvm", "both"], 3), draw.sample([0, 1, 1], 3), strict=True)
             for number, (whom, ticks) in enumerate(kills):
-                runs.append(run := Process(tmp_path, "--trigger", "100 milliseconds", *MORE))
+                trigger = ("--trigger", "100 milliseconds")
+                runs.append(run := Process(tmp_path, *trigger, *MORE, own_jvm=whom != "python"))
                 for seen in range(1, ticks + 1):
                     shop.step()
                     run.await_ticks(seen)

@@ -154,18 +154,18 @@ def test_tables_change_and_queries_too_while_it_is_killed(seed: int, tmp_path: P
     tables = Changing(tmp_path, draw)
     runs: list[Process] = []
 
-    def started(*arguments: str) -> Process:
-        runs.append(Process(tmp_path, *arguments, *MORE))
+    def started(*arguments: str, own_jvm: bool = False) -> Process:
+        runs.append(Process(tmp_path, *arguments, *MORE, own_jvm=own_jvm))
         return runs[-1]
 
     def queries_of(number: int) -> tuple[str, ...]:
         come = ("answered", "in_town") if number >= COMES else ()
         return (*come, "named", "countries", *(() if number >= GOES else ("towns_alone",)))
 
-    def begin(number: int, *arguments: str) -> Process:
+    def begin(number: int, *arguments: str, own_jvm: bool = False) -> Process:
         """A run that has begun. A tick that was interrupted comes to its end before queries change."""
         (tmp_path / "job.sql").write_text(job_of(tmp_path, queries_of(number)))
-        run = started(*arguments, *(["--change-queries"] if number >= COMES else []))
+        run = started(*arguments, *(["--change-queries"] if number >= COMES else []), own_jvm=own_jvm)
         while not run.ticks:
             if not run.look(1):
                 continue
@@ -175,24 +175,25 @@ def test_tables_change_and_queries_too_while_it_is_killed(seed: int, tmp_path: P
             (tmp_path / "job.sql").write_text(job_of(tmp_path, queries_of(number - 1)))
             again = started("--until-caught-up", *(["--change-queries"] if number > COMES else []))
             assert again.await_end() == 0, again.errors.read_text()
-            return begin(number, *arguments)
+            return begin(number, *arguments, own_jvm=own_jvm)
         return run
 
     try:
         for number in range(KILLS):
             tables.step()
+            whom = draw.choice(["python", "jvm", "both"])
+            own_jvm = whom != "python"
             if number not in (COMES, GOES) and draw.random() < 0.4:
                 (tmp_path / "job.sql").write_text(job_of(tmp_path, queries_of(number)))
-                run = started(*(["--change-queries"] if number >= COMES else []))
+                run = started(*(["--change-queries"] if number >= COMES else []), own_jvm=own_jvm)
                 run.look_for(draw.uniform(3, 9))  # anywhere up to its first tick
             else:
-                run = begin(number, "--trigger", "100 milliseconds")
+                run = begin(number, "--trigger", "100 milliseconds", own_jvm=own_jvm)
                 for seen in range(run.ticks + 1, run.ticks + draw.choice([1, 1, 2])):
                     tables.step()
                     run.await_ticks(seen)
                 tables.step()
                 run.look_for(draw.uniform(0, 1))
-            whom = draw.choice(["python", "jvm", "both"])
             print(f"kill {number} (seed {seed}): {whom}, {run.age_s:.1f} s old, tick {run.ticks}", flush=True)
             run.kill(whom)
         tables.step()

@@ -63,7 +63,7 @@ def test_killed_at_random(seed, tmp_path, uninterrupted):
     runs, first_tick_s = [], 5.0
     try:
         for number, whom in enumerate(islice(cycle(["python", "jvm", "both"]), KILLS)):
-            run = Process(tmp_path, "--trigger", "100 milliseconds")
+            run = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=whom != "python")
             runs.append(run)
             if number % 4 == 3:  # anywhere up to its first tick
                 delay_s = draw.uniform(0.2, 1.1) * first_tick_s

@@ -96,7 +96,8 @@ class Job:
         jars = ["--jars", str(ROOT / ".jars" / "spark-kafka"), "--master", self._cluster.url]
         asked = ["--partitions", str(tasks), "--trigger", "500 milliseconds", *arguments]
         self.runs += 1
-        self.run = Process(self.folder, *jars, *words, *asked, conf=(), errors=f"stderr-{self.runs:03d}")
+        errors = f"stderr-{self.runs:03d}"
+        self.run = Process(self.folder, *jars, *words, *asked, conf=(), errors=errors, own_jvm=True)
 
     @property
     def ticks(self) -> int:
