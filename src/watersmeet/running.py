@@ -22,8 +22,9 @@ from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 
 if TYPE_CHECKING:
-    from watersmeet.engine.spark.job.job import OnTick
-    from watersmeet.engine.spark.job.settings import OnStart, RunResult
+    from watersmeet.engine.spark.job.job import OnTick as OnTick
+    from watersmeet.engine.spark.job.settings import OnStart
+    from watersmeet.engine.spark.job.settings import RunResult as RunResult
     from watersmeet.engine.spark.sources.backlog import Backlog
 
 
@@ -143,6 +144,19 @@ def run_planned(
         on_tick=on_tick,
         console=console,
     )
+
+
+def inferring(
+    settings: Mapping[str, str], directory: str, say: Callable[[str], None] | None = None
+) -> Inferring:
+    """What gives the columns that a job leaves to its files; those of its state, if there is one, are meant.
+
+    Args:
+        settings: of the run (`Job.run`).
+        directory: of the checkpoint.
+        say: is told what was inferred.
+    """
+    return Inferring(directory, say, store_of(settings))
 
 
 def no_checkpoint(hint: str) -> SpecError:

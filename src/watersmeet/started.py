@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import SpecError
@@ -33,11 +33,14 @@ class StartedJob:
         plan: JobPlan,
         frames: Mapping[str, Any],
         on_tick: Callable[[TickReport], None] | None = None,
+        *,
+        inferred: Mapping[str, Any] | None = None,
+        notices: Iterable[str] = (),
     ) -> None:
         checkpoint = description.run.get("checkpoint")
         if checkpoint is None:
             raise no_checkpoint("job(…, checkpoint='state/delivered')")
-        self.notices: list[str] = []
+        self.notices = list(notices)
         self._stop = threading.Event()
         self._begun = threading.Event()
         self._ended = threading.Event()
@@ -55,6 +58,7 @@ class StartedJob:
                     plan,
                     checkpoint=checkpoint,
                     given=frames,
+                    inferred=inferred,
                     stop=self._stop,
                     on_start=lambda _: self._begun.set(),
                     on_notice=self.notices.append,

@@ -49,7 +49,11 @@ _EXPRESSIONS = (exp.Condition, exp.Interval, exp.AtTimeZone)
 _NAMED = (exp.Alias, exp.Aliases, exp.Star)
 
 
-def read_fragment(text: str, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
+Written = str | exp.Expression
+"""An expression: its text, or a tree as the parser would make it, which stands in no text."""
+
+
+def read_fragment(text: Written, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
     """The tree of one expression, and where it is from.
 
     Args:
@@ -57,6 +61,8 @@ def read_fragment(text: str, label: str, *, named: bool = False) -> tuple[exp.Ex
 
     Raises: SqlError, for what is no single expression.
     """
+    if isinstance(text, exp.Expression):
+        return text.copy(), fragment_of("", label)
     whole = Text(text, label)
     if not isinstance(text, str):
         raise whole_error(label, f"is {text!r}, not a text of SQL")
@@ -69,11 +75,28 @@ def read_fragment(text: str, label: str, *, named: bool = False) -> tuple[exp.Ex
     if not isinstance(tree, kinds) or (tree.is_star and not named and isinstance(tree, exp.Column)):
         what = "a SELECT" if isinstance(tree, exp.Select | exp.SetOperation) else tree.key.upper()
         raise whole.error(f"{label}: an expression is expected, not {what}", "syntax", 0)
-    fragment = fragment_of(text, label)
+    return tree, _placed(tree, fragment_of(text, label))
+
+
+def read_select(text: str, label: str) -> tuple[exp.Select, Fragment]:
+    """The tree of one SELECT, and where it is from.
+
+    Raises: SqlError, for anything else.
+    """
+    whole = Text(text, label)
+    statements = statements_of(whole)
+    tree = parse_tokens(whole, statements[0]) if len(statements) == 1 else None
+    if not isinstance(tree, exp.Select):
+        what = "nothing" if not statements else "something else" if tree is not None else "several statements"
+        raise whole.error(f"{label}: one SELECT is expected, found {what}", "syntax", 0)
+    return tree, _placed(tree, fragment_of(text, label))
+
+
+def _placed(tree: exp.Expression, fragment: Fragment) -> Fragment:
     for meta in {id(node.meta): node.meta for node in tree.walk()}.values():
         if "start" in meta:
             meta["start"] += fragment.first
-    return tree, fragment
+    return fragment
 
 
 def whole_error(label: str, problem: str, hint: str | None = None) -> Exception:

@@ -10,11 +10,12 @@ from sqlglot import exp
 from watersmeet.errors import SqlError, WatersmeetError, near_names, raise_all
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import SourceFields, source_fields
+from watersmeet.front.query.views import is_summarized
 from watersmeet.front.sql import declared_sources
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
-from watersmeet.relations.fragments import whole_error
+from watersmeet.relations.fragments import read_select, whole_error
 from watersmeet.relations.given import Given
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import Length, length_node
@@ -114,6 +115,22 @@ def relation_of(source: Source, frame: Any = None) -> Relation:
     """All rows of a declared source."""
     tree = exp.Table(this=exp.to_identifier(source.name, quoted=True))
     return Relation(tree, {source.name.lower(): Given(source, frame)})
+
+
+def selected(relation: Relation, text: str, label: str) -> Relation:
+    """What a SELECT from a stream or table, by its name, makes of it row by row.
+
+    Args:
+        label: what the text is, for messages.
+
+    Raises: SqlError, SeveralErrors, for what is wrong with it, and for joins, unions and groups.
+    """
+    tree, fragment = read_select(text, label)
+    if tree.args.get("joins") or is_summarized(tree) or tree.args.get("with_"):
+        raise whole_error(
+            label, "is more than columns and a filter", "SELECT …, … FROM the source's name WHERE …"
+        )
+    return relation.checked(tree, fragment)
 
 
 def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:

@@ -24,7 +24,14 @@ from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import is_summarized, select_flow
 from watersmeet.front.text.dialect import ImposeOrder, WindowTable
 from watersmeet.front.text.place import Refused
-from watersmeet.relations.fragments import Fragment, Fragments, fragment_of, read_fragment, whole_error
+from watersmeet.relations.fragments import (
+    Fragment,
+    Fragments,
+    Written,
+    fragment_of,
+    read_fragment,
+    whole_error,
+)
 from watersmeet.relations.given import Given, by_spark, together
 from watersmeet.relations.terms import Between, Length, Window, length_node
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, OutputMode, Query, Sink
@@ -48,7 +55,7 @@ _ALSO = {
 }  # fmt: skip
 """Spark's other names of them."""
 
-Condition = str | Sequence[str]
+Condition = Written | Sequence[Written]
 Built = TypeVar("Built")
 
 
@@ -115,7 +122,7 @@ class Relation:
             select, together(self._given, other._given), [*other._fragments, *fragments], True
         )
 
-    def where(self, *conditions: str) -> Relation:
+    def where(self, *conditions: Written) -> Relation:
         """The rows for which all conditions are true."""
         if not conditions:
             raise whole_error("where", "is given no condition")
@@ -128,7 +135,7 @@ class Relation:
 
     filter = where
 
-    def select(self, *columns: str) -> Relation:
+    def select(self, *columns: Written) -> Relation:
         """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
         if not columns:
             raise whole_error("select", "is given no columns")
@@ -173,7 +180,7 @@ class Relation:
             fragments += other._fragments
         return self._checked(tree, given, fragments, False)
 
-    def impose_order(self, column: str, lag: Length) -> Relation:
+    def impose_order(self, column: Written, lag: Length) -> Relation:
         """The same rows, with ``column`` an event time whose watermark stays ``lag`` behind the greatest."""
         item = self._item("impose_order")
         alias = item.alias_or_name
@@ -182,7 +189,7 @@ class Relation:
         tree = exp.Table(this=order)
         return self._checked(_named(tree, alias) if alias else tree, self._given, [], False)
 
-    def group_by(self, *keys: str | Window) -> Grouped:
+    def group_by(self, *keys: Written | Window) -> Grouped:
         """Groups by a window (`tumble`, `hop`, `session`) and columns, or by columns alone; `Grouped.agg`
         says what is made of each."""
         windows = [key for key in keys if isinstance(key, Window)]
@@ -253,7 +260,7 @@ class Relation:
     ) -> tuple[list[exp.Expression], list[Fragment]]:
         trees: list[exp.Expression] = []
         fragments: list[Fragment] = []
-        for text in [] if on is None else [on] if isinstance(on, str) else _several(on, "on"):
+        for text in [] if on is None else [on] if isinstance(on, Written) else _several(on, "on"):
             tree, fragment = read_fragment(text, "on")
             trees.append(tree)
             fragments.append(fragment)
@@ -319,6 +326,10 @@ class Relation:
             return _all_of(item)
         return _all_of(_named(item, name or "joined"))
 
+    def checked(self, tree: exp.Expression, fragment: Fragment) -> Relation:
+        """What a whole query makes of it. Raises: SqlError, SeveralErrors, for what is wrong with that."""
+        return self._checked(tree, self._given, [fragment], False)
+
     def _checked(
         self, tree: exp.Expression, given: Mapping[str, Given], more: Iterable[Fragment], grows: bool
     ) -> Relation:
@@ -365,7 +376,7 @@ class Grouped:
     _window: Window | None
     _keys: tuple[tuple[exp.Expression, Fragment], ...]
 
-    def agg(self, *aggregates: str, having: str | None = None) -> Relation:
+    def agg(self, *aggregates: Written, having: str | None = None) -> Relation:
         """A row per group: the window's start and end, the keys, and these aggregates (``count(*) AS n``).
 
         Args:
@@ -383,7 +394,7 @@ class Grouped:
         return [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
 
     def _made(
-        self, first: list[exp.Expression], texts: Sequence[str], call: str, having: str | None
+        self, first: list[exp.Expression], texts: Sequence[Written], call: str, having: str | None
     ) -> Relation:
         read = _items(texts, call)
         fragments = [fragment for _, fragment in (*self._keys, *read)]
@@ -421,7 +432,7 @@ def shown(tree: exp.Expression) -> str:
     return tree.sql("spark")
 
 
-def _items(texts: Sequence[str], call: str) -> list[tuple[exp.Expression, Fragment]]:
+def _items(texts: Sequence[Written], call: str) -> list[tuple[exp.Expression, Fragment]]:
     """What a list of columns says, each of which may have a name."""
     return [read_fragment(text, f"{call}, item {number}", named=True) for number, text in enumerate(texts, 1)]
 
@@ -469,7 +480,7 @@ def _own_name(tree: exp.Expression) -> str | None:
     return origin.alias_or_name.rsplit(".", 1)[-1] or None
 
 
-def _column_name(written: str, alias: str, call: str) -> exp.Identifier:
+def _column_name(written: Written, alias: str, call: str) -> exp.Identifier:
     plain = read_fragment(written, call)[0].unnest()
     if not isinstance(plain, exp.Column) or plain.table.lower() not in ("", alias.lower()):
         raise whole_error(call, f"is given {written!r}, which is no column of it")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlglot import exp
 
 from watersmeet.front.query.inline import operand
-from watersmeet.relations.fragments import Fragment, read_fragment, whole_error
+from watersmeet.relations.fragments import Fragment, Written, read_fragment, whole_error
 from watersmeet.spec.model import WindowKind
 from watersmeet.types.intervals import IntervalError, interval_us, read_interval
 
@@ -102,7 +102,7 @@ class Window:
     """Windows over an event time. Made by `tumble`, `hop` and `session`."""
 
     kind: WindowKind
-    time: str
+    time: Written
     sizes: tuple[Length, ...]
 
     def size_nodes(self) -> list[exp.Expression]:
@@ -113,16 +113,16 @@ class Window:
         ]
 
 
-def tumble(time: str, size: Length) -> Window:
+def tumble(time: Written, size: Length) -> Window:
     """Windows of ``size`` that follow each other; every row is in one. For `Relation.group_by`."""
     return Window(WindowKind.TUMBLE, time, (size,))
 
 
-def hop(time: str, size: Length, slide: Length) -> Window:
+def hop(time: Written, size: Length, slide: Length) -> Window:
     """Windows of ``size`` of which one begins every ``slide``; a row is in each that it falls into."""
     return Window(WindowKind.HOP, time, (size, slide))
 
 
-def session(time: str, gap: Length) -> Window:
+def session(time: Written, gap: Length) -> Window:
     """Windows of rows of a group that lie less than ``gap`` apart, as long as there are more."""
     return Window(WindowKind.SESSION, time, (gap,))

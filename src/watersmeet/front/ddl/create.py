@@ -13,13 +13,13 @@ Without columns, or with ``'columns' = 'infer'``, those of files are given by wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from watersmeet.errors import WatersmeetError, near_names
+from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.durations import lag_of
 from watersmeet.front.ddl.options import (
@@ -31,7 +31,7 @@ from watersmeet.front.ddl.options import (
     source_fields,
 )
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
-from watersmeet.front.text.place import Refused
+from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
@@ -40,7 +40,7 @@ from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.spec.options.records import inlined
 from watersmeet.types.parser import parse_type
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
 
 Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
 """Gives the columns of a source from what is there: those that it declares as they are, and the others.
@@ -57,6 +57,14 @@ class _Columns:
     watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
     clauses: list[str] = field(default_factory=list)
     keys: list[KeyClause] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TimeOf:
+    """An event time; ``lag``: how far its watermark stays behind, for a column of a type."""
+
+    column: str
+    lag: Callable[[SqlType], exp.Expression]
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,42 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
     return Declared(name, None, sink, inferring)
 
 
+def described_source(
+    name: str,
+    options: Mapping[str, str],
+    columns: Sequence[Column],
+    time: TimeOf | None,
+    infer: Infer | None = None,
+) -> Source:
+    """The source that a declaration with these options would give, without a text.
+
+    Args:
+        columns: those that are declared; none: they are inferred.
+        time: its event time; None: it has none.
+
+    Raises: SqlError, without a place.
+    """
+    cursor, given = Cursor(Text(""), ()), dict(options)
+    connector = _connector(None, given, cursor, 0)
+
+    def error(message: str, hint: str | None) -> SqlError:
+        return cursor.text.error(message, "bad-option", None, hint)
+
+    given = inlined(given, error)
+    listed = _Columns(list(columns), {column.name.lower() for column in columns})
+    inferred = infers(given, error) or not columns
+    if inferred:
+        listed.columns = list(_Inferring(name, connector, given, listed, cursor, 0, infer).columns())
+    if time is not None:
+        column = next((c for c in listed.columns if c.name.lower() == time.column.lower()), None)
+        if column is None:
+            message = f'"{name}" has no column "{time.column}", which is to be its event time'
+            hint = near_names(time.column, [c.name for c in listed.columns])
+            raise cursor.text.error(message, "unknown-column", None, hint)
+        listed.watermarks.append((column.name, time.lag(column.type), 0))
+    return _source(name, connector, given, listed, cursor, 0, inferred)
+
+
 @dataclass
 class _Inferring:
     """The source of a declaration without all its columns, when it is asked for; a problem is raised once."""
@@ -139,14 +183,15 @@ class _Inferring:
             raise Refused
         if self.source is None:
             self.failed = True
-            listed = replace(self.listed, columns=list(self._columns()))
+            listed = replace(self.listed, columns=list(self.columns()))
             self.source = _source(
                 self.name, self.connector, self.options, listed, self.cursor, self.start, True
             )
             self.failed = False
         return self.source
 
-    def _columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[Column]:
+        """Those that are declared and those that are inferred, in order."""
         text = self.cursor.text
         if not connector_of(self.connector).files:
             raise text.error(
