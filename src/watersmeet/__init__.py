@@ -2,10 +2,11 @@
 
 ``parse_job`` reads a job's text, ``plan_job`` plans it, ``explain`` says in words how it would be run.
 ``run`` runs a job's text on Spark, as the command ``watersmeet run`` does. ``stream`` makes a `Relation` of a
-streaming DataFrame; relations are joined, filtered and grouped by calls, and ``job`` runs them. A `LocalJob`
-runs a plan in this process: ``local`` opens one of a text or of a `JoinSpec`, a join as data, and runs it
-over iterables of Arrow batches; for tests, `watersmeet.testing` has it with all that is around. Every error
-raised on purpose is a `WatersmeetError`.
+streaming DataFrame; relations are joined, filtered and grouped by calls, and ``job`` runs them. ``pipelines``
+has joins as data, of TOML too: ``run_streaming_pipeline`` and the decorator ``pipeline``. A `LocalJob` runs a
+plan in this process: ``local`` opens one of a text or of a `JoinSpec`, a join as data, and runs it over
+iterables of Arrow batches; for tests, `watersmeet.testing` has it with all that is around. Every error raised
+on purpose is a `WatersmeetError`.
 
 >>> import watersmeet
 >>> job = watersmeet.parse_job('''
@@ -58,9 +59,11 @@ _HOMES = {
     "kafka": "watersmeet.relations.outputs",
     "memory": "watersmeet.relations.outputs",
     "parse_job": "watersmeet.front.sql",
+    "pipeline": "watersmeet.pipelines.pipeline",
     "plan_job": "watersmeet.plan.planner",
     "postgres": "watersmeet.relations.outputs",
     "run": "watersmeet.running",
+    "run_streaming_pipeline": "watersmeet.pipelines.pipeline",
     "session": "watersmeet.relations.terms",
     "sink": "watersmeet.relations.outputs",
     "sql": "watersmeet.relations.job",
@@ -69,7 +72,7 @@ _HOMES = {
 }
 """Name -> the module that has it."""
 
-_MODULES = ("local",)
+_MODULES = ("local", "pipelines")
 """Names that are modules of the package."""
 
 __all__ = [
@@ -106,9 +109,12 @@ __all__ = [
     "local",
     "memory",
     "parse_job",
+    "pipeline",
+    "pipelines",
     "plan_job",
     "postgres",
     "run",
+    "run_streaming_pipeline",
     "session",
     "sink",
     "sql",

@@ -1,0 +1,44 @@
+"""A file with a pipeline, as commands are given it: its job, its settings, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.pipelines.around import first_line, run_settings_of
+from watersmeet.pipelines.build import build
+from watersmeet.pipelines.limits import warnings_of
+from watersmeet.pipelines.pipeline import Pipeline, read_pipeline
+
+if TYPE_CHECKING:
+    from watersmeet.front.ddl.create import Infer
+    from watersmeet.relations.job import Job
+
+
+def job_of(
+    text: str, source_name: str, overrides: Mapping[str, str], infer: Infer | None
+) -> tuple[Pipeline, Job]:
+    """The pipeline, and its job. Raises: WatersmeetError, with file, line and key."""
+    pipeline, places = read_pipeline(text, source_name)
+    return pipeline, build(pipeline, place=places.of, infer=infer, overrides=overrides)
+
+
+def settings_in(text: str, source_name: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of its run; problems are passed over: who reads the job finds them."""
+    try:
+        pipeline, _ = read_pipeline(text, source_name)
+    except WatersmeetError:
+        return {}
+    return run_settings_of(pipeline, overrides)
+
+
+def first_line_of(text: str, source_name: str, overrides: Mapping[str, str]) -> str | None:
+    """What is said first of all. Raises: as `job_of`."""
+    pipeline, _ = read_pipeline(text, source_name)
+    return first_line(pipeline, run_settings_of(pipeline, overrides))
+
+
+def warnings_in(pipeline: Pipeline, job: Job) -> list[str]:
+    """What a person should know before it runs."""
+    return warnings_of(pipeline, job.plan)

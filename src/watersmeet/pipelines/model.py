@@ -1,0 +1,321 @@
+"""What a pipeline says, as data: the same values whether they come from TOML or from Python.
+
+Every part is frozen, takes no key that it does not know, and no value of another type. What parts have to do
+with each other is not judged here (`pipelines.rules`), nor what streams and columns there are
+(`pipelines.build`). Lengths of time are milliseconds; integer event times are taken for epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema
+
+from watersmeet.errors import raise_all
+from watersmeet.pipelines.problems import Key, errors_of, shape_problems
+from watersmeet.pipelines.values import flat
+
+EVENT_TS = "_event_ts"
+"""The time of the record, of a source whose rows have no such column."""
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def _names(given: Any) -> Any:
+    """Of a list of names; a lone text is one."""
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given) if isinstance(given, list) else given
+
+
+def _name_of(given: Any) -> Any:
+    """A source, or its name."""
+    return given.name if isinstance(given, Source) else given
+
+
+def _several(given: Any) -> Any:
+    """One transform, or a list of them, in order."""
+    if isinstance(given, list):
+        return tuple(given)
+    return (given,) if isinstance(given, Mapping | Transform) else given
+
+
+def _listed(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given
+
+
+class _OneOrSeveral:
+    """In the JSON schema, that a lone item needs no list."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        several = handler(core)
+        return {"anyOf": [several["items"], several]}
+
+
+Milliseconds = Annotated[int, Field(ge=0, le=2**53)]
+Delta = Annotated[int, Field(ge=-(2**53), le=2**53)]
+Name = Annotated[str, Field(min_length=1)]
+SourceName = Annotated[Name, Field(description="The name of one of the sources.")]
+Names = Annotated[
+    tuple[Name, ...],
+    BeforeValidator(_names),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string", "minLength": 1}}]}
+    ),
+]
+Options = Annotated[
+    dict[str, Any],
+    BeforeValidator(flat),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": ["string", "integer", "number", "boolean", "object"]},
+        }
+    ),
+]
+
+
+class Part(BaseModel):
+    """A part of a pipeline."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
+
+    def __init__(self, **values: Any) -> None:
+        """Raises: SpecError, or SeveralErrors with all that is wrong."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise_all(errors_of(shape_problems(error, type(self))))
+
+    # Parts within parts are checked by pydantic as a whole, whose problems are told together.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+
+class Source(Part):
+    """A stream, or a table that rows look things up in.
+
+    >>> Source(name="clicks", connection={"connector": "file", "path": "in", "format": "csv"}).lag_ms
+    0
+    """
+
+    name: Name = Field(description="By which transforms and the query mention it.")
+    connection: Options = Field(
+        description="Where its rows come from: the options of CREATE TABLE … WITH (…), 'connector' too."
+        ' Secrets are ${NAME}, or { from_file = "…" }.'
+    )
+    columns: dict[str, str] = Field(
+        default={}, description="Names and SQL types, in order; none: those of its files are inferred."
+    )
+    query: Name | None = Field(
+        default=None,
+        description="A SELECT from it, by its name: which rows and columns the pipeline sees. None: all.",
+    )
+    lag_ms: Milliseconds = Field(
+        default=0, description="How far its watermark stays behind the greatest event time."
+    )
+    hot_key_rows_per_second: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="How many rows of its most frequent key come per second; for warnings alone.",
+    )
+
+
+class Target(Part):
+    """Where rows go.
+
+    >>> Target(connection={"connector": "file", "path": "out/joined", "format": "parquet"}).name is None
+    True
+    """
+
+    connection: Options = Field(
+        description="The options of CREATE SINK … WITH (…), 'connector' among them. Secrets are ${NAME}, or"
+        ' { from_file = "…" }.'
+    )
+    name: Name | None = Field(
+        default=None,
+        description="By which a job that goes on knows it; none: the last part of its path or table.",
+    )
+    primary_key: Names = Field(default=(), description="Columns by which a row takes the place of another.")
+
+
+class Join(Part):
+    """A join of two streams, by keys and by how far their event times are apart.
+
+    >>> Join(left_source="impressions", right_source="clicks", left_keys="ad", right_keys="ad",
+    ...      time_window_ms=300_000, event_time_column="at").how
+    'inner'
+    """
+
+    kind: Literal["stream_stream_join"] = "stream_stream_join"
+    left_source: Annotated[SourceName, BeforeValidator(_name_of)]
+    right_source: Annotated[SourceName, BeforeValidator(_name_of)]
+    left_keys: Names = Field(description="Columns that are to be equal, with those of right_keys, in order.")
+    right_keys: Names
+    time_window_ms: Delta | None = Field(
+        default=None,
+        description="Right time less left time is from -time_window_ms to time_window_ms, ends included.",
+    )
+    min_delta_ms: Delta | None = Field(
+        default=None, description="Right time less left time is at least this; in place of time_window_ms."
+    )
+    max_delta_ms: Delta | None = Field(default=None, description="And at most this.")
+    event_time_column: Name = Field(
+        default=EVENT_TS,
+        description="The event time of both sides; _event_ts: the record's time, if rows have none so named.",
+    )
+    left_event_time_column: Name | None = Field(
+        default=None, description="That of the left side, if it differs."
+    )
+    right_event_time_column: Name | None = Field(default=None, description="That of the right side.")
+    how: Literal["inner", "left", "right", "full"] = "inner"
+    late_data: Literal["drop", "reopen"] = Field(
+        default="drop",
+        description="Rows that come too late are dropped, or meet what is still kept for them.",
+    )
+    allowed_lateness_ms: Milliseconds | None = Field(
+        default=None, description='How long more rows are kept, of late_data = "reopen".'
+    )
+    left_column_prefix: str = "left_"
+    right_column_prefix: str = "right_"
+    output_left_columns: Names | None = Field(default=None, description="None: all, keys and time included.")
+    output_right_columns: Names | None = Field(default=None, description="None: all, keys and time included.")
+
+    @property
+    def event_times(self) -> tuple[str, str]:
+        """Of both sides."""
+        return (
+            self.left_event_time_column or self.event_time_column,
+            self.right_event_time_column or self.event_time_column,
+        )
+
+    @property
+    def deltas(self) -> tuple[int, int]:
+        """The least and the greatest right time less left time, in ms."""
+        if self.time_window_ms is not None:
+            return -self.time_window_ms, self.time_window_ms
+        return self.min_delta_ms or 0, self.max_delta_ms or 0  # both are said: `rules`
+
+
+class Window(Part):
+    """Groups of rows by windows of an event time.
+
+    >>> Window(event_time_column="at", size_ms=60_000, group_by=["ad"], aggregates={"n": "count(*)"}).kind
+    'tumble'
+    """
+
+    kind: Literal["tumble", "hop", "session"] = "tumble"
+    event_time_column: Name = EVENT_TS
+    size_ms: Milliseconds | None = Field(default=None, description="Of tumble and hop.")
+    slide_ms: Milliseconds | None = Field(default=None, description="A window begins every so often; of hop.")
+    gap_ms: Milliseconds | None = Field(
+        default=None, description="A session ends so long after its last row."
+    )
+    group_by: Names = ()
+    aggregates: dict[str, Name] = Field(description='By name what is made of a group: { n = "count(*)" }.')
+    allowed_lateness_ms: Milliseconds = Field(
+        default=0, description="How late rows may be; behind a join that says it itself."
+    )
+
+
+class Lookup(Part):
+    """Rows meet a table as it is in their tick.
+
+    >>> Lookup(source="items", keys={"item": "id"}, columns=["name"]).how
+    'left'
+    """
+
+    source: Annotated[SourceName, BeforeValidator(_name_of)]
+    keys: dict[Name, Name] = Field(
+        description="By the rows' columns those of the table that are to be equal."
+    )
+    columns: Names | None = Field(default=None, description="Of the table, that are added; none: all.")
+    column_prefix: str = ""
+    how: Literal["inner", "left"] = "left"
+
+
+class Transform(Part):
+    """A step: one join, or one window; and look-ups.
+
+    >>> Transform(window=Window(size_ms=1000, aggregates={"n": "count(*)"})).join is None
+    True
+    """
+
+    join: Join | None = None
+    window: Window | None = None
+    lookups: dict[str, Lookup] = {}
+
+
+class StateStore(Part):
+    """Where the state is.
+
+    >>> StateStore(kind="object", url="s3://bucket/states").kind
+    'object'
+    """
+
+    kind: Literal["files", "postgres", "object"]
+    url: Name = Field(
+        description="files: a directory; postgres: postgresql://user@host/database; object: s3://…, gs://…, az://…"
+    )
+    cache: Name | None = Field(default=None, description="How much is cached on this machine's disk: 1 GB.")
+    endpoint: Name | None = Field(
+        default=None, description="Of an object store that is none of a cloud's own."
+    )
+    region: Name | None = None
+    allow_http: bool = Field(default=False, description="An object store is reached without TLS.")
+
+
+class Description(Part):
+    """All that a pipeline says. `pipelines.Pipeline` is one that can be run."""
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    description: str | None = None
+    sources: Annotated[tuple[Source, ...], BeforeValidator(_listed)]
+    transform: Annotated[
+        tuple[Transform, ...],
+        BeforeValidator(_several),
+        _OneOrSeveral(),
+    ] = Field(description="One step, or several, each of the rows of the one before.")
+    target: Target
+    state_store: StateStore | None = None
+    checkpoint: Name | None = Field(
+        default=None, description="The directory of the checkpoint; none: .watersmeet/<name>."
+    )
+    settings: Options = Field(default={}, description="As SET in SQL: max_rows, partitions, trigger, spark.…")
+
+    @property
+    def directory(self) -> str:
+        """Of the checkpoint."""
+        if self.state_store is not None and self.state_store.kind == "files":
+            return self.state_store.url.removeprefix("file://")
+        return self.checkpoint or f".watersmeet/{self.name}"
+
+    def step(self, number: int) -> Key:
+        """The key of a transform; the only one has no number."""
+        return ("transform", number) if len(self.transform) > 1 else ("transform",)
+
+    @property
+    def join(self) -> Join | None:
+        """The one join, if there is one."""
+        return next((step.join for step in self.transform if step.join is not None), None)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a pipeline's TOML, for editors.
+
+    >>> sorted(json_schema()["properties"])[:3]
+    ['checkpoint', 'description', 'name']
+    """
+    return {
+        "$schema": DRAFT,
+        **Description.model_json_schema(),
+        "title": "A pipeline of watersmeet",
+    }

@@ -1,0 +1,321 @@
+"""A pipeline that can be run: from Python, from TOML, and back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.errors import raise_all
+from watersmeet.pipelines.around import first_line, run_settings_of
+from watersmeet.pipelines.build import build
+from watersmeet.pipelines.limits import warnings_of
+from watersmeet.pipelines.model import (
+    Description,
+    Join,
+    Lookup,
+    Source,
+    StateStore,
+    Target,
+    Transform,
+    Window,
+)
+from watersmeet.pipelines.places import Places
+from watersmeet.pipelines.problems import errors_of
+from watersmeet.pipelines.read import read
+from watersmeet.pipelines.rules import Parts, problems
+from watersmeet.pipelines.write import to_toml
+from watersmeet.plan.explain import explain
+
+if TYPE_CHECKING:
+    from watersmeet.front.ddl.create import Infer
+    from watersmeet.observe.progress import TickReport
+    from watersmeet.relations.job import Job
+    from watersmeet.running import OnTick, RunResult
+    from watersmeet.started import StartedJob
+
+Notice = Callable[[str], None]
+
+
+class Pipeline(Description):
+    """Streams, what is made of them, and where that goes.
+
+    Raises, when it is made: SpecError, or SeveralErrors with all that is wrong.
+
+    >>> from watersmeet.pipelines import Join, Pipeline, Source, Target, Transform
+    >>> clicked = Pipeline(
+    ...     name="clicked",
+    ...     sources=[
+    ...         Source(name=name, connection={"connector": "memory"},
+    ...                columns={"ad": "BIGINT", "at": "TIMESTAMP"})
+    ...         for name in ("impressions", "clicks")],
+    ...     transform=Transform(join=Join(left_source="impressions", right_source="clicks", left_keys="ad",
+    ...         right_keys="ad", min_delta_ms=0, max_delta_ms=300_000, event_time_column="at", how="left")),
+    ...     target=Target(connection={"connector": "console"}))
+    >>> Pipeline.from_toml(clicked.to_toml()) == clicked
+    True
+    """
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        raise_all(errors_of(problems(Parts.of(self))))
+
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @staticmethod
+    def from_toml(text: str, source_name: str | None = None) -> Pipeline:
+        """The pipeline of a TOML text. ``source_name``: of its file, for messages.
+
+        Raises: SpecError, SeveralErrors, with file, line and key of all that is wrong.
+        """
+        return read(text, source_name, Pipeline)[0]
+
+    def to_toml(self) -> str:
+        """The same as TOML."""
+        return to_toml(self)
+
+    def job(self, *, infer: Infer | None = None, settings: Mapping[str, str] | None = None) -> Job:
+        """The job that it asks for, planned; as from any other door.
+
+        Args:
+            infer: gives the columns of sources that declare none; None: they are looked up in their files.
+            settings: as with SET in SQL; they take precedence over the pipeline's.
+
+        Raises:
+            WatersmeetError: what is wrong with it.
+        """
+        return build(self, infer=infer or self._inferring(settings or {}, None), overrides=settings)
+
+    def explain(self) -> str:
+        """How it would be run, in words."""
+        return explain(self.job().plan)
+
+    def warnings(self) -> list[str]:
+        """What a person should know before it runs: limits that forecasts exceed, among it.
+
+        Raises:
+            WatersmeetError: what is wrong with it.
+        """
+        return warnings_of(self, self.job().plan)
+
+    def start(self, *, on_tick: Callable[[TickReport], None] | None = None) -> StartedJob:
+        """Run it in a thread of its own; what a person should know, `StartedJob.notices` has.
+
+        Raises:
+            WatersmeetError: what is wrong with it. What fails later, `StartedJob` has.
+        """
+        from watersmeet.started import StartedJob
+
+        notices: list[str] = []
+        infer = self._inferring({}, notices.append)
+        made = build(self, infer=infer)
+        notices = [*self._first(made.description.run), *warnings_of(self, made.plan), *notices]
+        return StartedJob(made.description, made.plan, {}, on_tick, inferred=infer.inferred, notices=notices)
+
+    def run(
+        self,
+        *,
+        settings: Mapping[str, str | int | bool] | None = None,
+        on_tick: OnTick | None = None,
+        on_notice: Notice | None = None,
+    ) -> RunResult:
+        """Run it until it ends or is stopped, as `watersmeet.run` runs a text.
+
+        Args:
+            settings: as with SET in SQL; they take precedence over the pipeline's.
+            on_tick: called after every tick.
+            on_notice: called with what a person should know; None: that goes to standard error.
+
+        Raises:
+            WatersmeetError: whatever went wrong; nothing is lost, and it can be run again.
+        """
+        from watersmeet.front.ddl.settings import as_text
+        from watersmeet.running import run_planned
+
+        say = on_notice or _to_stderr
+        asked = {name: as_text(value) for name, value in (settings or {}).items()}
+        for words in self._first(run_settings_of(self, asked)):
+            say(words)
+        infer = self._inferring(asked, say)
+        made = build(self, infer=infer, overrides=asked)
+        for words in warnings_of(self, made.plan):
+            say(words)
+        return run_planned(
+            made.description,
+            made.plan,
+            checkpoint=self.directory,
+            inferred=infer.inferred,
+            on_notice=say,
+            on_tick=on_tick,
+        )
+
+    def _first(self, run: Mapping[str, str]) -> list[str]:
+        line = first_line(self, run)
+        return [] if line is None else [line]
+
+    def _inferring(self, overrides: Mapping[str, str], say: Notice | None) -> Any:
+        from watersmeet.running import inferring
+
+        run = run_settings_of(self, overrides)
+        return inferring(run, run.get("checkpoint", self.directory), say)
+
+
+def read_pipeline(text: str, source_name: str | None) -> tuple[Pipeline, Places]:
+    """As `Pipeline.from_toml`, and where its keys stand."""
+    return read(text, source_name, Pipeline)
+
+
+def run_streaming_pipeline(
+    *,
+    name: str,
+    sources: Sequence[Source],
+    target: Target,
+    join: Join | None = None,
+    window: Window | None = None,
+    lookups: Mapping[str, Lookup] | None = None,
+    transform: Sequence[Transform] | None = None,
+    state_store: StateStore | None = None,
+    checkpoint: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    on_tick: OnTick | None = None,
+    on_notice: Notice | None = None,
+) -> RunResult:
+    """Run a pipeline until it ends or is stopped. It goes on where its state says.
+
+    Args:
+        name: of the pipeline, and of its state.
+        join, window, lookups: the one transform.
+        transform: several, each of the rows of the one before, in place of these.
+        state_store: where its state is; None: beside the checkpoint.
+        checkpoint: the directory of the checkpoint; None: ``.watersmeet/<name>``.
+        settings: as with SET in SQL, such as ``{"until_caught_up": True}``.
+        on_tick: called after every tick.
+        on_notice: called with what a person should know; None: that goes to standard error.
+
+    Raises:
+        WatersmeetError: whatever is wrong, all of one stage together.
+    """
+    made = made_of(
+        name=name,
+        sources=sources,
+        target=target,
+        join=join,
+        window=window,
+        lookups=lookups,
+        transform=transform,
+        state_store=state_store,
+        checkpoint=checkpoint,
+        settings=settings,
+    )
+    return made.run(on_tick=on_tick, on_notice=on_notice)
+
+
+def pipeline(
+    *,
+    sources: Sequence[Source],
+    target: Target,
+    name: str | None = None,
+    state_store: StateStore | None = None,
+    checkpoint: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Pipeline]:
+    """Makes a pipeline of a function, which is called once with the sources that its parameters name, and
+    gives a `Join`, a `Window`, a `Transform`, or a list of these, one for each step.
+
+    Args:
+        name: of the pipeline; None: the function's, whose first line of documentation is its description.
+
+    Raises:
+        SpecError, SeveralErrors: what is wrong with it.
+
+    >>> from watersmeet import pipeline, pipelines as p
+    >>> columns = {"ad": "BIGINT", "at": "TIMESTAMP"}
+    >>> streams = [
+    ...     p.Source(name=name, connection={"connector": "memory"}, columns=columns)
+    ...     for name in ("shown", "clicked")]
+    >>> @pipeline(sources=streams, target=p.Target(connection={"connector": "console"}))
+    ... def both(shown, clicked):
+    ...     return p.Join(left_source=shown, right_source=clicked, left_keys="ad", right_keys="ad",
+    ...                   time_window_ms=300_000, event_time_column="at")
+    >>> both.name, both.join.how
+    ('both', 'inner')
+    """
+
+    def made(function: Callable[..., Any]) -> Pipeline:
+        given = function(**_asked(function, sources))
+        steps = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        return made_of(
+            name=name or function.__name__,
+            sources=sources,
+            target=target,
+            transform=[_step(step, function.__name__) for step in steps],
+            state_store=state_store,
+            checkpoint=checkpoint,
+            settings=settings,
+            description=next(iter((function.__doc__ or "").strip().splitlines()), None),
+        )
+
+    return made
+
+
+def made_of(
+    *,
+    join: Join | None = None,
+    window: Window | None = None,
+    lookups: Mapping[str, Lookup] | None = None,
+    transform: Sequence[Transform] | None = None,
+    **more: Any,
+) -> Pipeline:
+    """The pipeline of `run_streaming_pipeline`'s arguments. Raises: SpecError, SeveralErrors."""
+    from watersmeet.errors import SpecError
+
+    one = {"join": join, "window": window, "lookups": lookups or None}
+    said = [key for key, value in one.items() if value is not None]
+    if transform is not None and said:
+        raise SpecError(
+            f"transform: is said beside {' and '.join(said)}",
+            code="duplicate-option",
+            hint="one transform: join=…; several: transform=[Transform(join=…), Transform(window=…)]",
+        )
+    own = [Transform(join=join, window=window, lookups=dict(lookups or {}))] if said else []
+    steps = own if transform is None else list(transform)
+    given = {key: value for key, value in more.items() if value is not None}
+    given |= {"sources": list(given["sources"])} if isinstance(given.get("sources"), Sequence) else {}
+    return Pipeline(transform=steps, **given)
+
+
+def _asked(function: Callable[..., Any], sources: Sequence[Source]) -> dict[str, Source]:
+    from inspect import signature
+
+    from watersmeet.errors import SpecError, near_names
+
+    by_name = {source.name: source for source in sources}
+    names = list(signature(function).parameters)
+    for name in names:
+        if name not in by_name:
+            raise SpecError(
+                f'{function.__name__}: there is no source "{name}", which is one of its parameters',
+                code="unknown-source",
+                hint=near_names(name, by_name),
+            )
+    return {name: by_name[name] for name in names}
+
+
+def _step(given: Any, function: str) -> Transform:
+    from watersmeet.errors import SpecError
+
+    if isinstance(given, Transform):
+        return given
+    if isinstance(given, Join):
+        return Transform(join=given)
+    if isinstance(given, Window):
+        return Transform(window=given)
+    raise SpecError(
+        f"{function}: gives {given!r}, which is no step of a pipeline",
+        code="bad-value",
+        hint="a Join, a Window, a Transform, or a list of them",
+    )
+
+
+def _to_stderr(words: str) -> None:
+    print(words, file=sys.stderr)

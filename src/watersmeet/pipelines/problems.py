@@ -1,0 +1,132 @@
+"""What is wrong with a pipeline, by key: pydantic's errors too, with the place in a file if there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from watersmeet.errors import Location, SpecError, WatersmeetError, near_names
+
+Key = tuple[str | int, ...]
+"""The way to a value: ``("sources", 0, "name")``."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``message`` goes on from the key: ``transform.join.left_keys`` "is empty"."""
+
+    key: Key
+    message: str
+    code: str
+    hint: str | None = None
+
+
+def written(key: Key) -> str:
+    """The key as people write it.
+
+    >>> written(("sources", 0, "connection", "path"))
+    'sources[0].connection.path'
+    """
+    text = ""
+    for part in key:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text or "the pipeline"
+
+
+def as_written(problems: Iterable[Problem], transforms: int) -> list[Problem]:
+    """The problems, each once; the one transform of a pipeline has no number."""
+    unique = dict.fromkeys(problems)
+    if transforms > 1:
+        return list(unique)
+    return [replace(p, key=("transform", *p.key[2:])) if p.key[:2] == ("transform", 0) else p for p in unique]
+
+
+def errors_of(
+    problems: Iterable[Problem], place: Callable[[Key], Location | None] = lambda key: None
+) -> list[WatersmeetError]:
+    """As errors, in the order of the file."""
+    errors = [
+        SpecError(f"{written(p.key)}: {p.message}", code=p.code, hint=p.hint, location=place(p.key))
+        for p in problems
+    ]
+    return sorted(errors, key=_order) if any(error.location for error in errors) else list(errors)
+
+
+def _order(error: WatersmeetError) -> tuple[int, int]:
+    return (error.location.line, error.location.column) if error.location else (0, 0)
+
+
+_WORDS = {
+    "string_type": "a text is expected",
+    "int_type": "a whole number is expected",
+    "float_type": "a number is expected",
+    "bool_type": "true or false is expected",
+    "dict_type": "a table of names and values is expected",
+    "model_type": "a table is expected",
+    "tuple_type": "a list is expected",
+    "string_too_short": "is empty",
+}
+
+
+def shape_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Of values that have not the shape that a part has."""
+    return [_shape(detail, model) for detail in error.errors(include_url=False)]
+
+
+def _shape(detail: Any, model: type[BaseModel]) -> Problem:
+    kind, key, given = detail["type"], tuple(detail["loc"]), detail["input"]
+    if key and key[-1] == "[key]":  # of a dict's own names
+        key = key[:-1]
+    if kind == "missing":
+        return Problem(key, "is missing", "missing-key")
+    if kind == "extra_forbidden":
+        return Problem(
+            key,
+            "is no key that is known here",
+            "unknown-key",
+            near_names(str(key[-1]), known_keys(model, key[:-1])),
+        )
+    if kind == "literal_error":
+        expected = detail["ctx"]["expected"].replace("'", '"')
+        names = [name.strip(' "') for part in expected.split(",") for name in part.split(" or ")]
+        hint = near_names(given, names) if isinstance(given, str) else None
+        return Problem(key, f"is {_shown(given)}; it can be {expected}", "bad-value", hint)
+    if kind == "string_pattern_mismatch":
+        return Problem(
+            key, f"is {_shown(given)}", "bad-value", "letters, digits, _ . and -, at most 100 of them"
+        )
+    if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
+        limit = next(iter(detail["ctx"].values()))
+        than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]
+        return Problem(key, f"is {given}, and has to be {than} {limit}", "bad-value")
+    words = _WORDS.get(kind)
+    if words == "is empty":
+        return Problem(key, words, "bad-value")
+    return Problem(key, f"is {_shown(given)}: {words or detail['msg']}", "bad-value")
+
+
+def _shown(given: Any) -> str:
+    text = f'"{given}"' if isinstance(given, str) else repr(given)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def known_keys(model: type[BaseModel], key: Sequence[str | int]) -> list[str]:
+    """The keys that a part knows, at the end of the way from ``model``."""
+    here: list[type[BaseModel]] = [model]
+    for part in key:
+        if isinstance(part, int):
+            continue
+        fields = [m.model_fields[part] for m in here if part in m.model_fields]
+        if fields:
+            here = [m for field in fields for m in _models(field.annotation)]
+    return [name for m in here for name in m.model_fields]
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The parts that a type speaks of."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]

@@ -1,0 +1,166 @@
+"""Options of connections: nested tables made flat, and secrets that are elsewhere.
+
+A dotted name in TOML is a table within a table: ``bootstrap.servers = "b"`` is
+``{bootstrap: {servers: "b"}}``, and means the option ``bootstrap.servers``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from watersmeet.pipelines.problems import Key, Problem
+from watersmeet.spec.secrets import HIDDEN, public
+
+FROM_FILE = "from_file"
+
+_VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"(?:passw\w*|secret\w*|token)=([^&;]*)", re.IGNORECASE)
+
+
+def flat(given: Any) -> Any:
+    """Options by their whole names; what is no table, and a name that comes twice, is left for pydantic and
+    the rules to see."""
+    if not isinstance(given, Mapping):
+        return given
+    options: dict[str, Any] = {}
+    for name, value in _flat(given, ""):
+        while name in options:  # said twice: `option_problems` tells it
+            name += TWICE
+        options[name] = value
+    return options
+
+
+TWICE = "\0"
+
+
+def is_file(value: Any) -> bool:
+    """``{ from_file = "…" }``."""
+    return isinstance(value, Mapping) and set(value) == {FROM_FILE}
+
+
+def _flat(given: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in given.items():
+        whole = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value and not is_file(value):
+            yield from _flat(value, f"{whole}.")
+        else:
+            yield whole, value
+
+
+def option_problems(key: Key, options: Mapping[str, Any]) -> Iterator[Problem]:
+    """Values that no option can have, and secrets that are written down."""
+    for name, value in options.items():
+        place = (*key, name.rstrip(TWICE))
+        if TWICE in name:
+            yield Problem(place, "is said twice", "duplicate-option", "leave out one of them")
+        elif is_file(value):
+            if not isinstance(value[FROM_FILE], str) or not value[FROM_FILE].strip():
+                yield Problem(
+                    place, f"{FROM_FILE} is {value[FROM_FILE]!r}", "bad-value", "the path of a file"
+                )
+        elif not isinstance(value, str | int | float):
+            yield Problem(
+                place,
+                f"is {value!r}",
+                "bad-value",
+                "a text, a number, true or false; of several names a text",
+            )
+        elif isinstance(value, str) and _is_secret(name, value):
+            yield Problem(
+                place,
+                "is a secret, and written down here",
+                "open-secret",
+                f'"${{{_upper(name)}}}" takes it from the environment, {{ {FROM_FILE} = "…" }} from a file',
+            )
+
+
+def _upper(name: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper())
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether there is a secret in it that is not taken from elsewhere."""
+    if public(name, value) == HIDDEN:
+        return not _VARIABLE.search(value)
+    if name.lower().rpartition(".")[2] not in ("url", "uri"):
+        return False
+    return secret_in_url(value)
+
+
+def secret_in_url(url: str) -> bool:
+    """Whether a password is written in it.
+
+    >>> secret_in_url("postgresql://me:${PW}@db/x"), secret_in_url("postgresql://me@db/x")
+    (False, False)
+    >>> secret_in_url("postgresql://me:pw@db/x"), secret_in_url("jdbc:postgresql://db/x?password=pw")
+    (True, True)
+    """
+    _, _, rest = url.partition("://")
+    who = rest.partition("/")[0].rpartition("@")[0]
+    _, colon, password = who.partition(":")
+    written = [password] if colon else []
+    return any(part and not _VARIABLE.search(part) for part in [*written, *_PARAMETER.findall(url)])
+
+
+class Elsewhere:
+    """Texts with what is in the environment and in files; what is not there is a problem."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def text(self, key: Key, value: Any) -> str:
+        """As an option has it."""
+        if is_file(value):
+            return self._content(key, value[FROM_FILE])
+        if isinstance(value, bool):
+            return str(value).lower()
+        return self._filled(key, value) if isinstance(value, str) else str(value)
+
+    def options(self, key: Key, options: Mapping[str, Any]) -> dict[str, str]:
+        return {name: self.text((*key, name), value) for name, value in options.items()}
+
+    def _filled(self, key: Key, text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            escaped, name = match[1], match[2]
+            if escaped:
+                return match[0][1:]
+            if not _NAME.fullmatch(name):
+                message = f"names no variable of the environment: ${{{name}}}"
+                self.problems.append(Problem(key, message, "bad-value", "${NAME}; $${…} stands for itself"))
+                return ""
+            content = os.environ.get(name)
+            if content is None:
+                self.problems.append(
+                    Problem(key, f"{name} is not set in the environment", "not-set", f"export {name}=…")
+                )
+            return content or ""
+
+        return _VARIABLE.sub(value, text)
+
+    def _content(self, key: Key, path: str) -> str:
+        try:
+            return Path(self._filled(key, path)).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text"
+            self.problems.append(Problem(key, f'"{path}" cannot be read: {why}', "file-not-readable"))
+            return ""
+
+
+def with_parameter(url: str, name: str, value: str) -> str:
+    """The URL, with a parameter that it does not have yet.
+
+    >>> with_parameter("postgresql://db/x", "pipeline", "a")
+    'postgresql://db/x?pipeline=a'
+    >>> with_parameter("postgresql://db/x?pipeline=b", "pipeline", "a")
+    'postgresql://db/x?pipeline=b'
+    """
+    query = urlsplit(url).query
+    if any(part.partition("=")[0] == name for part in query.split("&")):
+        return url
+    return f"{url}{'&' if query else '?'}{name}={value}"

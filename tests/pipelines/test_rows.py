@@ -1,0 +1,197 @@
+"""Rows of pipelines: computed by hand, by a plain loop, and the same from TOML and from Python."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from watersmeet import local
+from watersmeet.pipelines import Join, Pipeline, Source, Target, Transform, Window
+
+MINUTE = 60_000
+
+
+def source(name: str, lag_ms: int = 0, kind: str = "BIGINT", **more: Any) -> Source:
+    columns = {"ad": "BIGINT", "user": "STRING", "at": kind, **more}
+    return Source(name=name, connection={"connector": "memory"}, columns=columns, lag_ms=lag_ms)
+
+
+def clicked(lag_ms: int = 0, kind: str = "BIGINT", **join: Any) -> Pipeline:
+    """Clicks and impressions within five minutes, from either end."""
+    asked = {
+        "left_source": "impressions",
+        "right_source": "clicks",
+        "left_keys": ["ad", "user"],
+        "right_keys": ["ad", "user"],
+        "event_time_column": "at",
+        "time_window_ms": 5 * MINUTE,
+        **join,
+    }
+    return Pipeline(
+        name="clicked",
+        sources=[source("impressions", lag_ms, kind), source("clicks", lag_ms, kind)],
+        transform=[Transform(join=Join(**asked))],
+        target=Target(connection={"connector": "memory"}),
+    )
+
+
+def opened(pipeline: Pipeline) -> Any:
+    """In this process; what comes from TOML does the same, always."""
+    again = Pipeline.from_toml(pipeline.to_toml())
+    assert again == pipeline
+    return local.job(again.job().description)
+
+
+def shown(ad: int, at: Any, user: str = "u") -> dict[str, Any]:
+    return {"ad": ad, "user": user, "at": at}
+
+
+def ticked(job: Any, impressions: list[Any] = (), clicks: list[Any] = ()) -> list[tuple[Any, Any, Any]]:
+    job.push("impressions", list(impressions))
+    job.push("clicks", list(clicks))
+    rows = job.tick().table.to_pylist()
+    return sorted(((row["left_ad"], row["left_at"], row["right_at"]) for row in rows), key=str)
+
+
+def test_ends_are_in_and_lengths_are_milliseconds():
+    edge = 5 * MINUTE
+    job = opened(clicked())
+    clicks = [shown(1, at) for at in (10**6 - edge - 1, 10**6 - edge, 10**6, 10**6 + edge, 10**6 + edge + 1)]
+    assert ticked(job, [shown(1, 10**6)], clicks) == [
+        (1, 10**6, 10**6), (1, 10**6, 10**6 + edge), (1, 10**6, 10**6 - edge),
+    ]  # fmt: skip
+
+
+def test_delta_is_right_less_left():
+    job = opened(clicked(time_window_ms=None, min_delta_ms=1, max_delta_ms=3))
+    assert ticked(job, [shown(1, 10)], [shown(1, at) for at in range(7, 15)]) == [
+        (1, 10, 11), (1, 10, 12), (1, 10, 13),
+    ]  # fmt: skip
+
+
+def test_timestamps_are_told_apart_by_milliseconds():
+    job = opened(clicked(kind="TIMESTAMP", time_window_ms=None, min_delta_ms=0, max_delta_ms=5 * MINUTE))
+    job.push("impressions", [shown(1, "2024-01-01T00:00:00")])
+    clicks = [
+        "2023-12-31T23:59:59.999",
+        "2024-01-01T00:00:00",
+        "2024-01-01T00:05:00",
+        "2024-01-01T00:05:00.001",
+    ]
+    job.push("clicks", [shown(1, at) for at in clicks])
+    rows = job.tick().table.to_pylist()
+    assert sorted(row["right_at"].isoformat()[11:19] for row in rows) == ["00:00:00", "00:05:00"]
+
+
+def test_all_columns_go_out_with_prefixes_and_both_keys_count():
+    job = opened(clicked())
+    job.push("impressions", [shown(1, 5), shown(1, 5, "v")])
+    job.push("clicks", [shown(1, 6), shown(2, 6)])
+    (row,) = job.tick().table.to_pylist()
+    assert row == {
+        "left_ad": 1, "left_user": "u", "left_at": 5, "right_ad": 1, "right_user": "u", "right_at": 6,
+    }  # fmt: skip
+
+
+def test_late_rows_are_dropped_below_the_horizon_and_not_above():
+    """W = 1,000,000; reach = 300,000: 699,999 is late, 700,000 is not."""
+    job = opened(clicked(how="left"))
+    assert ticked(job, [shown(9, 10**6)], [shown(9, 10**6)]) == [(9, 10**6, 10**6)]
+    assert ticked(job, [shown(1, 699_999), shown(2, 700_000)], [shown(2, 700_001), shown(1, 700_001)]) == [
+        (2, 700_000, 700_001)
+    ]
+    assert ticked(job, [], [shown(3, 650_000)]) == []
+    counts = job.driver.manifest.queries["memory"].account
+    assert (counts["impressions"]["late"], counts["clicks"]["late"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("late_data", "more"), [("drop", 0), ("reopen", 120_000)])
+def test_pads_wait_for_the_allowed_lateness(late_data, more):
+    """An impression of 0 is kept until W passes reach + L, and padded then; until then a click may come."""
+    lateness = {"allowed_lateness_ms": more} if more else {}
+    kept_until = 5 * MINUTE + more
+    job = opened(clicked(how="left", late_data=late_data, **lateness))
+    assert ticked(job, [shown(1, 0), shown(2, 0)], [shown(9, 0)]) == []
+    assert ticked(job, [shown(8, kept_until)], [shown(8, kept_until - 1)]) == [
+        (8, kept_until, kept_until - 1)
+    ]
+    assert ticked(job, [], [shown(8, kept_until)]) == [
+        (8, kept_until, kept_until)
+    ]  # t + reach + L < W is not yet
+    assert ticked(job, [], [shown(1, 10)]) == [(1, 0, 10)]
+    assert ticked(job, [shown(8, kept_until + 1)], [shown(7, kept_until + 1)]) == [
+        (2, 0, None), (8, kept_until + 1, kept_until),
+    ][:1] + [
+        (8, kept_until + 1, at) for at in (kept_until - 1, kept_until)
+    ]  # fmt: skip
+
+
+def test_random_rows_against_a_loop(seed):
+    """As long as no row is late, all pairs and all pads come, whatever the ticks."""
+    for number in range(seed, seed + 25):
+        rng = random.Random(number)
+        low, high = sorted((rng.randrange(-20, 20), rng.randrange(-20, 20)))
+        how = rng.choice(["inner", "left", "right", "full"])
+        lag = 1_000
+        job = opened(clicked(lag, how=how, time_window_ms=None, min_delta_ms=low, max_delta_ms=high))
+        sides: list[list[dict[str, Any]]] = [[], []]
+        out: list[tuple[Any, ...]] = []
+        for _ in range(5):
+            pushed = [
+                [
+                    shown(rng.randrange(3), rng.randrange(200), rng.choice("uv"))
+                    for _ in range(rng.randrange(8))
+                ]
+                for _ in sides
+            ]
+            for side, rows in zip(sides, pushed, strict=True):
+                side += rows
+            job.push("impressions", pushed[0])
+            job.push("clicks", pushed[1])
+            out += [tuple(row.values()) for row in job.tick().table.to_pylist()]
+        out += [tuple(row.values()) for row in job.tick(end=True).table.to_pylist()]
+        assert Counter(out) == Counter(looped(*sides, low, high, how)), number
+
+
+def looped(left: list[Any], right: list[Any], low: int, high: int, how: str) -> list[tuple[Any, ...]]:
+    rows, met = [], [set(), set()]
+    for i, one in enumerate(left):
+        for j, other in enumerate(right):
+            if (one["ad"], one["user"]) == (other["ad"], other["user"]) and low <= other["at"] - one[
+                "at"
+            ] <= high:
+                rows.append((*one.values(), *other.values()))
+                met[0].add(i)
+                met[1].add(j)
+    nothing = (None, None, None)
+    if how in ("left", "full"):
+        rows += [(*one.values(), *nothing) for i, one in enumerate(left) if i not in met[0]]
+    if how in ("right", "full"):
+        rows += [(*nothing, *other.values()) for j, other in enumerate(right) if j not in met[1]]
+    return rows
+
+
+def test_a_second_transform_counts_what_the_join_gives():
+    joined = clicked(how="left", time_window_ms=None, min_delta_ms=0, max_delta_ms=10)
+    window = Window(
+        event_time_column="left_at",
+        size_ms=100,
+        group_by="left_ad",
+        aggregates={"shown": "count(*)", "clicked": "count(right_at)"},
+    )
+    counted = Pipeline(
+        name="counted",
+        sources=list(joined.sources),
+        transform=[*joined.transform, Transform(window=window)],
+        target=joined.target,
+    )
+    job = opened(counted)
+    job.push("impressions", [shown(1, 5), shown(1, 7), shown(1, 99), shown(1, 100), shown(2, 3)])
+    job.push("clicks", [shown(1, 8), shown(1, 100), shown(1, 111)])
+    rows = [*job.tick().table.to_pylist(), *job.tick(end=True).table.to_pylist()]
+    assert sorted(tuple(row.values()) for row in rows) == [
+        (0, 100, 1, 3, 3), (0, 100, 2, 1, 0), (100, 200, 1, 1, 1),
+    ]  # fmt: skip

@@ -1,0 +1,310 @@
+"""To TOML and back, and where keys stand."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipelines.texts import CLICKED
+from watersmeet.errors import SeveralErrors, SpecError, WatersmeetError
+from watersmeet.pipelines import (
+    Join,
+    Lookup,
+    Pipeline,
+    Source,
+    StateStore,
+    Target,
+    Transform,
+    Window,
+    json_schema,
+    pipeline,
+    run_streaming_pipeline,
+)
+from watersmeet.pipelines.places import Places
+from watersmeet.pipelines.values import Elsewhere
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
+ODD = [
+    '"',
+    "'",
+    "\\",
+    "\n",
+    "\t",
+    "\x7f",
+    "\x00",
+    "#",
+    "=",
+    "[",
+    "]",
+    ".",
+    " ",
+    "é",
+    "ß",
+    "😀",
+    "a",
+    "Z",
+    "0",
+    '"""',
+    "'''",
+]
+
+
+def text(rng: random.Random, least: int = 1) -> str:
+    return "".join(rng.choice(ODD) for _ in range(rng.randrange(least, 7)))
+
+
+def option(rng: random.Random) -> Any:
+    return rng.choice(
+        [text(rng, 0), rng.randrange(-(10**20), 10**20), rng.random(), rng.random() < 0.5, {"from_file": "x"}]
+    )
+
+
+def options(rng: random.Random) -> dict[str, Any]:
+    names = {f"o{number}{text(rng).replace(chr(0), '')}" for number in range(rng.randrange(4))}
+    return {"connector": "memory", **{name: option(rng) for name in names}}
+
+
+def columns(rng: random.Random) -> tuple[str, ...] | None:
+    return rng.choice([None, tuple(f"{text(rng)}{number}" for number in range(1, 3))])
+
+
+def window(rng: random.Random) -> Window:
+    kind = rng.choice(["tumble", "hop", "session"])
+    sizes = {"tumble": {"size_ms": 5}, "hop": {"size_ms": 6, "slide_ms": 3}, "session": {"gap_ms": 2}}[kind]
+    return Window(
+        kind=kind,
+        event_time_column=text(rng),
+        group_by=["a", text(rng) + "b"],
+        aggregates={text(rng): "count(*)", "m": text(rng)},
+        **sizes,
+    )
+
+
+def join(rng: random.Random) -> Join:
+    late = rng.choice([{}, {"late_data": "reopen", "allowed_lateness_ms": rng.randrange(10)}])
+    apart = rng.choice([{"time_window_ms": 7}, {"min_delta_ms": -3, "max_delta_ms": rng.randrange(-3, 5)}])
+    keys = [text(rng) for _ in range(2)]
+    return Join(
+        left_source="s0",
+        right_source="s1",
+        left_keys=keys,
+        right_keys=keys[::-1],
+        how=rng.choice(["inner", "left", "right", "full"]),
+        left_column_prefix=text(rng) + "l_",
+        output_left_columns=columns(rng),
+        output_right_columns=columns(rng),
+        right_event_time_column=rng.choice([None, text(rng)]),
+        **late,
+        **apart,
+    )
+
+
+def drawn(rng: random.Random) -> Pipeline:
+    joins = rng.random() < 0.7
+    steps = [Transform(join=join(rng))] if joins else []
+    if not joins:
+        lookup = Lookup(
+            source="s1", keys={text(rng): text(rng)}, columns=columns(rng), column_prefix=text(rng, 0)
+        )
+        steps.append(Transform(lookups={f"t{text(rng)}".replace(".", ""): lookup}))
+    if rng.random() < 0.5:
+        steps.append(Transform(window=window(rng)))
+    return Pipeline(
+        name="drawn",
+        description=rng.choice([None, text(rng, 0)]),
+        sources=[
+            Source(
+                name=f"s{number}",
+                connection=options(rng),
+                columns={f"{text(rng)}{place}": text(rng) for place in range(rng.randrange(3))},
+                query=rng.choice([None, text(rng)]),
+                lag_ms=rng.randrange(3),
+                hot_key_rows_per_second=rng.choice([None, 0.5, 3.0]),
+            )
+            for number in range(2)
+        ],
+        transform=steps,
+        target=Target(
+            connection=options(rng), name=rng.choice([None, text(rng)]), primary_key=columns(rng) or ()
+        ),
+        state_store=rng.choice(
+            [
+                None,
+                StateStore(kind="files", url="here"),
+                StateStore(kind="object", url="s3://b/p", allow_http=True),
+            ]
+        ),
+        settings={"max_rows": rng.randrange(1, 9), "spark.sql.x": option(rng)},
+    )
+
+
+def drawn_ones(seed: int, count: int) -> Iterator[Pipeline]:
+    number, refused = seed, list[WatersmeetError]()
+    while count:
+        try:
+            made = drawn(random.Random(number))
+        except (SpecError, SeveralErrors) as error:
+            refused.append(error)
+        else:
+            yield made
+            count -= 1
+        number += 1
+    codes = {one.code for error in refused for one in getattr(error, "errors", [error])}
+    assert codes <= {"duplicate-column", "bad-value", "open-secret"}  # of names that were drawn
+
+
+def test_from_python_to_toml_and_back_it_is_the_same(seed):
+    for made in drawn_ones(seed, 300):
+        written = made.to_toml()
+        assert Pipeline.from_toml(written) == made, written
+        assert Pipeline.from_toml(written).to_toml() == written
+        assert Places(written, None).keys == set(joined(tomllib.loads(written))), written
+
+
+def joined(value: Any, key: str = "") -> Iterator[str]:
+    """All ways to what is in it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, under in inner:
+        way = f"{key}.{name}" if key else str(name)
+        yield way
+        yield from joined(under, way)
+
+
+HARD = '''\
+# [no.table]
+a = 1 # b = 2
+"b.c" . 'd' = "[x]\\"y = 1"
+e = """
+[not.a.table]
+f = 1 "" \\""""
+g = \'\'\'
+[[neither]] = '' \'\'\'
+h = [ 1, [ "a]", { i = 1, j.k = "}" } ], # , [
+  # ] 5
+  2, ]
+l = { m = [], n = {} , "o" = 1979-05-27 07:32:00 }
+[p . "q r".s]
+t = +inf
+[[u]]
+[[u.v]]
+w = 1
+[[u.v]]
+w = """"two"""""
+[u.x]
+y = 0x1F
+[[u]]
+z = false
+[u.x]
+y = 'c:\\'
+'''
+
+
+def test_keys_are_found_wherever_they_stand():
+    places = Places(HARD, "hard.toml")
+    assert places.keys == set(joined(tomllib.loads(HARD)))
+    lines = HARD.splitlines()
+    for key, line in {
+        ("a",): "a = 1 # b = 2",
+        ("g",): "g = '''",
+        ("p", "q r", "s", "t"): "t = +inf",
+        ("u", 0, "v", 1, "w"): 'w = """"two"""""',
+        ("u", 1, "x", "y"): "y = 'c:\\'",
+        ("u", 1, "nothing"): "[[u]]",
+    }.items():
+        assert lines[places.of(key).line - 1] == line, key
+    assert places.of(("h", 1, 1, "j", "k")).column == HARD.splitlines()[8].index("j.k") + 1
+    assert places.of(("nothing",)).line == 1
+
+
+def test_the_page_shows_a_pipeline_that_is_right():
+    (block,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert Pipeline.from_toml(block).job().plan.queries
+
+
+def test_the_schema_knows_every_key():
+    schema = json_schema()
+    assert set(schema["properties"]) == set(Pipeline.model_fields)
+    for part in (Source, Target, Transform, Join, Window, Lookup, StateStore):
+        own = schema["$defs"][part.__name__]
+        assert set(own["properties"]) == set(part.model_fields)
+        assert own["additionalProperties"] is False
+
+
+def test_dotted_options_are_names_with_dots():
+    made = Pipeline.from_toml(CLICKED.replace('connector = "memory"', 'connector = "memory"\na.b.c = 1', 1))
+    assert made.sources[0].connection == {"connector": "memory", "a.b.c": 1}
+
+
+def test_secrets_come_from_elsewhere(monkeypatch, tmp_path):
+    (tmp_path / "secret").write_text("from a file\n")
+    monkeypatch.setenv("WS_TOKEN", "from the environment")
+    options = f'''connector = "file"
+format = "json"
+path = "${{WS_TOKEN}}!"
+header = {{ from_file = "{tmp_path}/secret" }}
+timeZone = "$${{X}}"'''
+    text = CLICKED.replace('[target.connection]\nconnector = "memory"', f"[target.connection]\n{options}")
+    made = Pipeline.from_toml(text)
+    elsewhere = Elsewhere()
+    assert elsewhere.options(("target", "connection"), made.target.connection) == {
+        "connector": "file",
+        "format": "json",
+        "path": "from the environment!",
+        "header": "from a file",
+        "timeZone": "${X}",
+    }
+    assert elsewhere.problems == []
+    assert "from a file" not in repr(made)
+    assert "from the" not in made.to_toml()
+    only_path = text.replace("header", "# header").replace("timeZone", "# timeZone")
+    assert (
+        Pipeline.from_toml(only_path).job().description.inserts[0].sink.options["path"]
+        == "from the environment!"
+    )
+
+
+def test_the_decorator_gives_the_steps_their_sources():
+    sources = [
+        Source(name=n, connection={"connector": "memory"}, columns={"k": "INT", "t": "INT"}) for n in "ab"
+    ]
+    target = Target(connection={"connector": "memory"})
+
+    @pipeline(sources=sources, target=target)
+    def met(b, a):
+        """What met.
+
+        And more."""
+        return Join(
+            left_source=a,
+            right_source=b,
+            left_keys="k",
+            right_keys="k",
+            time_window_ms=5,
+            event_time_column="t",
+        )
+
+    assert (met.name, met.description, met.join.left_source) == ("met", "What met.", "a")
+    with pytest.raises(SpecError, match='no source "c"'):
+        pipeline(sources=sources, target=target)(lambda c: None)
+    with pytest.raises(SpecError, match="no step of a pipeline"):
+        pipeline(sources=sources, target=target, name="x")(lambda a: 5)
+
+
+def test_what_is_wrong_in_python_is_told_by_key():
+    with pytest.raises(SpecError, match='how: is "lft"') as raised:
+        Join(left_source="a", right_source="b", left_keys="k", right_keys="k", time_window_ms=5, how="lft")
+    assert raised.value.hint == 'did you mean "left"?'
+    source = Source(name="a", connection={"connector": "memory"}, columns={"k": "INT", "t": "INT"})
+    join = Join(left_source="a", right_source="a", left_keys="k", right_keys=["k", "t"], time_window_ms=5)
+    target = Target(connection={"connector": "memory"})
+    with pytest.raises(SeveralErrors) as several:
+        run_streaming_pipeline(name="x", sources=[source], target=target, join=join)
+    assert [error.code for error in several.value.errors] == ["same-source", "key-count"]
+    with pytest.raises(SpecError, match="said beside join"):
+        run_streaming_pipeline(name="x", sources=[source], target=target, join=join, transform=[])
