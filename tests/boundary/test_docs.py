@@ -25,7 +25,7 @@ README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.m
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
 GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (
-    *("run", "explain", "preview", "stop", "reset", "replay", "demo"),
+    *("run", "explain", "validate", "schema", "preview", "stop", "reset", "replay", "demo"),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -260,7 +260,7 @@ def test_explain_statement_alone_runs_nothing(watersmeet, job, engine):
 
 
 def test_a_job_file_may_begin_with_a_byte_order_mark(tmp_path):
-    from watersmeet.cli.run import read_text
+    from watersmeet.cli.job_file import read_text
 
     job = tmp_path / "job.sql"
     job.write_bytes(b"\xef\xbb\xbfSELECT 1")

@@ -1,23 +1,82 @@
-"""A job's file as commands are given it: its text, and where its state is if nobody says."""
+"""A job's file as commands are given it: its text, the job in it, and where its state is if nobody says.
+
+A file whose name ends in .toml is a pipeline; any other, and standard input, is SQL.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from watersmeet.errors import SpecError
+
+if TYPE_CHECKING:
+    from watersmeet.spec.model import Column, Job, Source
+
+    Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
+
+_PIPELINE = ".toml"
+
+
+def is_pipeline(source_name: str | None) -> bool:
+    return source_name is not None and source_name.lower().endswith(_PIPELINE)
+
+
+def job_in(
+    text: str,
+    source_name: str | None,
+    overrides: Mapping[str, str] | None = None,
+    infer: Infer | None = None,
+) -> Job:
+    """What a file's text asks for. Raises: WatersmeetError, all that is wrong with it."""
+    if is_pipeline(source_name):
+        from watersmeet.pipelines.file import job_of
+
+        return job_of(text, str(source_name), overrides or {}, infer)[1].description
+    from watersmeet.front.sql import parse_job
+
+    return parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
+
+
+def settings_in(text: str, source_name: str | None, overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of its run; problems are passed over: who reads the job finds them."""
+    if is_pipeline(source_name):
+        from watersmeet.pipelines import file
+
+        return file.settings_in(text, str(source_name), overrides)
+    from watersmeet.front.sql import run_settings
+
+    return run_settings(text, overrides)
 
 
 def default_checkpoint(job: Path) -> Path:
     return Path(".watersmeet") / ("stdin" if str(job) == "-" else job.stem)
 
 
+def read_text(path: Path) -> str:
+    """The file's text, without a byte order mark; SpecError when there is none."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error
+
+
 def text_of(job: Path) -> str:
     """Raises: SpecError when it cannot be read."""
-    from watersmeet.cli.run import read_text
-
     if str(job) != "-":
         return read_text(job)
     if sys.stdin is None:
         raise SpecError("there is no job: standard input is closed", code="not-readable")
     return sys.stdin.read()
+
+
+def said_first(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str | None:
+    """What a run says before anything else; None: nothing. Raises: as `job_in`."""
+    if not is_pipeline(source_name):
+        return None
+    from watersmeet.pipelines.file import first_line_of
+
+    return first_line_of(text, str(source_name), overrides)

@@ -48,7 +48,8 @@ class DemoQuery(StrEnum):
 
 
 JobFile = Annotated[
-    Path, typer.Argument(metavar="JOB.SQL", help="The job's statements; - is standard input.")
+    Path,
+    typer.Argument(metavar="JOB.SQL", help="The job's statements; - is standard input; .toml is a pipeline."),
 ]
 Rule = Annotated[str | None, typer.Option(help="Output watermarks: tight or limit.")]
 By = Annotated[str | None, typer.Option(help="What makes a row late: its column's watermark, or the join.")]
@@ -292,6 +293,26 @@ def explain(
     )
     looked_at(text, str(job), overrides, really=check_sources)
     print(shown, end="")
+
+
+@app.command()
+def validate(
+    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="The pipeline.")],
+    max_rows: MaxRows = None,
+    max_rows_per_key: MaxPerKey = None,
+) -> None:
+    """Say all that is wrong with a pipeline, and which limits its forecast exceeds. Nothing is started."""
+    from watersmeet.cli.validate import validate_file
+
+    validate_file(pipeline, _overrides(max_rows=max_rows, max_rows_per_key=max_rows_per_key))
+
+
+@app.command()
+def schema(of: Annotated[str, typer.Argument(metavar="pipeline", help="What the schema is of.")]) -> None:
+    """Print a JSON schema, for editors: watersmeet schema pipeline > pipeline.schema.json."""
+    from watersmeet.cli.validate import schema_text
+
+    print(schema_text(of))
 
 
 @app.command()

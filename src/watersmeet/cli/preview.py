@@ -39,19 +39,14 @@ def preview_text(
     Raises:
         WatersmeetError: the job is wrong, or there is no preview of something in it, which is named.
     """
+    from watersmeet.cli.job_file import job_in
     from watersmeet.cli.output import to_stderr
     from watersmeet.cli.run import placed
     from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
     before = time.monotonic()
-    job = parse_job(
-        text,
-        source_name=source_name,
-        overrides=overrides,
-        infer=Inferring(say=None if as_json else to_stderr),
-    )
+    job = job_in(text, source_name, overrides, Inferring(say=None if as_json else to_stderr))
     if not job.inserts:
         return
     plan = plan_job(job)

@@ -42,15 +42,6 @@ class Ended:
     account: Any
 
 
-def read_text(path: Path) -> str:
-    """The file's text, without a byte order mark; SpecError when there is none."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error
-
-
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
     """``k=v`` texts as a mapping."""
     settings = {}
@@ -75,15 +66,13 @@ def explain_text(
     Raises:
         StateError: there is no state, or it cannot be read.
     """
-    from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.objects.setting import store_of
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
 
-    store = None if checkpoint is None else store_of(run_settings(text, overrides))
-    job = parse_job(
-        text, source_name=source_name, overrides=overrides, infer=Inferring(checkpoint, to_stderr, store)
-    )
+    store = None if checkpoint is None else store_of(settings_in(text, source_name, overrides))
+    job = job_in(text, source_name, overrides, infer=Inferring(checkpoint, to_stderr, store))
     plans = []
     if job.inserts:
         plan, measured = plan_job(job), None
@@ -107,11 +96,11 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     Raises:
         WatersmeetError: all that is wrong with the sources.
     """
+    from watersmeet.cli.job_file import job_in
     from watersmeet.engine.spark.sources.look import problems_of
-    from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring())
+    job = job_in(text, source_name, overrides, infer=Inferring())
     if not job.inserts:
         return
     plan = plan_job(job)
@@ -139,12 +128,12 @@ def check_sources(plan: Any) -> None:
 
 def mermaid_text(text: str, source_name: str | None, overrides: Mapping[str, str]) -> str:
     """The same queries as one Mermaid flowchart."""
-    from watersmeet.front.sql import parse_job
+    from watersmeet.cli.job_file import job_in
     from watersmeet.plan.explain.mermaid import mermaid
     from watersmeet.plan.model.job import JobPlan
     from watersmeet.plan.planner import plan_job
 
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=Inferring(say=to_stderr))
+    job = job_in(text, source_name, overrides, infer=Inferring(say=to_stderr))
     planned = plan_job(job).queries if job.inserts else ()
     return mermaid(JobPlan((*planned, *_planned_explains(job))))
 
@@ -177,15 +166,18 @@ def run_text(
 
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
-    from watersmeet.front.sql import parse_job, run_settings
+    from watersmeet.cli.job_file import job_in, said_first, settings_in
     from watersmeet.objects.setting import store_of
     from watersmeet.observe.reports import Reporter, account_of, integer_times
     from watersmeet.plan.planner import plan_job
 
-    settings = run_settings(text, overrides)
+    first = said_first(text, source_name, overrides)
+    if first is not None:
+        to_stderr(f"note: {first}")
+    settings = settings_in(text, source_name, overrides)
     directory = settings.get("checkpoint", str(default_checkpoint))
     infer = Inferring(directory, to_stderr, store_of(settings))
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
+    job = job_in(text, source_name, overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
     if not job.inserts:
@@ -284,18 +276,18 @@ def state_text(
     """
     from rich.console import Console
 
+    from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.cli.measured import manifest_in
     from watersmeet.cli.state_commands.show import state_report
     from watersmeet.engine.driver.opening.as_kept import as_kept
-    from watersmeet.front.sql import parse_job, run_settings
     from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
 
-    settings = run_settings(text, overrides)
+    settings = settings_in(text, source_name, overrides)
     directory, store = settings.get("checkpoint", str(default)), store_of(settings)
     manifest = manifest_in(directory, store)
     infer = Inferring(directory, store=store)
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
+    job = job_in(text, source_name, overrides, infer=infer)
     report = state_report(manifest, as_kept(plan_job(job), manifest))
     if as_json:
         print(json.dumps(report.as_dict()))
@@ -318,13 +310,13 @@ def reset_text(
         SpecError: it cannot be asked.
         StateError: a run holds the checkpoint, or there is something else in its directory.
     """
+    from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.cli.reset import planned
-    from watersmeet.front.sql import parse_job, run_settings
     from watersmeet.objects.setting import store_of
 
-    settings = run_settings(text, overrides)
+    settings = settings_in(text, source_name, overrides)
     infer = Inferring(settings.get("checkpoint", str(default)), store=store_of(settings))
-    job = parse_job(text, source_name=source_name, overrides=overrides, infer=infer)
+    job = job_in(text, source_name, overrides, infer=infer)
     removal = planned(job, job.run.get("checkpoint", str(default)))
     if not removal.roots and not removal.is_stored:
         print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")

@@ -115,15 +115,15 @@ def exported(place: Place, to: Path) -> Iterator[str]:
 
 
 def _plan_of(place: Place) -> JobPlan:
+    from watersmeet.cli.job_file import job_in
     from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.front.sql import parse_job
     from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
 
     if place.text is None:
         raise needs_job(place.named)
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
-    return plan_job(parse_job(place.text, source_name=place.named, infer=infer))
+    return plan_job(job_in(place.text, place.named, infer=infer))
 
 
 def _written(store: Store, manifest: Manifest, plan: JobPlan, folder: Path) -> tuple[int, list[Exported]]:

@@ -42,11 +42,10 @@ class Place:
         if checkpoint is None and named.is_dir():
             place = cls(str(named), Checkpoint(named))
         else:
-            from watersmeet.cli.run import read_text
-            from watersmeet.front.sql import run_settings
+            from watersmeet.cli.job_file import read_text, settings_in
 
             text = read_text(named)
-            settings = run_settings(text, {})
+            settings = settings_in(text, str(named), {})
             if STORE in settings:  # what is there is meant, not what this machine has of it
                 settings = {**settings, CACHE: "none"}
             directory = checkpoint or settings.get("checkpoint", str(default))

@@ -109,14 +109,14 @@ def _of_sinks(place: Place) -> Iterator[str]:
     if place.text is None:
         yield "sinks keep what later ticks put out: name the job's file, not its checkpoint, to see each"
         return
+    from watersmeet.cli.job_file import job_in
     from watersmeet.engine.spark.job.inferring import Inferring
-    from watersmeet.front.sql import parse_job
     from watersmeet.plan.checks.endpoints import written_sinks
     from watersmeet.sinks.base import CallsInTasks
     from watersmeet.sinks.registry import make_sink
 
     infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
-    job = parse_job(place.text, source_name=place.named, infer=infer)
+    job = job_in(place.text, place.named, infer=infer)
     for sink in written_sinks(job):
         if sink.traits.files:
             means = "run once with --set-aside-newer-parts, which moves its later parts out of sight"

@@ -1,0 +1,54 @@
+"""`validate` and `schema`: pipelines are looked at, and nothing is started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from watersmeet.cli.job_file import is_pipeline, text_of
+from watersmeet.cli.output import to_stderr
+from watersmeet.errors import SpecError, near_names
+
+SCHEMAS = ("pipeline",)
+
+
+def validate_file(path: Path, overrides: Mapping[str, str]) -> int:
+    """Print what is to be known of a pipeline; how many warnings there are.
+
+    Raises:
+        WatersmeetError: all that is wrong with it, with file, line and key.
+    """
+    name = str(path)
+    if not is_pipeline(name):
+        raise SpecError(
+            f'"{name}" is no pipeline: their names end in .toml',
+            code="wrong-option",
+            hint=f"watersmeet explain {name} shows what is wrong with a job of SQL",
+        )
+    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.pipelines.file import first_line_of, job_of, warnings_in
+
+    text = text_of(path)
+    pipeline, job = job_of(text, name, overrides, Inferring(say=to_stderr))
+    first = first_line_of(text, name, overrides)
+    if first is not None:
+        print(f"note: {first}")
+    warnings = warnings_in(pipeline, job)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    (query,) = job.plan.queries
+    columns = ", ".join(output.name for output in query.outputs)
+    print(f"{name}: {pipeline.name} is a pipeline that can be run; it puts out {columns}")
+    return len(warnings)
+
+
+def schema_text(of: str) -> str:
+    """Raises: SpecError, where there is no schema of it."""
+    if of not in SCHEMAS:
+        hint = near_names(of, SCHEMAS)
+        raise SpecError(f'there is no schema of "{of}"', code="wrong-option", hint=hint)
+    from watersmeet.pipelines.model import json_schema
+
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False)

@@ -1,0 +1,356 @@
+"""Pipelines that are wrong: each message says what, with file, line and key; nothing is started."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.pipelines.texts import CLICKED, edited
+from watersmeet.cli.main import main
+from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet.pipelines.file import job_of
+
+WINDOW = """
+[transform.window]
+event_time_column = "left_at"
+size_ms = 60_000
+aggregates = { n = "count(*)" }
+"""
+
+CHAINED = ("[transform.join]", "[[transform]]\n[transform.join]")
+LOOKUP = """
+[transform.lookups.items]
+source = "clicks"
+keys = {}
+"""
+
+WRONG = {
+    # shapes
+    "unknown-key": ([("how = ", "hwo = ")], [("unknown-key", "transform.join.hwo", "hwo =", '"how"')]),
+    "unknown-table": (
+        [("[state_store]", "[statestore]")],
+        [("unknown-key", "statestore", "[statestore]", '"state_store"')],
+    ),
+    "unknown-key-of-a-source": (
+        [("lag_ms", "lag")],
+        [("unknown-key", "sources[0].lag", "lag =", '"lag_ms"')],
+    ),
+    "wrong-type": (
+        [("max_delta_ms = 300_000", 'max_delta_ms = "300 s"')],
+        [("bad-value", "transform.join.max_delta_ms", "max_delta_ms", "whole number")],
+    ),
+    "a-number-as-a-truth": (
+        [("lag_ms = 10_000", "lag_ms = true")],
+        [("bad-value", "sources[0].lag_ms", "lag_ms", "whole number")],
+    ),
+    "negative-lag": (
+        [("lag_ms = 10_000", "lag_ms = -1")],
+        [("bad-value", "sources[0].lag_ms", "lag_ms", "at least 0")],
+    ),
+    "unknown-how": (
+        [('how = "left"', 'how = "lft"')],
+        [("bad-value", "transform.join.how", "how", '"left"')],
+    ),
+    "unknown-late-data": (
+        [('late_data = "reopen"', 'late_data = "keep"')],
+        [("bad-value", "transform.join.late_data", "late_data", '"drop" or "reopen"')],
+    ),
+    "missing-key": (
+        [('left_source = "impressions"\n', "")],
+        [("missing-key", "transform.join.left_source", "[transform.join]", "is missing")],
+    ),
+    "no-target": (
+        [('[target]\nname = "out"\n', ""), ('[target.connection]\nconnector = "memory"\n', "")],
+        [("missing-key", "target", 'name = "clicked"', "is missing")],
+    ),
+    "wrong-name": (
+        [('name = "clicked"', 'name = "a b"')],
+        [("bad-value", "name", 'name = "a b"', "letters")],
+    ),
+    # rules
+    "no-keys": (
+        [('left_keys = ["ad", "user"]', "left_keys = []")],
+        [("no-keys", "transform.join.left_keys", "left_keys", "is empty")],
+    ),
+    "key-count": (
+        [('right_keys = ["ad", "user"]', 'right_keys = ["ad"]')],
+        [("key-count", "transform.join.right_keys", "right_keys", "has 1 columns, and left_keys 2")],
+    ),
+    "unknown-source": (
+        [('right_source = "clicks"', 'right_source = "click"')],
+        [
+            ("unused-source", "sources[1].name", 'name = "clicks"', "clicks"),
+            ("unknown-source", "transform.join.right_source", "right_source", '"clicks"'),
+        ],
+    ),
+    "same-source": (
+        [('right_source = "clicks"', 'right_source = "impressions"')],
+        [
+            ("unused-source", "sources[1].name", 'name = "clicks"', "clicks"),
+            ("same-source", "transform.join.right_source", "right_source", "two sources"),
+        ],
+    ),
+    "same-prefix": (
+        [("how = ", 'right_column_prefix = "left_"\nhow = ')],
+        [
+            ("same-prefix", "transform.join.right_column_prefix", "right_column_prefix", "same names"),
+            ("duplicate-column", "transform.join.output_right_columns", "output_right_columns", "left_at"),
+        ],
+    ),
+    "colliding-columns": (
+        [
+            ("how = ", 'left_column_prefix = "a_"\nright_column_prefix = "a_c"\nhow = '),
+            ('output_left_columns = ["ad", "user", "at"]', 'output_left_columns = ["at", "cat"]'),
+        ],
+        [("duplicate-column", "transform.join.output_right_columns", "output_right_columns", '"a_cat"')],
+    ),
+    "window-and-join": (
+        [("[target]", f"{WINDOW}\n[target]")],
+        [("window-and-join", "transform.window", "[transform.window]", "second transform")],
+    ),
+    "window-not-positive": (
+        [("min_delta_ms = 0\nmax_delta_ms = 300_000", "time_window_ms = 0")],
+        [("bad-window", "transform.join.time_window_ms", "time_window_ms", "above zero")],
+    ),
+    "min-above-max": (
+        [("min_delta_ms = 0", "min_delta_ms = 400_000")],
+        [("bad-window", "transform.join.min_delta_ms", "min_delta_ms", "no pair fits")],
+    ),
+    "two-windows": (
+        [("min_delta_ms = 0", "time_window_ms = 5\nmin_delta_ms = 0")],
+        [("two-windows", "transform.join.time_window_ms", "time_window_ms", "max_delta_ms")],
+    ),
+    "no-window": (
+        [("min_delta_ms = 0\nmax_delta_ms = 300_000\n", "")],
+        [("no-window", "transform.join", "[transform.join]", "time_window_ms")],
+    ),
+    "half-a-window": (
+        [("min_delta_ms = 0\n", "")],
+        [("missing-key", "transform.join.min_delta_ms", "[transform.join]", "both ends")],
+    ),
+    "lateness-without-effect": (
+        [('late_data = "reopen"', 'late_data = "drop"')],
+        [("no-effect", "transform.join.allowed_lateness_ms", "allowed_lateness_ms", "reopen")],
+    ),
+    "reopen-for-how-long": (
+        [("allowed_lateness_ms = 60_000\n", "")],
+        [("missing-key", "transform.join.allowed_lateness_ms", "[transform.join]", "for how long")],
+    ),
+    "open-secret": (
+        [("[target.connection]\n", '[target.connection]\npassword = "hunter2"\n')],
+        [("open-secret", "target.connection.password", "password", "${PASSWORD}")],
+    ),
+    "open-secret-in-a-url": (
+        [
+            (
+                'kind = "object"\nurl = "s3://bucket/clicked"',
+                'kind = "postgres"\nurl = "postgresql://me:hunter2@db/x"',
+            )
+        ],
+        [("open-secret", "state_store.url", "url", "PGPASSWORD")],
+    ),
+    "not-set": (
+        [("[target.connection]\n", '[target.connection]\ntoken = "${NO_SUCH_TOKEN}"\n')],
+        [("not-set", "target.connection.token", "token", "NO_SUCH_TOKEN")],
+    ),
+    "no-connector": (
+        [('connector = "memory"', 'conector = "memory"')],
+        [("missing-key", "sources[0].connection", "[sources.connection]", "connector")],
+    ),
+    "two-sources-of-one-name": (
+        [
+            ('name = "clicks"', 'name = "Impressions"'),
+            ('right_source = "clicks"', 'right_source = "Impressions"'),
+        ],
+        [
+            ("duplicate-name", "sources[1].name", 'name = "Impressions"', "rename"),
+            ("same-source", "transform.join.right_source", "right_source", "two sources"),
+        ],
+    ),
+    "store-of-another-kind": (
+        [('url = "s3://bucket/clicked"', 'url = "state/clicked"')],
+        [("bad-store", "state_store.url", "url", "s3://")],
+    ),
+    "setting-elsewhere": (
+        [("max_rows = 1_000_000", 'lateness = "column"')],
+        [("unknown-setting", "settings.lateness", "lateness =", "late_data")],
+    ),
+    "window-before-the-join": (
+        [("[transform.join]", f"[[transform]]\n{WINDOW}\n[[transform]]\n[transform.join]")],
+        [
+            ("bad-order", "transform[1]", "[[transform]]", "last"),
+            ("bad-order", "transform[1].join", "[transform.join]", "first"),
+        ],
+    ),
+    "second-join": (
+        [
+            CHAINED,
+            (
+                "[target]",
+                '[[transform]]\n[transform.join]\nleft_source = "clicks"\nright_source = "impressions"\n'
+                'left_keys = "ad"\nright_keys = "ad"\ntime_window_ms = 5\n\n[target]',
+            ),
+        ],
+        [("second-join", "transform[1].join", "[transform.join]", "one join")],
+    ),
+    "lookup-with-a-join": (
+        [("[target]", f"{LOOKUP}\n[target]")],
+        [
+            ("join-lateness", "transform.lookups.items", "[transform.lookups.items]", "tables"),
+            ("no-keys", "transform.lookups.items.keys", "keys", "id"),
+        ],
+    ),
+    "window-without-a-size": (
+        [
+            CHAINED,
+            ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
+            ("size_ms = 60_000", 'kind = "session"\nsize_ms = 0'),
+        ],
+        [
+            ("bad-window", "transform[1].window.gap_ms", "[transform.window]", "gap_ms"),
+            ("no-effect", "transform[1].window.size_ms", "size_ms", "gap_ms"),
+        ],
+    ),
+    # what sources say
+    "unknown-connector": (
+        [('connector = "memory"', 'connector = "memry"')],
+        [("unknown-connector", "sources[0]", "[[sources]]", "Memory")],
+    ),
+    "unknown-type": (
+        [('user = "STRING"', 'user = "STRIG"')],
+        [("unknown-type", "sources[0].columns.user", "user", "STRING")],
+    ),
+    "unknown-time": (
+        [('event_time_column = "at"', 'event_time_column = "att"')],
+        [
+            ("unknown-column", "sources[1].query", "query", '"at"'),
+            ("unknown-column", "transform.join.event_time_column", "event_time_column", '"impressions"'),
+        ],
+    ),
+    "no-record-time": (
+        [('event_time_column = "at"\n', "")],
+        [
+            ("unknown-column", "sources[1].query", "query", "_event_ts"),
+            ("no-record-time", "transform.join.event_time_column", "[transform.join]", "event time"),
+        ],
+    ),
+    "wrong-query": (
+        [("price * 2 AS twice", "prce * 2 AS twice")],
+        [("unknown-column", "sources[1].query", "query", '"price"')],
+    ),
+    "query-that-joins": (
+        [("FROM clicks WHERE", "FROM clicks JOIN clicks c USING (ad) WHERE")],
+        [("bad-argument", "sources[1].query", "query", "filter")],
+    ),
+    # what the join says of them
+    "unknown-columns": (
+        [
+            ('left_keys = ["ad", "user"]', 'left_keys = ["ad", "usr"]'),
+            ('output_right_columns = ["at", "twice"]', 'output_right_columns = ["at", "price"]'),
+        ],
+        [
+            ("unknown-column", "transform.join.left_keys", "left_keys", '"user"'),
+            ("unknown-column", "transform.join.output_right_columns", "output_right_columns", '"clicks"'),
+        ],
+    ),
+    "windows-of-unknown-columns": (
+        [
+            CHAINED,
+            ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
+            ("size_ms = 60_000", 'size_ms = 60_000\ngroup_by = ["left_ad", "left_usr"]'),
+            ("count(*)", "count(right_twce)"),
+        ],
+        [("unknown-column", "transform[1].window.group_by", "group_by", '"left_user"')],
+    ),
+    "windows-by-no-event-time": (
+        [
+            CHAINED,
+            ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
+            ('event_time_column = "left_at"', 'event_time_column = "left_ad"'),
+        ],
+        [("no-event-time", "transform[1].window", "[transform.window]", "left_ad")],
+    ),
+    "mixed-times": (
+        [('at = "TIMESTAMP"', 'at = "BIGINT"')],
+        [("mixed-times", "transform.join.event_time_column", "event_time_column", "timestamp_millis")],
+    ),
+    "unknown-setting": (
+        [("max_rows = 1_000_000", "max_rws = 1")],
+        [("unknown-setting", "settings.max_rws", "max_rws", "max_rows")],
+    ),
+}
+
+
+def found(text: str) -> list[WatersmeetError]:
+    with pytest.raises(WatersmeetError) as raised:
+        job_of(text, "clicked.toml", {}, None)
+    error = raised.value
+    return list(error.errors) if isinstance(error, SeveralErrors) else [error]
+
+
+def test_the_pipeline_is_right_as_it_is():
+    pipeline, job = job_of(CLICKED, "clicked.toml", {}, None)
+    assert pipeline.name == "clicked"
+    assert [output.name for output in job.plan.queries[0].outputs] == [
+        "left_ad", "left_user", "left_at", "right_at", "right_twice",
+    ]  # fmt: skip
+
+
+def test_there_are_many():
+    assert len(WRONG) >= 25
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_with_file_line_and_key(name):
+    edits, expected = WRONG[name]
+    text = edited(*edits)
+    errors = found(text)
+    assert [error.code for error in errors] == [code for code, _, _, _ in expected], "\n".join(
+        map(str, errors)
+    )
+    for error, (_, key, line, words) in zip(errors, expected, strict=True):
+        assert error.message.startswith(f"{key}: "), error.message
+        assert error.location is not None
+        assert error.location.source == "clicked.toml"
+        assert text.splitlines()[error.location.line - 1].startswith(line), str(error)
+        assert words in str(error)
+        assert "hunter2" not in str(error)
+        assert str(error).count(", line ") == 1 + (key.endswith(".query") and "(query, line 1" in str(error))
+
+
+def test_all_problems_come_at_once():
+    text = edited(
+        ("lag_ms", "lagms"),
+        ('left_keys = ["ad", "user"]', "left_keys = []"),
+        ("min_delta_ms = 0", "min_delta_ms = 400_000"),
+        ('kind = "object"', 'kind = "objects"'),
+        ('connector = "memory"\n\n[state_store]', 'connector = "memory"\npassword = "x"\n\n[state_store]'),
+    )
+    assert [error.code for error in found(text)] == [
+        "unknown-key", "no-keys", "bad-window", "open-secret", "bad-value",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["name = ", "name = 'a'\nname = 'b'", "[[sources]\n", "a = " + "[" * 5000])
+def test_what_is_no_toml_is_refused_with_its_line(text):
+    (error,) = found(text)
+    assert error.code == "syntax"
+    assert "TOML" in error.message
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_nothing_is_started(name, tmp_path, monkeypatch, capsys):
+    from pyspark import java_gateway
+
+    def launched(*args, **kwargs):
+        raise AssertionError("a JVM")
+
+    monkeypatch.setattr(java_gateway, "launch_gateway", launched)
+    file = tmp_path / "clicked.toml"
+    file.write_text(edited(*WRONG[name][0]))
+    for command in ("validate", "run"):
+        assert main([command, str(file)]) == 2
+        said = capsys.readouterr()
+        assert re.search(rf"{re.escape(str(file))}, line \d+, column \d+", said.err), said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["clicked.toml"]
