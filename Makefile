@@ -17,7 +17,7 @@ postgres: ## a PostgreSQL server, for the tests
 lint: setup ## ruff: rules and format
 	@scripts/lint
 
-types: setup ## mypy, strict, of the package and the benchmarks
+types: setup ## mypy, strict, of the package and the benchmarks; pyright of a user's program
 	@scripts/types
 
 audit: setup ## known vulnerabilities of the locked versions, where a list of them can be reached

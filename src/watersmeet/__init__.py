@@ -27,6 +27,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from watersmeet import local
+    from watersmeet.engine.local import LocalJob
+    from watersmeet.errors import (
+        EngineError,
+        Location,
+        PlanError,
+        SeveralErrors,
+        SpecError,
+        SqlError,
+        StateError,
+        WatersmeetError,
+    )
+    from watersmeet.front.sql import parse_job
+    from watersmeet.local.join_spec import JoinSpec
+    from watersmeet.plan.explain import explain
+    from watersmeet.plan.planner import plan_job
+    from watersmeet.relations.inputs import declared, stream
+    from watersmeet.relations.job import Job, job, sql
+    from watersmeet.relations.outputs import console, delta, files, iceberg, kafka, memory, postgres, sink
+    from watersmeet.relations.relation import Grouped, Output, Relation
+    from watersmeet.relations.terms import Between, Window, between, hop, session, tumble
+    from watersmeet.running import run
+    from watersmeet.sinks.function.call import Part
+    from watersmeet.started import StartedJob
+    from watersmeet.state.store import MemoryStore
+
+    __version__: str
+
 _HOMES = {
     "EngineError": "watersmeet.errors",
     "Location": "watersmeet.errors",

@@ -24,7 +24,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Location:
-    """Where in the user's text: line and column, both from 1; ``source`` is a file name, if there is one."""
+    """Where in the user's text: line and column, both from 1; ``source`` is a file name, if there is one.
+
+    >>> str(Location(3, 14)), str(Location(3, 14, "job.sql"))
+    ('line 3, column 14', 'job.sql, line 3, column 14')
+    """
 
     line: int
     column: int
@@ -43,6 +47,13 @@ class WatersmeetError(Exception):
         code: stable short name such as ``unbounded-state``.
         hint: what the user can do.
         location: where in the job's text.
+
+    >>> from watersmeet import WatersmeetError, parse_job
+    >>> try:
+    ...     parse_job("SELECT o.id FROM orders o")
+    ... except WatersmeetError as error:
+    ...     print(error.code, "at", error.location)
+    unknown-table at line 1, column 18
     """
 
     def __init__(
@@ -70,23 +81,74 @@ def _rebuild(
 
 
 class SpecError(WatersmeetError):
-    """The parts of a job do not fit together."""
+    """The parts of a job do not fit together.
+
+    >>> from watersmeet import SpecError, run
+    >>> try:
+    ...     run('''CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...         SELECT t FROM a''')
+    ... except SpecError as error:
+    ...     print(error.code, "-", error.message)
+    no-checkpoint - the job has no checkpoint: a directory for its state
+    """
 
 
 class SqlError(SpecError):
-    """The text of a job does not parse, or names something that is not there."""
+    """The text of a job does not parse, or names something that is not there.
+
+    >>> from watersmeet import SqlError, stream
+    >>> try:
+    ...     stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks").select("ids")
+    ... except SqlError as error:
+    ...     print(error.message, "-", error.hint)
+    unknown column "ids" - did you mean "id"?
+    """
 
 
 class PlanError(WatersmeetError):
-    """The query cannot be run as asked."""
+    """The query cannot be run as asked.
+
+    >>> from watersmeet import PlanError, parse_job, plan_job
+    >>> job = parse_job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.k FROM a x JOIN a y ON x.k = y.k AND y.t >= x.t''')
+    >>> try:
+    ...     plan_job(job)
+    ... except PlanError as error:
+    ...     print(error.code)
+    unbounded-state
+    """
 
 
 class StateError(WatersmeetError):
-    """What is stored does not fit what is asked, or is damaged."""
+    """What is stored does not fit what is asked, or is damaged.
+
+    >>> from watersmeet import MemoryStore, StateError, local
+    >>> text = '''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.k, y.t FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3'''
+    >>> store = MemoryStore()
+    >>> _ = local.job(text, store=store).tick()
+    >>> try:
+    ...     local.job(text.replace("x.k = y.k AND ", ""), store=store)
+    ... except StateError as error:
+    ...     print(error.code)
+    query-changed
+    """
 
 
 class EngineError(WatersmeetError):
-    """A tick failed."""
+    """A tick failed.
+
+    >>> from watersmeet import EngineError
+    >>> from watersmeet.testing import query
+    >>> try:
+    ...     query('''CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...         SELECT t FROM a''', {"a": [{"t": "noon"}]})
+    ... except EngineError as error:
+    ...     print(error.code)
+    bad-value
+    """
 
 
 class SeveralErrors(WatersmeetError):
@@ -94,6 +156,13 @@ class SeveralErrors(WatersmeetError):
 
     Attributes:
         errors: the problems, in the order of the user's text.
+
+    >>> from watersmeet import SeveralErrors, parse_job
+    >>> try:
+    ...     parse_job("SELECT a FROM here; SELECT b FROM there")
+    ... except SeveralErrors as error:
+    ...     print([problem.message for problem in error.errors])
+    ['unknown table or view "here"', 'unknown table or view "there"']
     """
 
     def __init__(self, errors: Sequence[WatersmeetError]) -> None:

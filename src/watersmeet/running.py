@@ -58,6 +58,17 @@ def run(
 
     Raises:
         WatersmeetError: whatever went wrong, readable; nothing is lost, and the job can be run again.
+
+    What is wrong with a job is raised before Spark is started:
+
+    >>> from watersmeet import WatersmeetError, run
+    >>> try:
+    ...     run('''
+    ...         CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
+    ...         SELECT t FROM a''', {"trigger": "soon"})
+    ... except WatersmeetError as error:
+    ...     print(error.code)
+    bad-setting
     """
     asked = {name: as_text(value) for name, value in (settings or {}).items()}
     directory = run_settings(text, asked).get("checkpoint")

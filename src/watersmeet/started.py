@@ -25,6 +25,19 @@ class StartedJob:
 
     Attributes:
         notices: what a person should know and did not stop the job, in order.
+
+    >>> from watersmeet import StartedJob, WatersmeetError, files, job, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> def run_for(seconds: float) -> str:
+    ...     started: StartedJob = job(clicks.to_sink(files("out/clicks"))).start()
+    ...     started.await_termination(timeout=seconds)
+    ...     started.stop()
+    ...     return started.status
+    >>> try:  # it has no place for its state: no thread is begun, nor Spark
+    ...     run_for(60)
+    ... except WatersmeetError as error:
+    ...     print(error.code)
+    no-checkpoint
     """
 
     def __init__(

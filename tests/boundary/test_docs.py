@@ -25,7 +25,7 @@ README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.m
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
 GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (
-    *("run", "explain", "validate", "schema", "preview", "stop", "reset", "replay", "demo"),
+    *("run", "explain", "validate", "schema", "preview", "stop", "reset", "replay", "demo", "init"),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -83,7 +83,7 @@ def problems_of(command: str) -> list[str]:
         return [] if (ROOT / program).exists() else [f"no {program}"]
     if program == "watersmeet":
         if not rest or rest[0].startswith("--"):
-            return [] if set(rest) <= {"--help", "--version"} else [f"no {rest}"]
+            return [] if set(rest) <= command_flags("") | {"--help"} else [f"no {rest}"]
         name = " ".join(rest[: 1 + (rest[0] in GROUPS)])
         if name not in COMMANDS:
             return [f"no command {name}"]
@@ -177,7 +177,7 @@ def test_a_wrong_command_is_seen(command, problem):
 @pages
 def test_flags_are_there(page):
     known = {flag for name in COMMANDS for flag in command_flags(name)}
-    known |= {"--help", "--seed"}  # the latter of the tests
+    known |= command_flags("") | {"--help", "--seed"}  # the last of the tests
     named = {found for code in inline(page) for found in re.findall(r"(?<![\w-])--[a-z][\w-]*", code)}
     assert named <= known
 

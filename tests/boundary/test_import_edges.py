@@ -105,10 +105,12 @@ ALLOWED: dict[str, set[str]] = {
         "engine.local",
         "local",
         "running",
+        "sinks",
         "started",
         "relations",
         "pipelines",
     },
+    "__main__": {"cli"},
     # the folder itself is empty
     "engine": set(),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import watersmeet
+from tests.boundary.test_docs import documented_modules
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -59,6 +62,20 @@ EXPECTED = {
     "stream",
     "tumble",
 }
+
+
+DOORS = ("watersmeet", "watersmeet.local", "watersmeet.testing")
+"""Modules whose names are public."""
+
+
+def public_names() -> list[tuple[str, str]]:
+    """Module and name; a version has nothing to be shown of it."""
+    return [
+        (door, name)
+        for door in DOORS
+        for name in importlib.import_module(door).__all__
+        if name != "__version__"
+    ]
 
 
 def in_a_fresh_interpreter(code: str) -> str:
@@ -131,3 +148,37 @@ def test_plans_need_no_engine():
 def test_star_import_gives_the_public_names():
     code = "from watersmeet import *; print(plan_job.__name__, explain.__name__, __version__ != '')"
     assert in_a_fresh_interpreter(code).strip() == "plan_job explain True"
+
+
+@pytest.mark.parametrize(("door", "name"), public_names(), ids=lambda word: word)
+def test_every_public_name_has_an_example_that_is_run(door, name):
+    """`test_docs` runs those of all modules that it lists."""
+    value = getattr(importlib.import_module(door), name)
+    own = vars(value)["__doc__"] if isinstance(value, type) else value.__doc__
+    assert ">>> " in (own or "")
+    assert getattr(value, "__module__", value.__name__) in documented_modules()
+
+
+def for_types(door: str) -> dict[str, str]:
+    """What a door imports for type checkers: name -> module."""
+    file = Path(importlib.import_module(door).__file__)
+    (block,) = (
+        node
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    return {
+        alias.name: found.module
+        for found in block.body
+        if isinstance(found, ast.ImportFrom) and found.module.startswith("watersmeet")
+        for alias in found.names
+    }
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_type_checkers_find_names_where_they_are(door):
+    """Names are loaded when they are asked for, which no type checker sees: it is told the same."""
+    module = importlib.import_module(door)
+    homes = module._HOMES | dict.fromkeys(getattr(module, "_MODULES", ()), "watersmeet")
+    assert for_types(door) == homes
+    assert set(homes) == set(module.__all__) - {"__version__"}

@@ -19,17 +19,19 @@ from typing import Annotated
 
 import typer
 
+from watersmeet.cli.completion import case_files, job_files, words_of
+from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
+from watersmeet.spec import job_options
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
 app = typer.Typer(
     name="watersmeet",
     help="Joins of live streams on event time: SQL in, joined and padded rows out.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -49,15 +51,39 @@ class DemoQuery(StrEnum):
 
 JobFile = Annotated[
     Path,
-    typer.Argument(metavar="JOB.SQL", help="The job's statements; - is standard input; .toml is a pipeline."),
+    typer.Argument(
+        metavar="JOB.SQL",
+        help="The job's statements; - is standard input; .toml is a pipeline.",
+        autocompletion=job_files,
+    ),
 ]
-Rule = Annotated[str | None, typer.Option(help="Output watermarks: tight or limit.")]
-By = Annotated[str | None, typer.Option(help="What makes a row late: its column's watermark, or the join.")]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        help="Output watermarks: tight or limit.", autocompletion=words_of(job_options.WatermarkRule)
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes a row late: its column's watermark, or the join.",
+        autocompletion=words_of(job_options.Lateness),
+    ),
+]
 Lateness = Annotated[
     str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
 ]
-Mode = Annotated[str | None, typer.Option(help="append (final rows) or changelog, of queries without EMIT.")]
-Plan = Annotated[str | None, typer.Option(help="Of joins: auto, cascade or delta.")]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        help="append (final rows) or changelog, of queries without EMIT.",
+        autocompletion=words_of(job_options.OutputMode),
+    ),
+]
+Plan = Annotated[
+    str | None,
+    typer.Option(help="Of joins: auto, cascade or delta.", autocompletion=words_of(job_options.PlanChoice)),
+]
 MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
 MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
 MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
@@ -67,20 +93,26 @@ MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in
 AtLimit = Annotated[
     str | None,
     typer.Option(
-        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest."
+        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest.",
+        autocompletion=words_of(job_options.AtLimit),
     ),
 ]
 MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
-NullTime = Annotated[str | None, typer.Option(help="A row without an event time: count or fail.")]
+NullTime = Annotated[
+    str | None,
+    typer.Option(
+        help="A row without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)
+    ),
+]
 TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
 
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
+        from watersmeet import __version__
 
-        print(f"watersmeet {version('watersmeet')}")
+        print(f"watersmeet {__version__}")
         raise typer.Exit
 
 
@@ -366,7 +398,12 @@ def reset(
 
 @app.command()
 def replay(
-    case: Annotated[Path, typer.Argument(metavar="CASE.JSON", help="One case, or a list of them.")],
+    case: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CASE.JSON", help="One case, or a list of them.", autocompletion=case_files
+        ),
+    ],
     check: Annotated[bool, typer.Option("--check", help="Compare with what the case expects.")] = False,
     engine: Annotated[Engine, typer.Option(help="Where the ticks run.")] = Engine.LOCAL,
     partitions: Annotated[int, typer.Option(min=1, help="Join tasks per tick.")] = 1,
@@ -396,6 +433,22 @@ def demo(
     from watersmeet.cli.demo import run_demo
 
     _exit(run_demo(query.value, directory, live))
+
+
+@app.command()
+def init(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND", help=f"What it reads and is written in: {', '.join(kinds())}.", autocompletion=kinds_that_begin
+        ),
+    ] = DEFAULT_KIND,
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where it is made; no file there is overwritten.")
+    ] = Path(),
+) -> None:
+    """Make a project that runs: a join of two streams, rows to try it with, and a test of it."""
+    print(make_project(kind, directory).told())
 
 
 def _overrides(**flags: object) -> dict[str, str]:

@@ -34,7 +34,13 @@ Ask = Callable[[Row], Awaitable[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class AsyncMap:
-    """What is asked, and how; made by `map_async`."""
+    """What is asked, and how; made by `map_async`.
+
+    >>> async def city(row):
+    ...     return {"city": "Kiel"}
+    >>> map_async(city, answers={"city": "STRING"}, timeout=5).timeout
+    5
+    """
 
     fn: Ask
     columns: tuple[Column, ...]

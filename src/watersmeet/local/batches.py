@@ -116,6 +116,17 @@ class Run:
     a loop that is left earlier closes it as soon as nobody holds it.
 
     ``job``: the job; not to be ticked by anybody else.
+
+    >>> from watersmeet import local
+    >>> text = '''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3'''
+    >>> with local.run(text, a=[[{"t": 1, "k": "x"}, {"t": 2, "k": "x"}], [{"t": 3, "k": "x"}]]) as run:
+    ...     for output in run:
+    ...         if output.table.num_rows:
+    ...             break
+    >>> output.table.to_pylist(), run.job.last.tick
+    ([{'t': 1, 'u': 2}], 1)
     """
 
     def __init__(

@@ -53,7 +53,15 @@ names of their own, and stages that are all of it are folded into it (`plan.node
 
 def plan_job(job: Job) -> JobPlan:
     """The plan of all INSERTs of ``job``. Raises PlanError, or SeveralErrors with the problems of all; of
-    several INSERTs each problem names its own."""
+    several INSERTs each problem names its own.
+
+    >>> from watersmeet import parse_job, plan_job
+    >>> plan = plan_job(parse_job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3'''))
+    >>> [(query.name, [output.name for output in query.outputs]) for query in plan.queries]
+    [('console', ['t', 'u'])]
+    """
     plans: list[QueryPlan] = []
     errors = [*check_endpoints(job), *check_source_limits(job)]
     for insert in job.inserts:

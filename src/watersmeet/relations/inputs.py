@@ -59,6 +59,13 @@ def stream(
 
     Raises:
         SqlError, SeveralErrors: what is wrong with it.
+
+    >>> from datetime import timedelta
+    >>> from watersmeet import stream
+    >>> orders = stream(  # or a DataFrame, with the columns that it has
+    ...     {"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag=timedelta(seconds=10), name="orders")
+    >>> [(column.name, str(column.type)) for column in orders.columns]
+    [('id', 'BIGINT'), ('at', 'TIMESTAMP')]
     """
     options = {
         "idle_timeout": idle_timeout,

@@ -36,6 +36,12 @@ class Job:
 
     Attributes:
         description: what is asked, as `spec` has it.
+
+    >>> from watersmeet import files, job, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")
+    >>> copied = job(clicks.to_sink(files("out/clicks")), checkpoint="state/clicks")
+    >>> print(copied.explain().splitlines()[0])
+    Query "clicks" into file "clicks" (out/clicks)
     """
 
     description: Description
@@ -83,6 +89,15 @@ def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str
 
     Raises:
         WatersmeetError: what is wrong with it, all of it.
+
+    >>> from watersmeet import files, job, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="5 seconds", name="clicks")
+    >>> made = job(
+    ...     clicks.where("id > 0").to_sink(files("out/good")),
+    ...     clicks.where("NOT id > 0").to_sink(files("out/bad")),
+    ...     checkpoint="state/clicks", settings={"max_rows": 1_000_000})
+    >>> [query.name for query in made.plan.queries]
+    ['good', 'bad']
     """
     if not outputs:
         raise whole_error("job", "is given nothing to run", "job(relation.to_sink(…), checkpoint='state')")

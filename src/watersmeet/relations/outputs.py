@@ -61,36 +61,65 @@ def _last_part(options: Mapping[str, str]) -> str:
 
 
 def files(path: str, name: str | None = None, *, format: str = "parquet", **options: Any) -> Sink:
-    """Files beneath ``path``, of ``format`` parquet, json or csv. `sink`, with its options."""
+    """Files beneath ``path``, of ``format`` parquet, json or csv. `sink`, with its options.
+
+    >>> files("out/delivered", compression="zstd").options
+    {'path': 'out/delivered', 'format': 'parquet', 'compression': 'zstd'}
+    """
     return sink("file", name, path=path, format=format, **options)
 
 
 def kafka(topic: str, servers: str, name: str | None = None, **options: Any) -> Sink:
-    """A topic of Kafka, at ``servers`` (``broker:9092``). `sink`, with its options."""
+    """A topic of Kafka, at ``servers`` (``broker:9092``). `sink`, with its options.
+
+    >>> kafka("delivered", "broker:9092", key="order_id").name
+    'delivered'
+    """
     said = {"topic": topic, "bootstrap.servers": servers}
     return sink("kafka", name, options=said, **options)
 
 
 def delta(path: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of Delta Lake at ``path``. `sink`, with its options."""
+    """A table of Delta Lake at ``path``. `sink`, with its options.
+
+    >>> delta("lake/delivered", primary_key="order_id").primary_key
+    ('order_id',)
+    """
     return sink("delta", name, path=path, **options)
 
 
 def iceberg(table: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of Iceberg, in a catalog that ``options`` say. `sink`, with its options."""
+    """A table of Iceberg, in a catalog that ``options`` say. `sink`, with its options.
+
+    >>> catalog = {"catalog.type": "sql", "catalog.uri": "sqlite:///catalog.db", "catalog.warehouse": "lake"}
+    >>> iceberg("shop.delivered", options=catalog).name
+    'delivered'
+    """
     return sink("iceberg", name, table=table, **options)
 
 
 def postgres(url: str, table: str, name: str | None = None, **options: Any) -> Sink:
-    """A table of PostgreSQL. `sink`, with its options."""
+    """A table of PostgreSQL. `sink`, with its options.
+
+    >>> postgres("postgresql://writer@db:5432/shop", "public.delivered").name
+    'delivered'
+    """
     return sink("postgres", name, url=url, table=table, **options)
 
 
 def console(name: str | None = None, **options: Any) -> Sink:
-    """The terminal. `sink`, with its options."""
+    """The terminal. `sink`, with its options.
+
+    >>> console(rows=5).options
+    {'rows': '5'}
+    """
     return sink("console", name, **options)
 
 
 def memory(name: str) -> Sink:
-    """Rows kept in this process, for tests."""
+    """Rows kept in this process, for tests.
+
+    >>> memory("delivered").connector
+    'memory'
+    """
     return sink("memory", name)

@@ -65,6 +65,14 @@ class Relation:
 
     Names in texts are those of SQL: ``o.order_id`` of what has the alias ``o``, or ``order_id`` where only
     one input has it. A mistake is raised by the call that makes it, as `SqlError`.
+
+    >>> from watersmeet import between, stream
+    >>> orders = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="10 seconds", name="orders")
+    >>> sent = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag="1 minute", name="sent")
+    >>> joined = orders.alias("o").join(
+    ...     sent.alias("s"), on="s.id = o.id", within=between("s.at", "o.at", "0s", "1h"), how="left")
+    >>> [(column.name, str(column.type)) for column in joined.select("o.id", "s.at AS sent").columns]
+    [('id', 'BIGINT'), ('sent', 'TIMESTAMP')]
     """
 
     _tree: exp.Expression
@@ -361,7 +369,13 @@ class Relation:
 
 @dataclass(frozen=True)
 class Output:
-    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink`."""
+    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink`.
+
+    >>> from watersmeet import files, stream
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> clicks.to_sink(files("out/clicks")).sink.options["path"]
+    'out/clicks'
+    """
 
     relation: Relation
     sink: Sink
@@ -370,7 +384,14 @@ class Output:
 
 @dataclass(frozen=True)
 class Grouped:
-    """Groups of rows, of which `agg` makes one row each."""
+    """Groups of rows, of which `agg` makes one row each. Made by `Relation.group_by`.
+
+    >>> from watersmeet import stream, tumble
+    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> counted = clicks.group_by(tumble("at", "10 minutes"), "id").agg("count(*) AS n", having="count(*) > 1")
+    >>> [column.name for column in counted.columns]
+    ['window_start', 'window_end', 'id', 'n']
+    """
 
     _rows: Relation
     _window: Window | None

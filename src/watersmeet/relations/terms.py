@@ -55,7 +55,11 @@ def _read(values: Sequence[tuple[str, str | None]], length: Length, label: str) 
 
 @dataclass(frozen=True)
 class Between:
-    """``lower <= column - reference <= upper``, ends included; None: no bound there. Made by `between`."""
+    """``lower <= column - reference <= upper``, ends included; None: no bound there. Made by `between`.
+
+    >>> Between("d.at", "o.at", None, "1 hour").upper
+    '1 hour'
+    """
 
     column: str
     reference: str
@@ -93,13 +97,23 @@ def between(column: str, reference: str, lower: Length | None, upper: Length | N
         lower: a text (``0s``, ``-5 minutes``), a timedelta, or of integer times a number; None: none, so that
             only ``upper`` bounds.
         upper: the same.
+
+    >>> from watersmeet import between, stream
+    >>> orders = stream({"id": "BIGINT", "at": "BIGINT"}, time="at", lag=10, name="orders").alias("o")
+    >>> sent = stream({"id": "BIGINT", "at": "BIGINT"}, time="at", lag=60, name="sent").alias("s")
+    >>> orders.join(sent, on="s.id = o.id", within=between("s.at", "o.at", 0, 3600)).select("o.id")
+    Relation(SELECT o.id FROM "orders" AS "o" JOIN "sent" AS "s" ON s.id = o.id AND s.at BETWEEN o.at + 0 AND o.at + 3600)
     """
     return Between(column, reference, lower, upper)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Windows over an event time. Made by `tumble`, `hop` and `session`."""
+    """Windows over an event time. Made by `tumble`, `hop` and `session`.
+
+    >>> tumble("at", "10 minutes").sizes
+    ('10 minutes',)
+    """
 
     kind: WindowKind
     time: Written
@@ -114,15 +128,35 @@ class Window:
 
 
 def tumble(time: Written, size: Length) -> Window:
-    """Windows of ``size`` that follow each other; every row is in one. For `Relation.group_by`."""
+    """Windows of ``size`` that follow each other; every row is in one. For `Relation.group_by`.
+
+    >>> from watersmeet import stream, tumble
+    >>> clicks = stream({"at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> [column.name for column in clicks.group_by(tumble("at", "10 minutes")).agg("count(*) AS n").columns]
+    ['window_start', 'window_end', 'n']
+    """
     return Window(WindowKind.TUMBLE, time, (size,))
 
 
 def hop(time: Written, size: Length, slide: Length) -> Window:
-    """Windows of ``size`` of which one begins every ``slide``; a row is in each that it falls into."""
+    """Windows of ``size`` of which one begins every ``slide``; a row is in each that it falls into.
+
+    >>> from watersmeet import hop, stream
+    >>> clicks = stream({"at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> last_hour = clicks.group_by(hop("at", "1 hour", "1 minute")).agg("count(*) AS n")
+    >>> [column.name for column in last_hour.columns]
+    ['window_start', 'window_end', 'n']
+    """
     return Window(WindowKind.HOP, time, (size, slide))
 
 
 def session(time: Written, gap: Length) -> Window:
-    """Windows of rows of a group that lie less than ``gap`` apart, as long as there are more."""
+    """Windows of rows of a group that lie less than ``gap`` apart, as long as there are more.
+
+    >>> from watersmeet import session, stream
+    >>> clicks = stream({"user": "STRING", "at": "TIMESTAMP"}, time="at", name="clicks")
+    >>> visits = clicks.group_by(session("at", "30 minutes"), "user").agg("count(*) AS n")
+    >>> [column.name for column in visits.columns]
+    ['window_start', 'window_end', 'user', 'n']
+    """
     return Window(WindowKind.SESSION, time, (gap,))

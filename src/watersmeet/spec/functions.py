@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import (
@@ -30,7 +30,7 @@ from watersmeet.types.sql_type import (
     struct,
 )
 
-TABLE = Path(__file__).with_name("spark_functions.json")
+TABLE = files("watersmeet.spec").joinpath("spark_functions.json")
 
 FAMILIES = {
     type_.name: type_

@@ -276,6 +276,20 @@ class MemoryStore:
     """A store inside of this process: for replayed cases and tests.
 
     ``opened``: by name, what was made of the data as it is, to be used again.
+
+    >>> from watersmeet import MemoryStore, local
+    >>> text = '''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3'''
+    >>> store = MemoryStore()
+    >>> job = local.job(text, store=store)
+    >>> job.push("a", {"t": 1, "k": "x"})
+    >>> job.tick().table.num_rows
+    0
+    >>> again = local.job(text, store=store)
+    >>> again.push("a", {"t": 2, "k": "x"})
+    >>> again.tick().table.to_pylist()
+    [{'t': 1, 'u': 2}]
     """
 
     is_remote = False

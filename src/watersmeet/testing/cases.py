@@ -31,6 +31,20 @@ def load_cases(path: str | Path) -> list[Case]:
 
     Raises:
         SpecError: it cannot be read, or is no case file.
+
+    >>> import tempfile
+    >>> case = {
+    ...     "case": "a pair",
+    ...     "streams": {"a": {"columns": {"t": "BIGINT"}, "time": {"t": {"lag": 5}}}},
+    ...     "query": "SELECT x.t, y.t AS u FROM a x JOIN a y ON y.t = x.t + 1",
+    ...     "steps": [{"rows": [["a", {"t": 1}], ["a", {"t": 2}]]}],
+    ...     "expect": [{"rows": [{"t": 1, "u": 2}]}]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "pair.json")
+    ...     _ = file.write_text(json.dumps(case))
+    ...     [loaded] = load_cases(file)
+    >>> loaded == case
+    True
     """
     try:
         read = json.loads(Path(path).read_text(encoding="utf-8-sig"))

@@ -18,6 +18,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.event_time import ENDED, shown_time
 from watersmeet.front.sql import parse_job
 from watersmeet.names import CASE_PARTITION
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore, Store
@@ -38,6 +39,16 @@ class Tick:
     (source, row) of rows that came too late; ``watermarks``: per INSERT the text of each input's watermark by
     ``alias.column``; ``retained``: per INSERT and input, how many rows are kept; ``counts``: what became of
     the rows of this tick (``in``, ``late``, ``null_time``, ``matched``, …), likewise.
+
+    >>> from watersmeet.testing import MemoryJob
+    >>> trial = MemoryJob('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3''')
+    >>> tick = trial.tick({"a": [{"t": 9, "k": "x"}]})
+    >>> tick.rows, tick.watermarks["console"]["x.t"], tick.retained["console"]["x"]
+    ([], '4', 1)
+    >>> trial.tick({"a": [{"t": 3, "k": "x"}]}).late
+    [('a', {'t': 3, 'k': 'x'})]
     """
 
     of: Mapping[str, Sequence[Row]]
@@ -56,8 +67,9 @@ class MemoryJob:
     """A job that joins what it is given.
 
     Args:
-        text: the job; its sources may be of any connector (none is read), and need no INSERT.
-        settings: as ``--set`` of the command line, by name.
+        job: its text, which needs no INSERT; or the plan of one, such as ``watersmeet.job(…).plan``. Its
+            sources may be of any connector: none is read.
+        settings: as SET of a text, by name; a plan has its own.
         clock: the time of the first tick, of which the hidden parts are idleness and ``max_ahead``; may be
             set between ticks. None: now.
         store: where the state is kept; a job over a store in which there is state goes on from it.
@@ -65,23 +77,31 @@ class MemoryJob:
 
     Raises:
         WatersmeetError: what is wrong with the text.
-        SpecError: it has no query, or two columns of a result have one name.
+        SpecError: it has no query, two columns of a result have one name, or a plan is given settings.
         EngineError: it has an expression that only Spark computes.
+
+    >>> from watersmeet import between, job, memory, stream
+    >>> from watersmeet.testing import MemoryJob
+    >>> orders = stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="orders").alias("o")
+    >>> sent = stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="sent").alias("s")
+    >>> joined = orders.join(sent, on="s.id = o.id", within=between("s.t", "o.t", 0, 3), how="left")
+    >>> trial = MemoryJob(job(joined.select("o.id", "s.t").to_sink(memory("joined"))).plan)
+    >>> trial.tick({"orders": [{"id": 1, "t": 1}, {"id": 2, "t": 1}], "sent": [{"id": 1, "t": 3}]}).rows
+    [{'id': 1, 't': 3}]
+    >>> trial.end().rows
+    [{'id': 2, 't': None}]
     """
 
     def __init__(
         self,
-        text: str,
+        job: str | JobPlan,
         *,
         settings: Mapping[str, str] | None = None,
         clock: datetime | None = None,
         store: Store | None = None,
         tables: Mapping[str, Iterable[Row]] | None = None,
     ) -> None:
-        job = parse_job(text, overrides=settings)
-        if not job.inserts:
-            raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
-        self.plan = plan_job(job)
+        self.plan = _planned(job, settings)
         check_names(self.plan, "row")
         self.clock = datetime.now(UTC) if clock is None else clock
         self._tables = {source.name: source for source in self.plan.tables}
@@ -176,15 +196,42 @@ class MemoryJob:
         return Tick(output.rows, output.late, marks, retained, counts)
 
 
-def query(text: str, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
+def query(job: str | JobPlan, tables: Mapping[str, Iterable[Change]]) -> Sequence[Row]:
     """The rows of a job whose sources hold what is given, and then end: the batch answer.
 
     Args:
-        text: see `MemoryJob`.
+        job: see `MemoryJob`.
         tables: rows per source. All come in one tick, so that none is late.
+
+    >>> query('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3''',
+    ...     {"a": [{"t": 1, "k": "x"}, {"t": 3, "k": "x"}, {"t": 2, "k": "y"}]})
+    [{'t': 1, 'u': 3}]
     """
-    job = MemoryJob(text, clock=datetime(9999, 12, 31, tzinfo=UTC))
-    return [*job.tick(tables).rows, *job.end().rows]
+    trial = MemoryJob(job, clock=datetime(9999, 12, 31, tzinfo=UTC))
+    return [*trial.tick(tables).rows, *trial.end().rows]
+
+
+def _planned(job: str | JobPlan, settings: Mapping[str, str] | None) -> JobPlan:
+    if isinstance(job, JobPlan):
+        if settings:
+            raise SpecError(
+                "a plan is given settings, and has its own",
+                code="bad-argument",
+                hint="say them to what makes the plan: watersmeet.job(…, settings={…}).plan",
+            )
+        return job
+    if not isinstance(job, str):
+        raise SpecError(
+            f"the job is {job!r}, neither a text nor a plan",
+            code="bad-argument",
+            hint="MemoryJob(Path('job.sql').read_text()), or MemoryJob(watersmeet.job(…).plan)",
+        )
+    described = parse_job(job, overrides=settings)
+    if not described.inserts:
+        raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+    return plan_job(described)
 
 
 def _unknown(name: str, names: Collection[str], what: str) -> SpecError:

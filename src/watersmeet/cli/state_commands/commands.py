@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from watersmeet.cli.completion import job_files
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.errors import EngineError, SpecError, counted
 
@@ -24,7 +25,12 @@ app = typer.Typer(
 )
 
 Of = Annotated[
-    Path, typer.Argument(metavar="JOB.SQL|DIR", help="The job's statements, or its checkpoint directory.")
+    Path,
+    typer.Argument(
+        metavar="JOB.SQL|DIR",
+        help="The job's statements, or its checkpoint directory.",
+        autocompletion=job_files,
+    ),
 ]
 Directory = Annotated[
     str | None,
@@ -35,7 +41,12 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 
 @app.command()
 def show(
-    job: Annotated[Path, typer.Argument(metavar="JOB.SQL", help="The job's statements; - is stdin.")],
+    job: Annotated[
+        Path,
+        typer.Argument(
+            metavar="JOB.SQL", help="The job's statements; - is stdin.", autocompletion=job_files
+        ),
+    ],
     checkpoint: Directory = None,
     json: Json = False,
 ) -> None:
@@ -98,7 +109,9 @@ def copy(
 
 @app.command()
 def export(
-    job: Annotated[Path, typer.Argument(metavar="JOB.SQL", help="The job's statements.")],
+    job: Annotated[
+        Path, typer.Argument(metavar="JOB.SQL", help="The job's statements.", autocompletion=job_files)
+    ],
     to: Annotated[Path, typer.Argument(metavar="DIR", help="An empty directory, or a new one.")],
     checkpoint: Directory = None,
 ) -> None:

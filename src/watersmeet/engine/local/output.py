@@ -27,6 +27,15 @@ class Output:
     watermarks by ``alias.column``, in units of the column (µs since 1970 of TIMESTAMP and DATE), +∞ at the
     end: no later row has a lower time there. A key is not there before it has one. ``position``: what
     `LocalJob.tick` was told. ``finished``: the input was ended in it.
+
+    >>> from watersmeet import local
+    >>> job = local.job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 3''')
+    >>> job.push("a", [{"t": 1, "k": "x"}, {"t": 2, "k": "x"}])
+    >>> output = job.tick()
+    >>> output.tick, output.tables["console"].to_pylist(), output.finished
+    (1, [{'t': 1, 'u': 2}], False)
     """
 
     tick: int

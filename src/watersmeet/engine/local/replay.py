@@ -29,6 +29,16 @@ def replay_case(
         hash_seed: ``borders`` moves keys' hashes next to the borders of ranges.
         state_dir: a directory for the state; None keeps it in memory.
         tracer: gathers what each step did, one entry per step.
+
+    >>> from watersmeet.testing import replay_case
+    >>> case = {
+    ...     "case": "a pair",
+    ...     "streams": {"a": {"columns": {"t": "BIGINT"}, "time": {"t": {"lag": 5}}}},
+    ...     "query": "SELECT x.t, y.t AS u FROM a x JOIN a y ON y.t = x.t + 1",
+    ...     "steps": [{"rows": [["a", {"t": 1}], ["a", {"t": 2}]]}],
+    ...     "expect": [{"rows": [{"t": 1, "u": 2}]}]}
+    >>> [step["rows"] for step in replay_case(case)]
+    [[{'t': 1, 'u': 2}]]
     """
     store: Store = MemoryStore() if state_dir is None else LocalStore(state_dir)
     placing = near_borders if hash_seed == "borders" else None

@@ -67,7 +67,18 @@ from watersmeet.spec.time_zones import UTC
 
 
 def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) -> str:
-    """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query."""
+    """The queries of a job, one after the other; ends with a newline. ``measured``: by a run, per query.
+
+    >>> from watersmeet import explain, parse_job, plan_job
+    >>> print(explain(plan_job(parse_job('''
+    ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3''')
+    ... )).split("Kept in state for")[1].split("Columns")[0])
+    <BLANKLINE>
+      x: until the watermark of y.t is above x.t + 3; then dropped
+      y: until the watermark of x.t is above y.t; then dropped
+    <BLANKLINE>
+    """
     texts = [explain_query(query, (measured or {}).get(query.name), plan.queries) for query in plan.queries]
     of_job: Sections = [("Limits of sources and of the job", list(job_limit_lines(plan, measured)))]
     texts += ["\n".join(laid_out(of_job)) + "\n"] if of_job[0][1] else []

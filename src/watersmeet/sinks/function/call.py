@@ -31,6 +31,20 @@ class Part:
         number: from 0, among ``parts`` of this INSERT and tick.
         rows: how many there are, one at least.
         schema: their columns.
+
+    >>> seen = set()
+    >>> def put(part, rows):
+    ...     if (part.tick, part.number) in seen:
+    ...         return part.skip()
+    ...     seen.add((part.tick, part.number))
+    ...     return rows.read_all().num_rows
+    >>> table = pa.table({"id": [1, 2]})
+    >>> part = Part("job", "orders", tick=1, number=0, parts=1, rows=2, schema=table.schema)
+    >>> put(part, table.to_reader())
+    2
+    >>> put(part, table.to_reader())
+    >>> part.is_skipped
+    True
     """
 
     job: str

@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise, product
+from pathlib import Path
 from typing import Any
 
 from pyspark import __version__
@@ -304,7 +305,7 @@ def main() -> None:
 
     session = start(settings(master="local[1]"))
     try:
-        TABLE.write_text(written(table(session)))
+        Path(str(TABLE)).write_text(written(table(session)), encoding="utf-8")
     finally:
         session.stop()
     print(f"{TABLE.name}: Spark {__version__}", file=sys.stderr)

@@ -1,0 +1,63 @@
+"""What a shell offers where words of the command line are being typed: jobs, words of options, templates.
+
+Looked at anew with every press of a key: little is loaded, and few folders are listed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from enum import Enum
+from itertools import islice
+
+FOLDERS = 200
+"""So many folders are listed at most."""
+
+OFFERED = 100
+
+def job_files(incomplete: str) -> list[str]:
+    """SQL files that begin so, those of folders too; where there are none the shell offers any file."""
+    return list(islice(_beneath(incomplete, (".sql",)), OFFERED))
+
+
+def case_files(incomplete: str) -> list[str]:
+    """The same of JSON files."""
+    return list(islice(_beneath(incomplete, (".json",)), OFFERED))
+
+
+def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
+    """Offers the words of an option that has few."""
+
+    def offered(incomplete: str) -> list[str]:
+        return [word.value for word in kind if word.value.startswith(incomplete)]
+
+    return offered
+
+
+def _beneath(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
+    """Files whose paths begin so, those of the nearest folders first; hidden ones only if the dot is typed."""
+    folder, _, start = incomplete.rpartition("/")
+    waiting = [(f"{folder}/" if folder or incomplete.startswith("/") else "", start)]
+    for _ in range(FOLDERS):
+        if not waiting:
+            return
+        prefix, start = waiting.pop(0)
+        try:
+            with os.scandir(prefix or ".") as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if not entry.name.startswith(start) or (entry.name.startswith(".") and not start.startswith(".")):
+                continue
+            if _is_folder(entry):
+                waiting.append((f"{prefix}{entry.name}/", ""))
+            elif entry.name.endswith(endings):
+                yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

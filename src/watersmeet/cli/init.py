@@ -1,0 +1,124 @@
+"""`init`: a project of one kind, made of the files of a template.
+
+A kind is a folder of `cli/templates`. Its files are copied as they are, without the ending ``.template``,
+which keeps the tools of this package off them. Adding a kind is adding a folder; the first line of its
+``README.md`` says what it is, and the first block of ``sh`` there what to run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from watersmeet.errors import SpecError, counted, near_names, printable
+
+ENDING = ".template"
+DEFAULT_KIND = "files"
+README = "README.md"
+SHOWN = 5
+"""So many files are named that are in the way."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project that was made: where, its files in order, and the text of its README."""
+
+    directory: Path
+    paths: tuple[str, ...]
+    readme: str
+
+    def told(self) -> str:
+        """What was made, and what to run now, for a terminal."""
+        title = self.readme.splitlines()[0].lstrip("# ")
+        block = re.search(r"^```sh\n(.*?)^```", self.readme, re.DOTALL | re.MULTILINE)
+        commands = block.group(1).splitlines() if block else []
+        if self.directory != Path():
+            commands.insert(0, f"cd {shlex.quote(str(self.directory))}")
+        where = "here" if self.directory == Path() else f'in "{self.directory}"'
+        made = f"{title}: made {counted(len(self.paths), 'file')} {where}"
+        return printable(
+            "\n".join([made, *(f"  {path}" for path in self.paths), "next:", *(f"  {c}" for c in commands)])
+        )
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of projects that there are templates of."""
+    return tuple(sorted(folder.name for folder in _templates().iterdir() if folder.is_dir()))
+
+
+def kinds_that_begin(incomplete: str) -> list[str]:
+    """For completion by a shell."""
+    return [kind for kind in kinds() if kind.startswith(incomplete)]
+
+
+def make_project(kind: str, directory: Path) -> Project:
+    """Make one in ``directory``, which is made as well. Nothing is overwritten: all of it is made, or none.
+
+    Raises:
+        SpecError: there is no such kind, files are in the way, or the place cannot be written to.
+    """
+    if kind not in kinds():
+        raise SpecError(
+            f'there is no project of "{kind}"',
+            code="unknown-template",
+            hint=near_names(kind, kinds()) or f"the first word is one of {', '.join(kinds())}",
+        )
+    wanted = dict(_files(_templates().joinpath(kind)))
+    taken = [path for path in wanted if os.path.lexists(directory / path)]
+    if taken:
+        more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+        raise SpecError(
+            f"nothing is overwritten, and there is already {', '.join(taken[:SHOWN])}{more} in"
+            f' "{directory.resolve()}"',
+            code="already-there",
+            hint=f"make it in a directory of its own: watersmeet init {kind} DIR",
+        )
+    try:
+        _written(wanted, directory)
+    except OSError as error:
+        raise SpecError(
+            f'"{error.filename or directory}" cannot be written: {error.strerror or error}',
+            code="not-writable",
+            hint=f"nothing was made; another place: watersmeet init {kind} DIR",
+        ) from error
+    return Project(directory, tuple(wanted), wanted[README].decode())
+
+
+def _templates() -> Traversable:
+    return files("watersmeet.cli").joinpath("templates")
+
+
+def _files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
+    """Paths within a project, and what is in them, in order."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(ENDING):
+            yield prefix + entry.name.removesuffix(ENDING), entry.read_bytes()
+
+
+def _written(wanted: dict[str, bytes], directory: Path) -> None:
+    """Raises: OSError, when all that was made is gone again."""
+    made: list[Path] = []
+    try:
+        for path, content in wanted.items():
+            target = directory / path
+            for folder in reversed([target.parent, *target.parent.parents]):
+                if not folder.is_dir():
+                    folder.mkdir()
+                    made.append(folder)
+            with target.open("xb") as file:  # whoever makes one meanwhile keeps it
+                made.append(target)
+                file.write(content)
+    except BaseException:
+        for path in reversed(made):
+            with contextlib.suppress(OSError):
+                path.rmdir() if path.is_dir() else path.unlink()
+        raise

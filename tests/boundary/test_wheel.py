@@ -1,0 +1,125 @@
+"""The package as others install it: what is in the wheel and in the archive of sources, and that it works from there.
+
+Nothing is fetched: the build backend is installed here, and dependencies are seen where the tests have them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import watersmeet
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "watersmeet"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SITE = Path(os.path.dirname(__import__("numpy").__file__)).parent
+
+
+def called(*command: object, cwd: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[SimpleNamespace]:
+    """An archive of sources, a wheel that is made of that alone, and an environment with the wheel in it."""
+    folder = tmp_path_factory.mktemp("built")
+    build = (sys.executable, "-m", "hatchling", "build")
+    called(*build, "-t", "sdist", "-d", folder, cwd=ROOT)
+    (sources,) = folder.glob("*.tar.gz")
+    with tarfile.open(sources) as archive:
+        names = set(archive.getnames())
+        archive.extractall(folder, filter="data")
+    (unpacked,) = (path for path in folder.iterdir() if path.is_dir())
+    called(*build, "-t", "wheel", "-d", folder, cwd=unpacked)
+    (wheel,) = folder.glob("*.whl")
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python)
+    called(*pip, "install", "--no-deps", "--no-index", "--no-compile", wheel, cwd=folder)
+    (own,) = (environment / "lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text(f"{SITE}\n")  # behind its own
+    yield SimpleNamespace(
+        sources={name.partition("/")[2] for name in names}, wheel=wheel, bin=environment / "bin", own=own
+    )
+
+
+def tracked() -> set[str]:
+    """Files of the package, from its folder on, but for what Python and tools leave there."""
+    return {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other(built):
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+    inside = {name.removeprefix("watersmeet/") for name in names if name.startswith("watersmeet/")}
+    assert inside == tracked()
+    assert {"py.typed", "spec/spark_functions.json", "cli/jobs/connections.sql"} <= inside
+    assert {name for name in names if ".dist-info/" not in name and not name.startswith("watersmeet/")} == set()
+
+
+def test_the_archive_of_sources_has_the_package_the_tests_and_the_pages(built):
+    assert {f"src/watersmeet/{name}" for name in tracked()} <= built.sources
+    assert {"pyproject.toml", "LICENSE", "README.md", "docs/delivered.sql", "requirements.lock"} <= built.sources
+    assert "tests/boundary/test_wheel.py" in built.sources
+    assert not [name for name in built.sources if re.search(r"(^|/)(\.venv|\.jars|\.cache|__pycache__)", name)]
+
+
+def test_the_wheel_says_what_the_project_says(built):
+    with zipfile.ZipFile(built.wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        said = Parser().parsestr(archive.read(name).decode())
+        assert [each for each in archive.namelist() if each.endswith("licenses/LICENSE")]
+    assert said["Version"] == watersmeet.__version__
+    assert set(said.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
+
+
+def test_the_command_works_from_the_wheel(built, tmp_path):
+    version = f"watersmeet {PROJECT['version']}\n"
+    assert called(built.bin / "watersmeet", "--version", cwd=tmp_path) == version
+    assert called(built.bin / "python", "-m", "watersmeet", "--version", cwd=tmp_path) == version
+
+
+def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
+    assert "made" in called(built.bin / "python", "-m", "watersmeet", "init", "files", "shop", cwd=tmp_path)
+    code = "import watersmeet.testing; print(watersmeet.__file__)"
+    home = called(built.bin / "python", "-c", code, cwd=tmp_path)
+    assert Path(home.strip()) == built.own / "watersmeet" / "__init__.py"
+    tests = (built.bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "3 passed" in called(*tests, cwd=tmp_path / "shop")
+    shown = called(built.bin / "watersmeet", "preview", "job.sql", cwd=tmp_path / "shop")
+    assert "Pier 7" in shown
+
+
+def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
+    """An extra that nothing needs does nothing; one that a message names has to be there."""
+    texts = [path.read_text() for path in (*PACKAGE.rglob("*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md"))]
+    asked = {
+        name
+        for text in texts
+        for found in re.findall(r"watersmeet\[([a-z,]+)\]", text)
+        for name in found.split(",")
+    }
+    assert asked - {"dev"} == set(PROJECT["optional-dependencies"]) - {"dev"}

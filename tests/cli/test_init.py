@@ -1,0 +1,219 @@
+"""Projects that `init` makes: they are whole, their own tests pass, and one is run on Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import watersmeet as ws
+from tests.boundary.test_docs import problems_of
+from watersmeet.cli.init import DEFAULT_KIND, ENDING, kinds, make_project
+from watersmeet.errors import SpecError
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = ROOT / "src" / "watersmeet" / "cli" / "templates"
+
+every_kind = pytest.mark.parametrize("kind", kinds())
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def in_project(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", *command],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def test_kinds_are_the_folders_of_templates():
+    assert set(kinds()) == {path.name for path in TEMPLATES.iterdir()}
+    assert {"files", "kafka", "python"} <= set(kinds())
+    assert DEFAULT_KIND in kinds()
+
+
+@every_kind
+def test_a_template_has_what_every_project_needs(kind):
+    files = files_in(TEMPLATES / kind)
+    assert all(name.endswith(ENDING) for name in files), "others are left out"
+    names = {name.removesuffix(ENDING) for name in files}
+    assert {"README.md", ".gitignore"} <= names
+    assert [name for name in names if name.startswith("test_")]
+    assert {"requirements.txt", "pyproject.toml"} & names
+
+
+@every_kind
+def test_the_project_is_the_template(kind, tmp_path, watersmeet):
+    done = watersmeet("init", kind, tmp_path / "shop")
+    assert (done.status, done.err) == (0, "")
+    template = files_in(TEMPLATES / kind)
+    assert files_in(tmp_path / "shop") == {name.removesuffix(ENDING): text for name, text in template.items()}
+
+
+@every_kind
+def test_what_it_says_to_run_is_there(kind, tmp_path, watersmeet):
+    """And does not go on until it is stopped."""
+    told = watersmeet("init", kind, tmp_path / "shop").out
+    project = tmp_path / "shop"
+    assert f"made {len(files_in(project))} files" in told
+    commands = [line.strip() for line in told.split("next:\n")[1].splitlines()]
+    assert commands[:2] == [f"cd {project}", "python -m pytest"]
+    for command in commands[1:]:
+        assert problems_of(command) == []
+        for word in command.split():
+            assert "." not in word or (project / word).exists()
+
+
+@every_kind
+def test_its_own_tests_pass(kind, tmp_path):
+    make_project(kind, tmp_path)
+    done = in_project(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+@every_kind
+def test_its_own_tests_fail_when_the_join_is_wrong(kind, tmp_path):
+    make_project(kind, tmp_path)
+    (file,) = (path for path in tmp_path.iterdir() if path.name in ("job.sql", "delivered.py", "pipeline.toml"))
+    text = file.read_text()
+    wrong = text.replace("INTERVAL '1' HOUR", "INTERVAL '2' HOUR").replace('"1h"', '"2h"')
+    assert wrong != text
+    file.write_text(wrong)
+    done = in_project(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 1
+    assert "test_an_order_meets_its_delivery_within_the_hour" in done.stdout
+
+
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if (TEMPLATES / kind / f"job.sql{ENDING}").exists()])
+def test_its_job_is_planned(kind, tmp_path, watersmeet, monkeypatch):
+    make_project(kind, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = watersmeet("explain", "job.sql")
+    assert (done.status, done.err) == (0, "")
+
+
+def test_the_first_rows_of_files_are_shown(tmp_path, watersmeet, monkeypatch):
+    make_project("files", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = watersmeet("preview", "job.sql", "--json")
+    assert done.status == 0
+    assert "Pier 9" in done.out
+
+
+def test_files_is_the_kind_of_who_says_none(tmp_path, watersmeet, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = watersmeet("init")
+    assert done.status == 0
+    assert f"made {len(files_in(tmp_path))} files here" in done.out
+    assert "cd " not in done.out
+    assert files_in(tmp_path) == {
+        name.removesuffix(ENDING): text for name, text in files_in(TEMPLATES / DEFAULT_KIND).items()
+    }
+
+
+@every_kind
+def test_nothing_is_overwritten(kind, tmp_path, watersmeet):
+    (tmp_path / "README.md").write_text("mine")
+    done = watersmeet("init", kind, tmp_path)
+    assert done.status == 2
+    assert "SpecError[already-there]" in done.err
+    assert "README.md" in done.err
+    assert files_in(tmp_path) == {"README.md": b"mine"}
+
+
+def test_a_second_project_in_the_same_place_is_refused(tmp_path, watersmeet):
+    assert watersmeet("init", "files", tmp_path).status == 0
+    before = files_in(tmp_path)
+    done = watersmeet("init", "files", tmp_path)
+    assert done.status == 2
+    assert "and 2 more" in done.err
+    assert files_in(tmp_path) == before
+
+
+def test_other_files_stay_where_they_are(tmp_path, watersmeet):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "mine.csv").write_text("a")
+    assert watersmeet("init", "files", tmp_path).status == 0
+    assert (tmp_path / "in" / "mine.csv").read_text() == "a"
+
+
+def test_a_link_that_leads_nowhere_is_in_the_way(tmp_path):
+    (tmp_path / "job.sql").symlink_to(tmp_path / "elsewhere.sql")
+    with pytest.raises(SpecError, match=r"already job\.sql"):
+        make_project("files", tmp_path)
+    assert not (tmp_path / "elsewhere.sql").exists()
+
+
+def test_what_was_made_goes_again_when_the_rest_cannot_be(tmp_path):
+    """`in` is a file: the folder cannot be made."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "in").write_text("mine")
+    with pytest.raises(SpecError) as refused:
+        make_project("files", tmp_path / "shop")
+    assert refused.value.code == "not-writable"
+    assert files_in(tmp_path) == {"shop/in": b"mine"}
+
+
+def test_a_file_that_comes_meanwhile_is_kept(tmp_path, monkeypatch):
+    """Whoever looks, and writes then, is not alone."""
+    monkeypatch.setattr("os.path.lexists", lambda path: False)
+    (tmp_path / "test_job.py").write_text("mine")
+    with pytest.raises(SpecError):
+        make_project("files", tmp_path)
+    assert files_in(tmp_path) == {"test_job.py": b"mine"}
+
+
+def test_a_kind_that_is_none_is_told_with_near_names(tmp_path, watersmeet):
+    done = watersmeet("init", "kafak", tmp_path)
+    assert done.status == 2
+    assert 'there is no project of "kafak"' in done.err
+    assert "kafka" in done.err.split("Hint:")[1]
+    far = watersmeet("init", "shop")
+    assert far.status == 2
+    assert all(kind in far.err for kind in kinds())
+    assert files_in(tmp_path) == {}
+
+
+def delivered(project: Path) -> list[tuple[int, str | None]]:
+    rows = [
+        json.loads(line)
+        for part in (project / "out" / "delivered").glob("[!_]*/*.json")
+        for line in part.read_text().splitlines()
+    ]
+    return sorted((row["order_id"], row["address"]) for row in rows)
+
+
+@pytest.mark.spark
+def test_a_project_of_python_runs_on_spark(tmp_path):
+    """As its README says."""
+    make_project("python", tmp_path)
+    done = in_project(tmp_path, "-W", "default", "job.py", "--finish")
+    assert done.returncode == 0, done.stderr
+    assert "tick 1: out " in done.stdout
+    assert delivered(tmp_path) == [(1, "Pier 7"), (2, "Pier 9"), (3, None)]
+
+
+@pytest.mark.spark
+def test_a_project_of_files_runs_on_spark(tmp_path, monkeypatch):
+    make_project("files", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    text = (tmp_path / "job.sql").read_text()
+    ws.run(text, {"checkpoint": "state", "until_caught_up": True, "finish": True, "partitions": 1})
+    assert delivered(tmp_path) == [(1, "Pier 7"), (2, "Pier 9"), (3, None)]
