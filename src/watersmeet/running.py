@@ -63,8 +63,7 @@ def run(
 
     >>> from watersmeet import WatersmeetError, run
     >>> try:
-    ...     run('''
-    ...         CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'file', 'path' = 'in');
+    ...     run('''CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
     ...         SELECT t FROM a''', {"trigger": "soon"})
     ... except WatersmeetError as error:
     ...     print(error.code)

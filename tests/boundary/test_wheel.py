@@ -1,4 +1,4 @@
-"""The package as others install it: what is in the wheel and in the archive of sources, and that it works from there.
+"""The package as others install it: what is in the wheel and in the archive of sources, and that it works so.
 
 Nothing is fetched: the build backend is installed here, and dependencies are seen where the tests have them.
 """
@@ -13,7 +13,6 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
 from email.parser import Parser
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,7 +37,7 @@ def called(*command: object, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Iterator[SimpleNamespace]:
+def built(tmp_path_factory) -> SimpleNamespace:
     """An archive of sources, a wheel that is made of that alone, and an environment with the wheel in it."""
     folder = tmp_path_factory.mktemp("built")
     build = (sys.executable, "-m", "hatchling", "build")
@@ -57,7 +56,7 @@ def built(tmp_path_factory) -> Iterator[SimpleNamespace]:
     called(*pip, "install", "--no-deps", "--no-index", "--no-compile", wheel, cwd=folder)
     (own,) = (environment / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(f"{SITE}\n")  # behind its own
-    yield SimpleNamespace(
+    return SimpleNamespace(
         sources={name.partition("/")[2] for name in names}, wheel=wheel, bin=environment / "bin", own=own
     )
 
@@ -77,14 +76,24 @@ def test_the_wheel_has_every_file_of_the_package_and_no_other(built):
     inside = {name.removeprefix("watersmeet/") for name in names if name.startswith("watersmeet/")}
     assert inside == tracked()
     assert {"py.typed", "spec/spark_functions.json", "cli/jobs/connections.sql"} <= inside
-    assert {name for name in names if ".dist-info/" not in name and not name.startswith("watersmeet/")} == set()
+    assert {
+        name for name in names if ".dist-info/" not in name and not name.startswith("watersmeet/")
+    } == set()
 
 
 def test_the_archive_of_sources_has_the_package_the_tests_and_the_pages(built):
     assert {f"src/watersmeet/{name}" for name in tracked()} <= built.sources
-    assert {"pyproject.toml", "LICENSE", "README.md", "docs/delivered.sql", "requirements.lock"} <= built.sources
+    assert {
+        "pyproject.toml",
+        "LICENSE",
+        "README.md",
+        "docs/delivered.sql",
+        "requirements.lock",
+    } <= built.sources
     assert "tests/boundary/test_wheel.py" in built.sources
-    assert not [name for name in built.sources if re.search(r"(^|/)(\.venv|\.jars|\.cache|__pycache__)", name)]
+    assert not [
+        name for name in built.sources if re.search(r"(^|/)(\.venv|\.jars|\.cache|__pycache__)", name)
+    ]
 
 
 def test_the_wheel_says_what_the_project_says(built):
@@ -115,7 +124,9 @@ def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
 
 def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
     """An extra that nothing needs does nothing; one that a message names has to be there."""
-    texts = [path.read_text() for path in (*PACKAGE.rglob("*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md"))]
+    texts = [
+        path.read_text() for path in (*PACKAGE.rglob("*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md"))
+    ]
     asked = {
         name
         for text in texts

@@ -106,7 +106,9 @@ def test_a_tree_is_not_read_to_its_end(tmp_path, monkeypatch):
         (tmp_path / f"{number:03d}").mkdir()
         (tmp_path / f"{number:03d}" / "job.sql").write_text("")
     assert len(completion.job_files("")) == completion.OFFERED
-    assert completion.job_files(f"{completion.FOLDERS + 20:03d}") == [f"{completion.FOLDERS + 20:03d}/job.sql"]
+    assert completion.job_files(f"{completion.FOLDERS + 20:03d}") == [
+        f"{completion.FOLDERS + 20:03d}/job.sql"
+    ]
 
 
 def test_a_folder_in_a_circle_has_an_end(tmp_path, monkeypatch):
@@ -161,6 +163,11 @@ def test_bash_completes(folder):
         '$call watersmeet\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
     )
     found = subprocess.run(
-        [bash, "--norc", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        [bash, "--norc", "-c", script],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (found.stdout.split(), found.stderr) == (["jobs/daily.sql"], "")

@@ -91,7 +91,9 @@ def test_its_own_tests_pass(kind, tmp_path):
 @every_kind
 def test_its_own_tests_fail_when_the_join_is_wrong(kind, tmp_path):
     make_project(kind, tmp_path)
-    (file,) = (path for path in tmp_path.iterdir() if path.name in ("job.sql", "delivered.py", "pipeline.toml"))
+    (file,) = (
+        path for path in tmp_path.iterdir() if path.name in ("job.sql", "delivered.py", "pipeline.toml")
+    )
     text = file.read_text()
     wrong = text.replace("INTERVAL '1' HOUR", "INTERVAL '2' HOUR").replace('"1h"', '"2h"')
     assert wrong != text
@@ -101,7 +103,9 @@ def test_its_own_tests_fail_when_the_join_is_wrong(kind, tmp_path):
     assert "test_an_order_meets_its_delivery_within_the_hour" in done.stdout
 
 
-@pytest.mark.parametrize("kind", [kind for kind in kinds() if (TEMPLATES / kind / f"job.sql{ENDING}").exists()])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in kinds() if (TEMPLATES / kind / f"job.sql{ENDING}").exists()]
+)
 def test_its_job_is_planned(kind, tmp_path, watersmeet, monkeypatch):
     make_project(kind, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -189,6 +193,22 @@ def test_a_kind_that_is_none_is_told_with_near_names(tmp_path, watersmeet):
     assert far.status == 2
     assert all(kind in far.err for kind in kinds())
     assert files_in(tmp_path) == {}
+
+
+def test_two_files_of_ones_own(tmp_path, watersmeet, monkeypatch):
+    """The job of the page, over files with a header, in an empty directory."""
+    page = (ROOT / "docs" / "projects.md").read_text().split("## Two CSV files of your own")[1]
+    job = "".join(line[4:] for line in page.splitlines(keepends=True) if line.startswith("    "))
+    (tmp_path / "job.sql").write_text(job)
+    (tmp_path / "orders.csv").write_text("order_id,order_time\n1,2022-03-01T10:00:00\n2,2022-03-01T11:00:00\n")
+    (tmp_path / "deliveries.csv").write_text(
+        "order_id,delivery_time,address\n1,2022-03-01T10:40:00,Pier 7\n2,2022-03-01T12:00:01,Pier 9\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    done = watersmeet("preview", "job.sql", "--json")
+    assert done.status == 0, done.err
+    (rows,) = (shown["rows"] for line in done.out.splitlines() if "rows" in (shown := json.loads(line)))
+    assert sorted([row["order_id"], row["address"]] for row in rows) == [[1, "Pier 7"], [2, None]]
 
 
 def delivered(project: Path) -> list[tuple[int, str | None]]:

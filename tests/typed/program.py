@@ -1,6 +1,6 @@
 """A program as users write it, which type checkers read and nobody runs: every public name, and what it is.
 
-`scripts/types` gives it to mypy and to pyright, both strict; `mistakes.py` beside it is what they have to find.
+`scripts/types` gives it to mypy and to pyright, both strict; `mistakes.py` beside it is what they find.
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ async def in_this_process() -> None:
     city = assert_type(local.map_async(asked, answers={"city": "STRING"}), local.AsyncMap)
     job = assert_type(local.job(as_data(), store="state"), ws.LocalJob)
     job.advance("left", "at", datetime(2022, 3, 1, tzinfo=UTC))
-    batches = [[{"id": 1, "at": "2022-03-01T10:00:00"}], local.Advance("at", datetime(2022, 3, 2, tzinfo=UTC))]
+    batches = [
+        [{"id": 1, "at": "2022-03-01T10:00:00"}],
+        local.Advance("at", datetime(2022, 3, 2, tzinfo=UTC)),
+    ]
     async with local.run(as_data(), left=batches, right=[], after={"joined": city}) as run:
         assert_type(run, local.Run)
         async for output in run:
@@ -144,7 +147,9 @@ async def in_this_process() -> None:
 
 
 def trials(text: str, joined: ws.Relation) -> None:
-    trial = MemoryJob(ws.job(joined.to_sink(ws.memory("joined"))).plan, clock=datetime(2022, 3, 1, tzinfo=UTC))
+    trial = MemoryJob(
+        ws.job(joined.to_sink(ws.memory("joined"))).plan, clock=datetime(2022, 3, 1, tzinfo=UTC)
+    )
     tick = assert_type(trial.tick({"orders": [{"order_id": 1}]}), Tick)
     assert tick.rows == query(text, {"orders": [{"order_id": 1}]})
     for case in load_cases(Path("cases.json")):

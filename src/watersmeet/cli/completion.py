@@ -15,6 +15,7 @@ FOLDERS = 200
 
 OFFERED = 100
 
+
 def job_files(incomplete: str) -> list[str]:
     """SQL files that begin so, those of folders too; where there are none the shell offers any file."""
     return list(islice(_beneath(incomplete, (".sql",)), OFFERED))
@@ -35,7 +36,7 @@ def words_of(kind: type[Enum]) -> Callable[[str], list[str]]:
 
 
 def _beneath(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
-    """Files whose paths begin so, those of the nearest folders first; hidden ones only if the dot is typed."""
+    """Files whose paths begin so, the nearest folders first; hidden ones only if the dot is typed."""
     folder, _, start = incomplete.rpartition("/")
     waiting = [(f"{folder}/" if folder or incomplete.startswith("/") else "", start)]
     for _ in range(FOLDERS):

@@ -400,9 +400,7 @@ def reset(
 def replay(
     case: Annotated[
         Path,
-        typer.Argument(
-            metavar="CASE.JSON", help="One case, or a list of them.", autocompletion=case_files
-        ),
+        typer.Argument(metavar="CASE.JSON", help="One case, or a list of them.", autocompletion=case_files),
     ],
     check: Annotated[bool, typer.Option("--check", help="Compare with what the case expects.")] = False,
     engine: Annotated[Engine, typer.Option(help="Where the ticks run.")] = Engine.LOCAL,
@@ -440,7 +438,9 @@ def init(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help=f"What it reads and is written in: {', '.join(kinds())}.", autocompletion=kinds_that_begin
+            metavar="KIND",
+            help=f"What it reads and is written in: {', '.join(kinds())}.",
+            autocompletion=kinds_that_begin,
         ),
     ] = DEFAULT_KIND,
     directory: Annotated[

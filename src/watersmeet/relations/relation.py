@@ -388,7 +388,7 @@ class Grouped:
 
     >>> from watersmeet import stream, tumble
     >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
-    >>> counted = clicks.group_by(tumble("at", "10 minutes"), "id").agg("count(*) AS n", having="count(*) > 1")
+    >>> counted = clicks.group_by(tumble("at", "10 minutes"), "id").agg("count(*) AS n")
     >>> [column.name for column in counted.columns]
     ['window_start', 'window_end', 'id', 'n']
     """

@@ -99,10 +99,10 @@ def between(column: str, reference: str, lower: Length | None, upper: Length | N
         upper: the same.
 
     >>> from watersmeet import between, stream
-    >>> orders = stream({"id": "BIGINT", "at": "BIGINT"}, time="at", lag=10, name="orders").alias("o")
-    >>> sent = stream({"id": "BIGINT", "at": "BIGINT"}, time="at", lag=60, name="sent").alias("s")
-    >>> orders.join(sent, on="s.id = o.id", within=between("s.at", "o.at", 0, 3600)).select("o.id")
-    Relation(SELECT o.id FROM "orders" AS "o" JOIN "sent" AS "s" ON s.id = o.id AND s.at BETWEEN o.at + 0 AND o.at + 3600)
+    >>> a = stream({"t": "BIGINT"}, time="t", lag=10, name="a")
+    >>> b = stream({"t": "BIGINT"}, time="t", lag=60, name="b")
+    >>> a.join(b, within=between("b.t", "a.t", 0, 3600)).select("a.t AS at", "b.t AS bt")
+    Relation(SELECT a.t AS at, b.t AS bt FROM "a" JOIN "b" ON b.t BETWEEN a.t + 0 AND a.t + 3600)
     """
     return Between(column, reference, lower, upper)
 

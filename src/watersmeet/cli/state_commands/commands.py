@@ -43,9 +43,7 @@ Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
 def show(
     job: Annotated[
         Path,
-        typer.Argument(
-            metavar="JOB.SQL", help="The job's statements; - is stdin.", autocompletion=job_files
-        ),
+        typer.Argument(metavar="JOB.SQL", help="The job's statements; - is stdin.", autocompletion=job_files),
     ],
     checkpoint: Directory = None,
     json: Json = False,
