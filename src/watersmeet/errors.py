@@ -133,7 +133,7 @@ class StateError(WatersmeetError):
     ...     local.job(text.replace("x.k = y.k AND ", ""), store=store)
     ... except StateError as error:
     ...     print(error.code)
-    query-changed
+    changed-query
     """
 
 

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "zones": set(),
     "awaited": set(),
     "postgres_errors": {"awaited", "errors"},
-    "postgres": {"awaited", "errors", "postgres_errors"},  # its client: of sinks, and of state
+    "postgres_server": {"awaited", "errors", "postgres_errors"},  # its client: of sinks, and of state
     "spec": BASE,
     "front": BASE | {"spec"},
     # how it is done: none of these knows the text of a job, an engine, or each other's neighbours
@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "watermark": BASE,
     "kernel": BASE,
     "state": BASE | {"kernel", "watermark"},  # a manifest stores the tracker's states as they are
-    "objects": BASE | {"spec", "state", "postgres", "postgres_errors"},
+    "objects": BASE | {"spec", "state", "postgres_server", "postgres_errors"},
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
     "engine.messages": BASE | TASK_CORE | {"spec"},
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
@@ -63,7 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     # a case file is a job's text and its steps: the one part of an engine that knows `front`
     "engine.replay": BASE | {"spec", "front", "plan", "engine.driver"},
     "trace": BASE | {"spec", "engine.replay", "engine.values"} | TICK | CORE,
-    "sinks": BASE | {"spec", "objects", "postgres", "postgres_errors"},
+    "sinks": BASE | {"spec", "objects", "postgres_server", "postgres_errors"},
     # helpers for the command line and for tests; nothing of the above imports them
     "observe": BASE | {"spec", "plan"},
     "testing.oracle": set(),  # shares nothing with what it judges

@@ -182,3 +182,11 @@ def test_type_checkers_find_names_where_they_are(door):
     homes = module._HOMES | dict.fromkeys(getattr(module, "_MODULES", ()), "watersmeet")
     assert for_types(door) == homes
     assert set(homes) == set(module.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_public_name_is_hidden_by_a_module_of_the_same_name(door):
+    """Whoever loads a module beneath a package sets it as the package's attribute, in place of the name."""
+    module = importlib.import_module(door)
+    beneath = {path.stem for path in Path(module.__file__).parent.iterdir() if not path.stem.startswith("_")}
+    assert beneath & set(module.__all__) == set(getattr(module, "_MODULES", ()))

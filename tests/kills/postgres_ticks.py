@@ -28,7 +28,7 @@ import pyarrow as pa
 from tests.sinks.postgres_frames import ArrowFrame
 from tests.support.columns import column
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
-from watersmeet.postgres import Server
+from watersmeet.postgres_server import Server
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.postgres import part as parts
 from watersmeet.sinks.postgres.ledger import Ledger

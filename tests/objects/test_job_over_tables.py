@@ -19,7 +19,7 @@ from tests.support.s3 import KEYS, make_bucket, s3_server
 from tests.support.tables import new_pipeline, tables_at
 from tests.support.ticks import bag, plan_of
 from watersmeet import parse_job, plan_job
-from watersmeet import postgres as client_module
+from watersmeet import postgres_server as client_module
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent, check_not_half_gone
 from watersmeet.errors import StateError

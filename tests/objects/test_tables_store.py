@@ -21,7 +21,7 @@ import pytest
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet import awaited
-from watersmeet import postgres as client_module
+from watersmeet import postgres_server as client_module
 from watersmeet.errors import SpecError, StateError
 from watersmeet.front.sql import run_settings
 from watersmeet.objects import tables_rows, tables_store

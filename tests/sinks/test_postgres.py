@@ -19,7 +19,7 @@ import pytest
 from tests.sinks.postgres_frames import ArrowFrame
 from tests.support.columns import column
 from watersmeet import parse_job, plan_job
-from watersmeet import postgres as client
+from watersmeet import postgres_server as client
 from watersmeet.errors import EngineError, SpecError, WatersmeetError
 from watersmeet.names import DELETED, SHOWN_DIFF, SHOWN_TICK
 from watersmeet.sinks.part_mark import Resumed

@@ -14,7 +14,7 @@ from adbc_driver_postgresql import dbapi
 from tests.chaos.killed import Job, in_a_process, run
 from tests.sinks.test_postgres import ORIGIN, prepared, stage
 from tests.support.postgres import Postgres
-from watersmeet import postgres as client
+from watersmeet import postgres_server as client
 from watersmeet.errors import EngineError
 
 pytestmark = pytest.mark.postgres

@@ -11,7 +11,7 @@ from tests.sinks.test_postgres import prepared, stage
 from tests.support.pgbouncer import PgBouncer
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import EngineError, StateError
-from watersmeet.postgres import close_idle
+from watersmeet.postgres_server import close_idle
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"k": "BIGINT"}

@@ -156,7 +156,7 @@ def test_a_tick_of_which_nothing_is_taken(postgres, table):
 
 
 def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table, monkeypatch):
-    from watersmeet import postgres as client
+    from watersmeet import postgres_server as client
 
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
     sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")

@@ -125,8 +125,8 @@ class Run:
     ...     for output in run:
     ...         if output.table.num_rows:
     ...             break
-    >>> output.table.to_pylist(), run.job.last.tick
-    ([{'t': 1, 'u': 2}], 1)
+    >>> output.tick, output.table.to_pylist()
+    (1, [{'t': 1, 'u': 2}])
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.objects.tables_place import TablesPlace
 from watersmeet.objects.tables_sql import FILES
-from watersmeet.postgres import Cursor, rows_of
+from watersmeet.postgres_server import Cursor, rows_of
 from watersmeet.state.damage import damaged
 from watersmeet.state.sections import section_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet.postgres import Cursor, client
+from watersmeet.postgres_server import Cursor, client
 
 SCHEMA, TABLE = "watersmeet_state", "files"
 FILES = f"{SCHEMA}.{TABLE}"

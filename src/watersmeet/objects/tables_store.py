@@ -32,8 +32,8 @@ from watersmeet.objects.tables_sql import (
     TABLE,
     begin_writing,
 )
-from watersmeet.postgres import Cursor, Server, client, rows_of
 from watersmeet.postgres_errors import MORE_ROOM, advice, has_no_room, is_away, words
+from watersmeet.postgres_server import Cursor, Server, client, rows_of
 from watersmeet.state.damage import damaged, missing
 from watersmeet.state.sections import object_of, read_as, section_of
 from watersmeet.state.traffic import Meter

@@ -102,7 +102,7 @@ def between(column: str, reference: str, lower: Length | None, upper: Length | N
     >>> a = stream({"t": "BIGINT"}, time="t", lag=10, name="a")
     >>> b = stream({"t": "BIGINT"}, time="t", lag=60, name="b")
     >>> a.join(b, within=between("b.t", "a.t", 0, 3600)).select("a.t AS at", "b.t AS bt")
-    Relation(SELECT a.t AS at, b.t AS bt FROM "a" JOIN "b" ON b.t BETWEEN a.t + 0 AND a.t + 3600)
+    Relation(SELECT a.t AS at, b.t AS bt FROM `a` JOIN `b` ON b.t BETWEEN a.t + 0 AND a.t + 3600)
     """
     return Between(column, reference, lower, upper)
 

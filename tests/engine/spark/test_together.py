@@ -13,7 +13,7 @@ from tests.engine.spark.test_state_in_objects import Orders, expected
 from tests.support.columns import column
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
-from watersmeet import postgres as client_module
+from watersmeet import postgres_server as client_module
 from watersmeet.engine.spark.tick.together import create_with_rows, joint_of
 from watersmeet.errors import EngineError, StateError
 from watersmeet.sinks.files import FileSink

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, literal, quoted, rows_of
+from watersmeet.postgres_server import Cursor, literal, quoted, rows_of
 from watersmeet.sinks.part_mark import Identity
 
 OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"

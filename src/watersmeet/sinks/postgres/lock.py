@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, Server, rows_of
+from watersmeet.postgres_server import Cursor, Server, rows_of
 
 _LOCK_WAIT_S = 10.0
 """For so long the session of a run that was killed may hold its lock."""

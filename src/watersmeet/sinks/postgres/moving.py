@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, Server, quoted, rows_of
 from watersmeet.postgres_errors import refuses_row
+from watersmeet.postgres_server import Cursor, Server, quoted, rows_of
 from watersmeet.sinks.postgres.part import PART, column_of, shown_row
 from watersmeet.sinks.postgres.target import Target
 from watersmeet.sinks.postgres.types import casted

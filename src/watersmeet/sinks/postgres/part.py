@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, Server
 from watersmeet.postgres_errors import advice, is_away, refuses_row, state_of, words
+from watersmeet.postgres_server import Cursor, Server
 from watersmeet.sinks.base import StagedPart
 from watersmeet.sinks.postgres.types import staged_type_of
 

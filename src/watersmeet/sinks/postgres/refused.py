@@ -16,8 +16,8 @@ import secrets
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres import Cursor, literal, quoted, rows_of
 from watersmeet.postgres_errors import OF_SERVER, state_of
+from watersmeet.postgres_server import Cursor, literal, quoted, rows_of
 from watersmeet.sinks.postgres.moving import Pieces, Stage, check_staged, within
 from watersmeet.sinks.postgres.part import MOST_REFUSED, PART, column_of
 from watersmeet.sinks.postgres.target import Target

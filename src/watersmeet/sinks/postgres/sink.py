@@ -21,7 +21,8 @@ from typing import Any
 
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import DELETED
-from watersmeet.postgres import (
+from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, told_table, words
+from watersmeet.postgres_server import (
     LOG,
     Cursor,
     Server,
@@ -30,7 +31,6 @@ from watersmeet.postgres import (
     quoted,
     rows_of,
 )
-from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, told_table, words
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,

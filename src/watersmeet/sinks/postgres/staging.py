@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from watersmeet.postgres import LOG, Cursor, Server, quoted, rows_of
 from watersmeet.postgres_errors import words
+from watersmeet.postgres_server import LOG, Cursor, Server, quoted, rows_of
 from watersmeet.sinks.base import StagedPart
 from watersmeet.sinks.postgres.ledger import Ledger
 from watersmeet.sinks.postgres.moving import Pieces, Stage

@@ -8,7 +8,7 @@ from typing import Any
 
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
-from watersmeet.postgres import Cursor, quoted, rows_of
+from watersmeet.postgres_server import Cursor, quoted, rows_of
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from watersmeet.postgres import Cursor
+from watersmeet.postgres_server import Cursor
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.sinks.postgres.sink import DURABLE, PostgresSink
 
