@@ -84,6 +84,7 @@ ALLOWED: dict[str, set[str]] = {
         "running",
         "objects",
         "pipelines",
+        "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
     "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects"},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.boundary.test_docs import problems_of
+from tests.boundary.test_docs import problems_of, section
 from watersmeet.cli.init import DEFAULT_KIND, ENDING, kinds, make_project
 from watersmeet.errors import SpecError
 

@@ -44,8 +44,8 @@ def _beneath(incomplete: str, endings: tuple[str, ...]) -> Iterator[str]:
             return
         prefix, start = waiting.pop(0)
         try:
-            with os.scandir(prefix or ".") as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(prefix or ".") as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
         except OSError:
             continue
         for entry in entries:
