@@ -151,18 +151,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        value: Any = _version()
-    elif name in _HOMES or name in _MODULES:
-        from importlib import import_module
+if not TYPE_CHECKING:  # or every name would be there for type checkers
 
-        home = import_module(_HOMES.get(name, f"watersmeet.{name}"))
-        value = home if name in _MODULES else getattr(home, name)
-    else:
-        raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            value: Any = _version()
+        elif name in _HOMES or name in _MODULES:
+            from importlib import import_module
+
+            home = import_module(_HOMES.get(name, f"watersmeet.{name}"))
+            value = home if name in _MODULES else getattr(home, name)
+        else:
+            raise AttributeError(f"module 'watersmeet' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

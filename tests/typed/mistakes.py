@@ -14,7 +14,7 @@ def mistakes(orders: ws.Relation, text: str) -> None:
     orders.to_sink("out")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     orders.join(orders, within="1 hour")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ws.job(orders)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    ws.job(orders.to_sink(ws.memory("a"))).start().stats  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnusedExpression]
+    ws.job(orders.to_sink(ws.memory("a"))).start().stats  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     ws.plan_job(text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     local.Comparison(local.left("t"), "==", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     MemoryJob(text).tick([1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -118,7 +118,7 @@ def _written(wanted: dict[str, bytes], directory: Path) -> None:
                 made.append(target)
                 file.write(content)
     except BaseException:
-        for path in reversed(made):
+        for mine in reversed(made):
             with contextlib.suppress(OSError):
-                path.rmdir() if path.is_dir() else path.unlink()
+                mine.rmdir() if mine.is_dir() else mine.unlink()
         raise

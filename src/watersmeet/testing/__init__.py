@@ -32,9 +32,11 @@ _HOMES = {
 __all__ = ["MemoryJob", "Tick", "load_cases", "query", "replay_case"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'watersmeet.testing' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # or every name would be there for type checkers
 
-    return getattr(import_module(_HOMES[name]), name)
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'watersmeet.testing' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)

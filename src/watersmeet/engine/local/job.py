@@ -40,8 +40,9 @@ from watersmeet.state.store import Store
 
 Result = TypeVar("Result")
 
-PutOut = Callable[[TickStart, Mapping[str, tuple[list[str], pa.Table]]], TickResult]
-"""Puts the rows of queries out, by name of the query, and ends the tick (`engine.driver.settling.ending`)."""
+PutOut = Callable[[TickStart, Mapping[str, tuple[list[str], Any]]], TickResult]
+"""Puts the rows of queries out, by name of the query, and ends the tick (`engine.driver.settling.ending`).
+Arrow has no types, and would leave `LocalJob.tick` without."""
 
 
 class Tasks(Protocol):
