@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
+import watersmeet as ws
 from watersmeet import EngineError, MemoryStore, SpecError
 from watersmeet.testing import MemoryJob, query
 
@@ -114,3 +116,33 @@ def test_what_is_no_query_and_what_is_no_row():
         query(JOB.replace("INSERT INTO bought ", "").replace("b.at AS bought", "b.id"), {})
     with pytest.raises(SpecError, match='no source "cliks"'):
         MemoryJob(SINK + JOB).tick(idle={"cliks": [""]})
+
+
+def of_calls():
+    """A job that calls made, over streams that are columns alone."""
+    a = ws.stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="a").alias("x")
+    b = ws.stream({"id": "INT", "t": "BIGINT"}, time="t", lag=5, name="b").alias("y")
+    joined = a.join(b, on="x.id = y.id", within=ws.between("y.t", "x.t", 0, 3), how="left")
+    return ws.job(joined.select("x.id", "y.t AS u").to_sink(ws.memory("joined")))
+
+
+def test_a_plan_is_tried_as_a_text_is():
+    text = """
+        CREATE TABLE a (id INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+        CREATE TABLE b (id INT, t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+        SELECT x.id, y.t AS u FROM a x LEFT JOIN b y ON x.id = y.id AND y.t BETWEEN x.t + 0 AND x.t + 3"""
+    given = {"a": [{"id": 1, "t": 1}, {"id": 2, "t": 1}], "b": [{"id": 1, "t": 4}, {"id": 2, "t": 5}]}
+    assert query(of_calls().plan, given) == query(text, given) == [{"id": 1, "u": 4}, {"id": 2, "u": None}]
+
+
+@pytest.mark.parametrize(
+    ("job", "settings", "words"),
+    [
+        (lambda: of_calls().plan, {"max_rows": "5"}, "a plan is given settings"),
+        (of_calls, None, "neither a text nor a plan"),
+        (lambda: Path("job.sql"), None, "neither a text nor a plan"),
+    ],
+)
+def test_what_is_no_job_is_refused(job, settings, words):
+    with pytest.raises(SpecError, match=words):
+        MemoryJob(job(), settings=settings)
