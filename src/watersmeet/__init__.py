@@ -71,7 +71,7 @@ _HOMES = {
     "Between": "watersmeet.relations.terms",
     "Grouped": "watersmeet.relations.relation",
     "Job": "watersmeet.relations.job",
-    "Output": "watersmeet.relations.relation",
+    "Output": "watersmeet.relations.sinks",
     "Relation": "watersmeet.relations.relation",
     "StartedJob": "watersmeet.started",
     "Window": "watersmeet.relations.terms",

@@ -108,6 +108,7 @@ def run_planned(
     rebuild: bool = False,
     inferred: Mapping[str, Sequence[Column]] | None = None,
     given: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Callable[[Any, int], object]] | None = None,
     stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
@@ -116,7 +117,8 @@ def run_planned(
     console: RowPrinter | None = None,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
-    ``given``: the DataFrames of sources that are made of one; ``stop``: ends the run when it is set.
+    ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
+    process, likewise; ``stop``: ends the run when it is set.
 
     Raises:
         StateError: a reset of the job was interrupted, and more, as `run`.
@@ -147,6 +149,7 @@ def run_planned(
         accept_loss=accept_loss,
         inferred=inferred,
         given=given,
+        functions=functions,
         stop=stop,
         on_start=on_start,
         on_notice=on_notice,

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from watersmeet.errors import SpecError
+from watersmeet.errors import SpecError, near_names
 from watersmeet.observe.account import Account
-from watersmeet.observe.progress import TickReport
-from watersmeet.observe.reports import Reporter, account_of
+from watersmeet.observe.notebook import Displays
+from watersmeet.observe.page import running_page
+from watersmeet.observe.progress import Recent, TickReport
+from watersmeet.observe.reports import Reporter, account_of, integer_times
+from watersmeet.observe.result import Result
 from watersmeet.running import no_checkpoint, run_planned
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.spec.connectors import MEMORY
 
 if TYPE_CHECKING:
     from watersmeet.plan.model.job import JobPlan
     from watersmeet.spec.model import Job
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 STARTING, RUNNING, STOPPED, FINISHED, FAILED = "starting", "running", "stopped", "finished", "failed"
 
@@ -45,6 +54,7 @@ class StartedJob:
         description: Job,
         plan: JobPlan,
         frames: Mapping[str, Any],
+        functions: Mapping[str, Callable[[Any, int], object]] = MappingProxyType({}),
         on_tick: Callable[[TickReport], None] | None = None,
         *,
         inferred: Mapping[str, Any] | None = None,
@@ -59,7 +69,11 @@ class StartedJob:
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._result: Any = None
-        self._latest: TickReport | None = None
+        self._recent = Recent()
+        self._integers = integer_times(plan)
+        sinks = (*description.sinks, *(insert.sink for insert in description.inserts))
+        self._in_memory = {sink.name for sink in sinks if sink.connector == MEMORY}
+        self._displays = Displays(self._repr_html_, self.__repr__)
         self._reporter = Reporter(self._report)
         self._told = on_tick
         self._within = threading.local()
@@ -72,6 +86,7 @@ class StartedJob:
                     checkpoint=checkpoint,
                     given=frames,
                     inferred=inferred,
+                    functions={name: self._of_a_tick(function) for name, function in functions.items()},
                     stop=self._stop,
                     on_start=lambda _: self._begun.set(),
                     on_notice=self.notices.append,
@@ -81,18 +96,28 @@ class StartedJob:
                 self._error = error
             finally:
                 self._ended.set()
+                self._displays.update(at_once=True)
 
         self._thread = threading.Thread(target=work, name=f"watersmeet {checkpoint}", daemon=True)
         self._thread.start()
 
     def _report(self, report: TickReport) -> None:
-        self._latest = report
+        self._recent.add(report)
+        self._displays.update()
         if self._told is not None:
+            self._of_a_tick(self._told)(report)
+
+    def _of_a_tick(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+        """The same; what it asks of this job while it runs cannot wait for the job."""
+
+        def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             self._within.tick = True
             try:
-                self._told(report)
+                return function(*arguments, **named)
             finally:
                 self._within.tick = False
+
+        return called
 
     @property
     def status(self) -> str:
@@ -106,7 +131,7 @@ class StartedJob:
     @property
     def progress(self) -> TickReport | None:
         """The last tick: rows, watermarks, what is kept, seconds. None before the first one."""
-        return self._latest
+        return self._recent.last
 
     @property
     def account(self) -> Account | None:
@@ -114,10 +139,30 @@ class StartedJob:
         last = self._reporter.last
         return None if last is None else account_of(last)
 
+    def result(self, name: str | None = None) -> Result:
+        """The rows that a memory sink has got until now, as Arrow, pandas or Polars has them.
+
+        Args:
+            name: of the sink; None: there is one.
+
+        Raises:
+            WatersmeetError: there is no such memory sink, or its rows are no table.
+        """
+        if name is None and len(self._in_memory) == 1:
+            (name,) = self._in_memory
+        if name not in self._in_memory:
+            said = "it has several" if name is None and self._in_memory else f'none is named "{name}"'
+            raise SpecError(
+                f"a result is asked for of one of the job's memory sinks, and {said}",
+                code="no-result",
+                hint=near_names(name or "", sorted(self._in_memory)) or "relation.to_sink(ws.memory('name'))",
+            )
+        return Result(name, MemorySink.table(name))
+
     def stop(self, timeout: float | None = None) -> bool:
         """End it after the tick in hand; whether it has ended within ``timeout`` seconds (None: until it
-        has; called by ``on_tick``, which is waited for, at once). It goes on from there when it is started
-        again."""
+        has; called by ``on_tick`` or a function that gets rows, which are waited for, at once). It goes on
+        from there when it is started again."""
         self._stop.set()
         return False if self._in_tick else self._joined(timeout)
 
@@ -125,7 +170,7 @@ class StartedJob:
         """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
         if self._in_tick:
             raise SpecError(
-                "await_termination is called by the job's own on_tick, for which the job waits",
+                "await_termination is called by the job's own on_tick or function, for which the job waits",
                 code="bad-argument",
                 hint="stop() ends the job after this tick",
             )
@@ -148,3 +193,9 @@ class StartedJob:
 
     def __repr__(self) -> str:
         return f"<StartedJob {self.status}>"
+
+    def _repr_html_(self) -> str:
+        return running_page(self.status, self._recent, self._integers, list(self.notices), self._error)
+
+    def _ipython_display_(self) -> None:
+        self._displays.show()

@@ -89,7 +89,7 @@ ALLOWED: dict[str, set[str]] = {
     # a job's text to its end: what the command line and the public names share
     "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects"},
     # the same in a thread of its own
-    "started": BASE | {"spec", "plan", "observe", "running"},
+    "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text
     "relations": BASE | {"spec", "front", "plan", "observe", "started"},
     # joins as data, and jobs over iterables: a door of its own to the same plans
@@ -137,8 +137,9 @@ LIBRARIES: dict[str, set[str]] = {
 }
 """Libraries that only some parts may import; the others are free."""
 
-NAMED_IN_TYPES: dict[str, set[str]] = {"pyspark": {"sinks"}}
-"""Parts that may name a library's types (under ``TYPE_CHECKING``) but not load it: a sink gets a frame."""
+NAMED_IN_TYPES: dict[str, set[str]] = {"pyspark": {"sinks", "relations"}}
+"""Parts that may name a library's types (under ``TYPE_CHECKING``) but not load it: a sink gets a
+frame, and a call a Column."""
 
 
 def part_of(module: str) -> str:

@@ -103,7 +103,7 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
             self.show = show
 
         def __call__(self, *_):
-            self.show(SimpleNamespace())
+            self.show(SimpleNamespace(read=0, written=0))
 
     def run(*_, stop, on_tick, **__):
         on_tick(None, 0, {})
@@ -411,6 +411,35 @@ WRONG = {
         "unbounded-state",
         None,
     ),
+    "a sink and a format": (lambda: orders.to_sink(ws.memory("m"), format="orc"), "and a format", "leave"),
+    "options of no format": (lambda: orders.to_sink(options={"a": 1}), "options without a format", "files("),
+    "nowhere to go": (lambda: orders.to_sink(), "is given None", "to_sink(files("),
+    "a format of no text": (lambda: orders.to_sink(format=3), "format is 3", "jdbc"),  # type: ignore[arg-type]
+    "two formats": (
+        lambda: orders.to_sink(format="orc", options={"Format": "jdbc"}), "say a format, too", "leave it out"
+    ),
+    "a table of no name": (lambda: orders.to_table(" "), "table is ' '", "catalog.db.t"),
+    "a format of ours": (
+        lambda: ws.job(orders.to_sink(format="parquet", options={"path": "out"})),
+        "parquet is written by TYPE File, exactly once",
+        "sink('file', …)",
+    ),
+    "a mode": (
+        lambda: ws.job(orders.to_sink(format="orc", options={"path": "out", "mode": "overwrite"})),
+        "option 'mode' is said",
+        "leave it out",
+    ),
+    "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "no name", "name='put'"),
+    "a function that is none": (lambda: orders.foreach_batch("put"), "no function but a str", "def put"),  # type: ignore[arg-type]
+    "a function of one": (lambda: orders.foreach_batch(len), "cannot be called with rows", "def put"),  # type: ignore[arg-type]
+    "two functions of a name": (
+        lambda: ws.job(
+            orders.foreach_batch(lambda rows, tick: None, name="put"),
+            orders.foreach_batch(lambda rows, tick: None, name="put"),
+        ),
+        'two sinks are named "put"',
+        "another name",
+    ),
     "two sinks of a name": (
         lambda: ws.job(orders.to_sink(ws.files("a/out")), orders.to_sink(ws.files("b/out"))),
         'two sinks are named "out"',
@@ -427,6 +456,27 @@ def test_a_wrong_call_says_what_and_what_to_do(what):
     assert re.search(re.escape(message), str(caught.value))
     if hint is not None:
         assert hint in str(caught.value).partition("Hint: ")[2]
+
+
+def test_where_rows_go_has_a_name():
+    def put(rows: object, tick: int) -> None:
+        pass
+
+    names_of = [
+        output.sink.name
+        for output in (
+            orders.foreach_batch(put),
+            orders.foreach_batch(put, name="shop"),
+            orders.to_table("lake.shop.delivered"),
+            orders.to_sink(format="jdbc", options={"url": "jdbc:x", "dbtable": "shop.orders"}),
+            orders.to_sink(format="orc", options={"path": "out/delivered"}),
+            orders.to_sink(format="noop"),
+            orders.to_sink(format="noop", name="nowhere"),
+        )
+    ]
+    assert names_of == ["put", "shop", "delivered", "orders", "delivered", "noop", "nowhere"]
+    plan = ws.job(orders.foreach_batch(put, primary_key="order_id"), checkpoint="state").plan
+    assert plan.queries[0].sink.primary_key == ("order_id",)
 
 
 def test_problems_are_placed_in_the_text_of_their_argument():

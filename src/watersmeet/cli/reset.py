@@ -131,6 +131,8 @@ def planned(job: Job, directory: str) -> Reset:
         if not sink.traits.files:
             if sink.traits.log:
                 kept.append(f'sink "{sink.name}": what was sent to Kafka')
+            elif sink.traits.kept_by_spark:
+                kept.append(f'sink "{sink.name}": what Spark has written')
             elif sink.traits.by_key:
                 kept.append(f'sink "{sink.name}": the rows of its table')
             continue

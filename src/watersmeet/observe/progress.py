@@ -201,6 +201,32 @@ class _HotKeys:
         return lines
 
 
+class Recent:
+    """The last ticks of a run, and how many rows all of its ticks had. ``rows_in``: read from sources;
+    ``rows_out``: to sinks."""
+
+    def __init__(self) -> None:
+        self._reports: deque[TickReport] = deque(maxlen=RECENT_TICKS)
+        self.rows_in = self.rows_out = 0
+
+    def add(self, report: TickReport) -> None:
+        self._reports.append(report)
+        self.rows_in += report.read
+        self.rows_out += report.written
+
+    @property
+    def last(self) -> TickReport | None:
+        return self._reports[-1] if self._reports else None
+
+    def rates(self) -> tuple[float, float]:
+        """Rows a second of the clock, in and out, over the last ticks; there is one at least."""
+        reports = list(self._reports)  # another thread may add one
+        seconds = sum(report.lasted for report in reports)
+        return sum(report.read for report in reports) / seconds, sum(
+            report.written for report in reports
+        ) / seconds
+
+
 class LiveProgress:
     """A table that is redrawn with every tick.
 
@@ -210,8 +236,7 @@ class LiveProgress:
     def __init__(self, console: Console, title: str, integers: frozenset[str] = frozenset()) -> None:
         self._title = title
         self._integers = integers
-        self._recent: deque[TickReport] = deque(maxlen=RECENT_TICKS)
-        self._rows_in = self._rows_out = 0
+        self._recent = Recent()
         self._hot = _HotKeys()
         self._live = Live(Text(f"{title}: starting …"), console=console, auto_refresh=False)
 
@@ -229,23 +254,19 @@ class LiveProgress:
             self._live.console.print(wait.words(), markup=False, highlight=False)
 
     def update(self, report: TickReport) -> None:
-        self._recent.append(report)
-        self._rows_in += report.read
-        self._rows_out += report.written
+        self._recent.add(report)
         for told in (*_missing(report), *self._hot.told(report)):
             self._live.console.print(told, markup=False, highlight=False)
         self._live.update(self._view(report), refresh=True)
 
     def _view(self, report: TickReport) -> RenderableType:
-        seconds = sum(past.lasted for past in self._recent)
-        fast_in = sum(past.read for past in self._recent) / seconds
-        fast_out = sum(past.written for past in self._recent) / seconds
+        fast_in, fast_out = self._recent.rates()
         head = Text.assemble(
             (self._title, "bold"),
             f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}"
             f"{report.most_tasks and f', {report.most_tasks}'}\n",
-            f"in  {fast_in:>9,.0f} rows/s   {self._rows_in:>13,} rows read from sources\n",
-            f"out {fast_out:>9,.0f} rows/s   {self._rows_out:>13,} rows to sinks\n",
+            f"in  {fast_in:>9,.0f} rows/s   {self._recent.rows_in:>13,} rows read from sources\n",
+            f"out {fast_out:>9,.0f} rows/s   {self._recent.rows_out:>13,} rows to sinks\n",
             f"not read yet: {report.behind}\n" if report.behind else "",
             f"{report.store.words()}\n" if report.store else "",
             f"{held}\n" if (held := ahead_words(report.held, not self._integers)) else "",

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from watersmeet.errors import Location
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
+from watersmeet.relations.spark_columns import NoText, is_column, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    Written = str | exp.Expression | Column
+else:
+    Written = Any
+"""An expression as calls are given it: a text of SQL, a Column of Spark's, or a tree as the parser would make it,
+which stands in no text."""
 
 _lock = threading.Lock()
 _next = 0
@@ -49,23 +60,27 @@ _EXPRESSIONS = (exp.Condition, exp.Interval, exp.AtTimeZone)
 _NAMED = (exp.Alias, exp.Aliases, exp.Star)
 
 
-Written = str | exp.Expression
-"""An expression: its text, or a tree as the parser would make it, which stands in no text."""
-
-
-def read_fragment(text: Written, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
+def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[exp.Expression, Fragment]:
     """The tree of one expression, and where it is from.
 
     Args:
+        given: a text, a Column of Spark's whose text can be had, or a tree.
         named: it may be a star, or have a name.
 
     Raises: SqlError, for what is no single expression.
     """
-    if isinstance(text, exp.Expression):
-        return text.copy(), fragment_of("", label)
+    if isinstance(given, exp.Expression):
+        return given.copy(), fragment_of("", label)
+    if isinstance(given, str):
+        text = given
+    elif is_column(given):
+        try:
+            text = text_of(given, named=named)
+        except NoText as error:
+            raise whole_error(label, str(error), error.hint) from None
+    else:
+        raise whole_error(label, f"is {given!r}, not a text of SQL")
     whole = Text(text, label)
-    if not isinstance(text, str):
-        raise whole_error(label, f"is {text!r}, not a text of SQL")
     statements = statements_of(whole)
     if len(statements) != 1:
         said = "nothing" if not statements else f"{len(statements)} of them"
@@ -102,6 +117,23 @@ def _placed(tree: exp.Expression, fragment: Fragment) -> Fragment:
 def whole_error(label: str, problem: str, hint: str | None = None) -> Exception:
     """A problem of an argument as a whole."""
     return Text("").error(f"{label} {problem}", "bad-argument", None, hint)
+
+
+def several(given: Any, label: str, hint: str = "leave it out, or say one at least") -> Sequence[Any]:
+    """Of a list, its items, one at least."""
+    lone = isinstance(given, str) or is_column(given)
+    items = list(given) if isinstance(given, Iterable) and not lone else []
+    if not items:
+        raise whole_error(label, f"is {given!r}", hint)
+    return items
+
+
+def names_of(given: Any, label: str) -> tuple[str, ...]:
+    """Names of columns, of which a lone text is one."""
+    names = [given] if isinstance(given, str) else several(given, label)
+    if any(not isinstance(name, str) or not name.strip() for name in names):
+        raise whole_error(label, f"is {given!r}", "names of columns")
+    return tuple(names)
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,15 @@ from watersmeet.front.ddl.settings import Settings, as_text
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
+from watersmeet.observe.page import plan_page
 from watersmeet.plan.explain import explain
 from watersmeet.plan.explain.mermaid import mermaid
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.given import Given, by_spark, together
-from watersmeet.relations.relation import Output, Relation
+from watersmeet.relations.relation import Relation
+from watersmeet.relations.sinks import OfBatches, Output
 from watersmeet.spec.model import Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
 
@@ -46,6 +48,7 @@ class Job:
 
     description: Description
     _given: Mapping[str, Given]
+    _functions: Mapping[str, OfBatches] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> JobPlan:
@@ -69,11 +72,14 @@ class Job:
         """
         from watersmeet.started import StartedJob
 
-        return StartedJob(self.description, self.plan, self.frames, on_tick)
+        return StartedJob(self.description, self.plan, self.frames, self._functions, on_tick)
 
     def explain(self) -> str:
         """How it would be run, in words."""
         return explain(self.plan)
+
+    def _repr_html_(self) -> str:
+        return plan_page(self.plan)
 
     def mermaid(self) -> str:
         """The same as a drawing, the text of a Mermaid flowchart."""
@@ -104,7 +110,9 @@ def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str
     other = next((output for output in outputs if not isinstance(output, Output)), None)
     if other is not None:
         raise whole_error("job", f"is given {other!r}", "what relation.to_sink(…) gives")
-    made = Job(_described(outputs, _said(checkpoint, settings)), _all_given(o.relation for o in outputs))
+    given = _all_given(output.relation for output in outputs)
+    functions = {output.sink.name: output.function for output in outputs if output.function is not None}
+    made = Job(_described(outputs, _said(checkpoint, settings)), given, functions)
     _ = made.plan
     return made
 
@@ -204,7 +212,7 @@ def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Descriptio
         except SqlError as error:
             problems.append(error)
     inserts: list[Insert] = []
-    sinks: dict[str, Sink] = {}
+    sinks: dict[str, tuple[Sink, OfBatches | None]] = {}
     for output in outputs:
         try:
             query = replace(output.relation.query(), mode=output.mode)
@@ -212,11 +220,11 @@ def _described(outputs: Sequence[Output], said: Mapping[str, Any]) -> Descriptio
             inserts.append(insert_of(name, output.sink, (query, None, None), Text("")))
         except WatersmeetError as error:
             problems.append(error)
-        if sinks.setdefault(output.sink.name.lower(), output.sink) != output.sink:
+        target = output.sink, output.function
+        if sinks.setdefault(output.sink.name.lower(), target) != target:
             message = f'two sinks are named "{output.sink.name}"'
             hint = "give one of them another name: files('out', name='…')"
             problems.append(SpecError(message, code="duplicate-name", hint=hint))
     raise_all(problems)
-    return Description(
-        tuple(inserts), settings.options, settings.spark, settings.run, (), tuple(sinks.values())
-    )
+    declared = tuple(sink for sink, _ in sinks.values())
+    return Description(tuple(inserts), settings.options, settings.spark, settings.run, (), declared)

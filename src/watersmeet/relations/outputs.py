@@ -9,12 +9,13 @@ from typing import Any
 from watersmeet.errors import near_names
 from watersmeet.front.ddl.options import of_the_connector
 from watersmeet.front.ddl.settings import as_text
-from watersmeet.relations.fragments import whole_error
-from watersmeet.relations.relation import names_of
-from watersmeet.spec.connectors import BY_NAME, CONNECTORS
+from watersmeet.relations.fragments import names_of, whole_error
+from watersmeet.spec.connectors import BY_NAME, CONNECTORS, SPARK
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.spark import FORMAT
+from watersmeet.spec.secrets import guarded
 
-_NAMED_BY = ("path", "table", "topic", "function")
+_NAMED_BY = ("path", "table", "dbtable", "topic", "function")
 
 
 def sink(
@@ -28,7 +29,7 @@ def sink(
     """A place for rows: what ``CREATE SINK`` makes in SQL, with the same options.
 
     Args:
-        connector: file, kafka, postgres, delta, iceberg, function, console or memory.
+        connector: file, kafka, postgres, delta, iceberg, function, spark, console or memory.
         name: of the sink, by which a job that goes on knows it; None: the last part of its path, table,
             topic or function.
         primary_key: the columns by which a row takes the place of another.
@@ -42,14 +43,36 @@ def sink(
         names = [other for other, able in CONNECTORS.items() if able.sinks]
         hint = near_names(str(connector), names)
         raise whole_error("sink", f"is of {connector!r}, which is no connector to write to", hint)
-    if options is not None and not isinstance(options, Mapping):
-        raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
-    if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise whole_error("name", f"is {name!r}", "the sink's name")
-    said = {key: as_text(value) for key, value in {**(options or {}), **more}.items() if value is not None}
-    own = name if name is not None else _last_part(said) or traits.name
+    said = _said(options, more)
+    own = checked_name(name) or _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
     return Sink(own, traits.name, of_the_connector(said), None, keys)
+
+
+def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, name: str | None) -> Sink:
+    """A sink that Spark's own writers write. ``what``: whether ``value`` is a format or a table."""
+    if not isinstance(value, str) or not value.strip():
+        raise whole_error(what, f"is {value!r}", "'jdbc'" if what == FORMAT else "'catalog.db.t'")
+    said = _said(options, {})
+    if any(key.lower() == FORMAT for key in said):
+        raise whole_error("options", "say a format, too", "leave it out")
+    said = {what: value, **said}
+    own = checked_name(name) or _last_part(said) or value
+    return Sink(own, SPARK, {key: guarded(key, text) for key, text in said.items()})
+
+
+def checked_name(name: Any) -> str | None:
+    """A sink's name, as a call is given it."""
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise whole_error("name", f"is {name!r}", "the sink's name")
+    return name
+
+
+def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
+    if options is not None and not isinstance(options, Mapping):
+        raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
+    said = {str(key): value for key, value in {**(options or {}), **more}.items()}
+    return {key: as_text(value) for key, value in said.items() if value is not None}
 
 
 def _last_part(options: Mapping[str, str]) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlglot import exp
 
 from watersmeet.errors import WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
-from watersmeet.front.query.emit import MODES
 from watersmeet.front.query.flow import Flow, flow_of
 from watersmeet.front.query.inline import both
 from watersmeet.front.query.joined import Joined
@@ -29,12 +28,16 @@ from watersmeet.relations.fragments import (
     Fragments,
     Written,
     fragment_of,
+    names_of,
     read_fragment,
+    several,
     whole_error,
 )
 from watersmeet.relations.given import Given, by_spark, together
+from watersmeet.relations.sinks import WithSinks
+from watersmeet.relations.spark_columns import is_column
 from watersmeet.relations.terms import Between, Length, Window, length_node
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, OutputMode, Query, Sink
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Query
 
 HOW: Mapping[str, Mapping[str, str]] = {
     "inner": {},
@@ -60,7 +63,7 @@ Built = TypeVar("Built")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Relation:
+class Relation(WithSinks):
     """Streams, and what is made of them. Made by `stream`, and by its own methods.
 
     Names in texts are those of SQL: ``o.order_id`` of what has the alias ``o``, or ``order_id`` where only
@@ -100,7 +103,7 @@ class Relation:
         """Rows of this one with rows of ``other`` that meet the condition.
 
         Args:
-            on: SQL over both, or several texts all of which hold.
+            on: SQL over both, as a text or a Column of Spark's; or several, all of which hold.
             within: bounds of the time between them (`between`), which hold as well.
             how: inner, left, right, full, semi, anti, asof or left_asof.
             using: columns of the same name that are to be equal, and are put out once, in place of ``on``.
@@ -232,18 +235,6 @@ class Relation:
         item.set("version", version)
         return replace(self, _tree=item, _fragments=(*self._fragments, *fragments), _grows=False)
 
-    def to_sink(self, target: Sink, *, emit: str | None = None) -> Output:
-        """Its rows into a sink (`files`, `kafka`, …): what a `job` is made of.
-
-        Args:
-            emit: ``changes``: rows come, and go again; ``final``: rows that stay; None: what the job says.
-        """
-        if not isinstance(target, Sink):
-            raise whole_error("to_sink", f"is given {target!r}", "a sink: to_sink(files('out/delivered'))")
-        if emit is not None and (not isinstance(emit, str) or emit.upper() not in MODES):
-            raise whole_error("emit", f"is {emit!r}", near_names(str(emit), [mode.lower() for mode in MODES]))
-        return Output(self, target, None if emit is None else MODES[emit.upper()])
-
     @property
     def columns(self) -> tuple[Column, ...]:
         """Names and types, in order; UNKNOWN is a type that only Spark can tell."""
@@ -268,13 +259,14 @@ class Relation:
     ) -> tuple[list[exp.Expression], list[Fragment]]:
         trees: list[exp.Expression] = []
         fragments: list[Fragment] = []
-        for text in [] if on is None else [on] if isinstance(on, Written) else _several(on, "on"):
+        lone = isinstance(on, str | exp.Expression) or is_column(on)
+        for text in [] if on is None else [on] if lone else several(on, "on"):
             tree, fragment = read_fragment(text, "on")
             trees.append(tree)
             fragments.append(fragment)
         hint = "between('d.t', 'o.t', '0s', '1h')"
-        several = [] if within is None else [within] if isinstance(within, Between) else None
-        for bounds in _several(within, "within", hint) if several is None else several:
+        one = [] if within is None else [within] if isinstance(within, Between) else None
+        for bounds in several(within, "within", hint) if one is None else one:
             if not isinstance(bounds, Between):
                 raise whole_error("within", f"is {bounds!r}", hint)
             tree, read = bounds.tree()
@@ -368,21 +360,6 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class Output:
-    """The rows of a relation, into a sink: what INSERT is in SQL. Made by `Relation.to_sink`.
-
-    >>> from watersmeet import files, stream
-    >>> clicks = stream({"id": "BIGINT", "at": "TIMESTAMP"}, time="at", name="clicks")
-    >>> clicks.to_sink(files("out/clicks")).sink.options["path"]
-    'out/clicks'
-    """
-
-    relation: Relation
-    sink: Sink
-    mode: OutputMode | None = None
-
-
-@dataclass(frozen=True)
 class Grouped:
     """Groups of rows, of which `agg` makes one row each. Made by `Relation.group_by`.
 
@@ -397,7 +374,7 @@ class Grouped:
     _window: Window | None
     _keys: tuple[tuple[exp.Expression, Fragment], ...]
 
-    def agg(self, *aggregates: Written, having: str | None = None) -> Relation:
+    def agg(self, *aggregates: Written, having: Written | None = None) -> Relation:
         """A row per group: the window's start and end, the keys, and these aggregates (``count(*) AS n``).
 
         Args:
@@ -407,7 +384,7 @@ class Grouped:
             [*self._edges(), *(tree.copy() for tree, _ in self._keys)], aggregates, "agg", having
         )
 
-    def select(self, *columns: str, having: str | None = None) -> Relation:
+    def select(self, *columns: Written, having: Written | None = None) -> Relation:
         """A row per group with these columns, of the window's start and end, keys and aggregates."""
         return self._made([], columns, "select", having)
 
@@ -415,7 +392,7 @@ class Grouped:
         return [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
 
     def _made(
-        self, first: list[exp.Expression], texts: Sequence[Written], call: str, having: str | None
+        self, first: list[exp.Expression], texts: Sequence[Written], call: str, having: Written | None
     ) -> Relation:
         read = _items(texts, call)
         fragments = [fragment for _, fragment in (*self._keys, *read)]
@@ -456,22 +433,6 @@ def shown(tree: exp.Expression) -> str:
 def _items(texts: Sequence[Written], call: str) -> list[tuple[exp.Expression, Fragment]]:
     """What a list of columns says, each of which may have a name."""
     return [read_fragment(text, f"{call}, item {number}", named=True) for number, text in enumerate(texts, 1)]
-
-
-def _several(given: Any, label: str, hint: str = "leave it out, or say one at least") -> Sequence[Any]:
-    """Of a list, its items, one at least."""
-    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
-    if not items:
-        raise whole_error(label, f"is {given!r}", hint)
-    return items
-
-
-def names_of(given: Any, label: str) -> tuple[str, ...]:
-    """Names of columns, of which a lone text is one."""
-    names = [given] if isinstance(given, str) else _several(given, label)
-    if any(not isinstance(name, str) or not name.strip() for name in names):
-        raise whole_error(label, f"is {given!r}", "names of columns")
-    return tuple(names)
 
 
 def _all_of(item: exp.Expression) -> exp.Select:

@@ -35,6 +35,9 @@ Schema = Any
 Frame = Any
 """A DataFrame of PySpark, which nothing here may import."""
 
+Session = Any
+"""A session of PySpark's, likewise."""
+
 StagedPart = Mapping[str, Any]
 """What a task says of the rows that it staged, in values that JSON has: its files, for example."""
 
@@ -151,6 +154,14 @@ class StagesInState(Protocol):
 
     def stage_in(self, files: Files) -> None:
         """Stage rows there; called before `Sink.prepare`. Names begin as `staged_folder` says."""
+
+
+@runtime_checkable
+class NeedsSession(Protocol):
+    """A sink that asks Spark for more than the frames that it is given tell."""
+
+    def use(self, session: Session) -> None:
+        """Where the job is run; called before `Sink.prepare`."""
 
 
 Numbered = Callable[["ArrowPart", int], list[StagedPart]]

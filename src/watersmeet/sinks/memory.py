@@ -1,4 +1,4 @@
-"""Rows kept in this process, by the sink's name: for tests and for trying things out.
+"""Rows kept in this process, by the sink's name: for tests, notebooks and trying things out.
 
 >>> MemorySink.rows("nothing-yet")
 []
@@ -7,12 +7,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema, StagedPart
+import pyarrow as pa
+
+from watersmeet.errors import EngineError
+from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema, StagedPart, columns_of
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
+from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import SqlType
+
+INSTANTS = pa.timestamp("us", tz="UTC")
+"""What TIMESTAMPs are in tables."""
 
 Row = dict[str, Any]
 
@@ -28,13 +38,18 @@ class MemorySink:
     appends_to = None
     keyed = None
     _published: ClassVar[dict[str, dict[tuple[str, int], tuple[Identity, list[Row]]]]] = {}
+    _schemas: ClassVar[dict[str, list[Schema]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
         self._name = spec.name
+        self._schemas.pop(spec.name, None)
         self._staged: dict[tuple[str, str, int], list[Row]] = {}
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         self._published.setdefault(self._name, {})
+        schemas = self._schemas.setdefault(self._name, [])
+        if schema not in schemas:
+            schemas.append(schema)
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         self._staged[attempt, insert, tick] = [row.asDict(recursive=True) for row in frame.collect()]
@@ -89,9 +104,57 @@ class MemorySink:
         return [row for part in sorted(parts, key=lambda part: part[1]) for row in parts[part][1]]
 
     @classmethod
+    def table(cls, name: str) -> pa.Table:
+        """The same with their types; TIMESTAMPs are of UTC.
+
+        Raises:
+            EngineError: the sink has no columns yet, or some that Arrow has not, or several INSERTs give it
+                different ones.
+        """
+        schemas = cls._schemas.get(name, [])
+        if len(schemas) != 1:
+            raise EngineError(
+                f'the columns of memory sink "{name}" are not known yet'
+                if not schemas
+                else f'memory sink "{name}" gets rows of {len(schemas)} kinds, which are no table',
+                code="no-result",
+                hint="ask after its first tick" if not schemas else "declare a sink for each INSERT",
+            )
+        columns, rows = columns_of(schemas[0]), cls.rows(name)
+        arrays = [_array(name, column, [row[column.name] for row in rows]) for column in columns]
+        return pa.Table.from_arrays(arrays, names=[column.name for column in columns])
+
+    @classmethod
     def clear(cls, name: str | None = None) -> None:
         """Forget the rows of one sink, or of all."""
         if name is None:
             cls._published.clear()
         else:
             cls._published.pop(name, None)
+
+
+def _array(sink: str, column: Column, values: list[Any]) -> pa.Array:
+    kind = in_arrow(column.type, INSTANTS)
+    if kind is None:
+        raise EngineError(
+            f'memory sink "{sink}": the column "{column.name}" is {column.type}, which Arrow has not',
+            code="no-result",
+            hint=f"CAST({column.name} AS STRING)",
+        )
+    return pa.array([_for_arrow(value, column.type) for value in values], kind)
+
+
+def _for_arrow(value: Any, type_: SqlType) -> Any:
+    """A value of Spark's as Arrow takes it: Spark gives instants in the zone of this process, without it."""
+    if value is None:
+        return None
+    if type_.name == "TIMESTAMP":
+        return value.astimezone(UTC)
+    if not type_.is_nested:
+        return value
+    if type_.fields:
+        return {field.name: _for_arrow(value[field.name], field.type) for field in type_.fields}
+    if len(type_.inner) == 1:
+        return [_for_arrow(one, type_.inner[0]) for one in value]
+    key, of = type_.inner
+    return [(_for_arrow(one, key), _for_arrow(other, of)) for one, other in value.items()]

@@ -14,6 +14,8 @@ from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RowPrinter, Sink
+from watersmeet.sinks.function.batches import ForeachBatchSink, OfBatches
+from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import path_of
 from watersmeet.spec.options.stored_files import in_store
@@ -30,6 +32,7 @@ CONNECTORS: dict[str, tuple[str, str]] = {
     "delta": ("watersmeet.sinks.lake.delta", "DeltaSink"),
     "iceberg": ("watersmeet.sinks.lake.iceberg", "IcebergSink"),
     "function": ("watersmeet.sinks.function.sink", "FunctionSink"),
+    "spark": ("watersmeet.sinks.by_spark", "SparkSink"),
 }
 """Connector, in lower case, or a kind of it -> (module, class or function)."""
 
@@ -42,13 +45,21 @@ PARTS: dict[str, tuple[str, str]] = {
 """What tasks stage rows with: name -> (module, class)."""
 
 
-def make_sink(spec: SinkSpec, *, console: RowPrinter | None = None) -> Sink:
+def make_sink(
+    spec: SinkSpec,
+    *,
+    console: RowPrinter | None = None,
+    functions: Mapping[str, OfBatches] = MappingProxyType({}),
+) -> Sink:
     """The sink that ``spec`` asks for, not yet prepared.
 
     ``console`` shows the rows of a console sink; without it they are plain text on standard output.
+    ``functions``: of this process, by the names of the sinks that are one.
     """
+    kind = spec.connector.lower()
+    if kind == FOREACH_BATCH:
+        return ForeachBatchSink(spec, functions.get(spec.name))
     try:
-        kind = spec.connector.lower()
         module, name = CONNECTORS[STORED if kind == "file" and in_store(path_of(spec.options)) else kind]
     except KeyError:
         raise SpecError(

@@ -22,11 +22,11 @@ class Connector:
     ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
     carries one; ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a
     folder of files; ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
-    rows, so many per second; ``kept_by_spark``: what Spark keeps of it beside its offsets is not known here;
-    ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing else is said;
-    ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be said). Of what
-    is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice; ``by_key``: a
-    row may take the place of another, by a PRIMARY KEY.
+    rows, so many per second; ``kept_by_spark``: what Spark keeps of it beside its offsets, and what it has
+    written, is not known here; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
+    else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
+    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
+    ``by_key``: a row may take the place of another, by a PRIMARY KEY.
     """
 
     name: str
@@ -57,7 +57,7 @@ _ALL = (
     ),
     Connector("postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
-    Connector("spark", one_partition=True, kept_by_spark=True),
+    Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, sinks=True),
     Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
@@ -71,10 +71,13 @@ NOWHERE = "nowhere"
 """What an index puts out goes nowhere."""
 DATAFRAME = "dataframe"
 """Rows of a DataFrame of Spark's."""
+FOREACH_BATCH = "foreach_batch"
+"""A function of this process gets them."""
 
 _OF_NO_TEXT = {
     NOWHERE: Connector(NOWHERE, sinks=True),
     DATAFRAME: Connector(DATAFRAME, one_partition=True, kept_by_spark=True),
+    FOREACH_BATCH: Connector(FOREACH_BATCH, sinks=True, unique_names=True, by_key=True),
 }
 """Connectors that nobody can write in a text."""
 

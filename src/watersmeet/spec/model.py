@@ -399,8 +399,8 @@ class Query:
 @dataclass(frozen=True)
 class Sink:
     """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
-    ``delta``, ``iceberg``, ``postgres``, ``function``, ``console``, ``memory``. ``primary_key``: the columns
-    by which a row there takes the place of another."""
+    ``delta``, ``iceberg``, ``postgres``, ``function``, ``foreach_batch``, ``spark``, ``console``,
+    ``memory``. ``primary_key``: the columns by which a row there takes the place of another."""
 
     name: str
     connector: str

@@ -23,8 +23,9 @@ PLAIN_IN_ARROW: dict[str, pa.DataType] = {
 """By the types' names. TIMESTAMPs are of UTC, and do not say so: Spark's do."""
 
 
-def in_arrow(type_: SqlType) -> pa.DataType | None:
+def in_arrow(type_: SqlType, times: pa.DataType = PLAIN_IN_ARROW["TIMESTAMP"]) -> pa.DataType | None:
     """None: columns of it, or of something in it, have no form here: INTERVALs, and what is not known.
+    ``times``: what TIMESTAMPs are.
 
     >>> from watersmeet.types.parser import sql_type
     >>> print(in_arrow(sql_type("MAP<STRING, DECIMAL(5,2)>")), in_arrow(sql_type("INTERVAL DAY")))
@@ -32,9 +33,11 @@ def in_arrow(type_: SqlType) -> pa.DataType | None:
     """
     if type_.is_decimal:
         return pa.decimal128(type_.digits, type_.scale)
+    if type_.name == "TIMESTAMP":
+        return times
     if not type_.is_nested:
         return PLAIN_IN_ARROW.get(type_.name)
-    inner = [in_arrow(inner_type) for inner_type in type_.inner]
+    inner = [in_arrow(inner_type, times) for inner_type in type_.inner]
     if None in inner:
         return None
     if type_.fields:

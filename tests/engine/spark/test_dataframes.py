@@ -278,7 +278,7 @@ def test_any_source_of_sparks_is_read_by_a_text(tmp_path, spark):
         ("'format' = 'rate-micro-batch', ", "", "which of Spark's data sources"),
         ("'format' = 'rate-micro-batch'", "'format' = 'kafka'", "TYPE Kafka"),
         ("value BIGINT", "value INT", '"value" is BIGINT'),
-        ("value BIGINT", "valeu BIGINT", 'no column "valeu"'),
+        ("value BIGINT", "valeu BIGINT", "the data source has no column valeu"),
         ("'rowsPerBatch' = '5'", "'rowsPerBatch' = 'many'", "many"),
     ],
 )

@@ -11,10 +11,8 @@ from watersmeet.errors import EngineError, WatersmeetError, counted
 from watersmeet.names import DELETED
 from watersmeet.sinks.base import Files, StagedPart
 from watersmeet.sinks.function.loading import in_words, load
+from watersmeet.sinks.function.recorded import SHOWN_DELETED
 from watersmeet.sinks.staged_rows import Staged, batches_in, schema_in
-
-SHOWN_DELETED = "_deleted"
-"""`DELETED`, where a function sees it."""
 
 _AGAIN = "; then run the job again: the tick is repeated, with the same parts"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.options.function import call_problem
 
 _IMPORTING = os.path.dirname(importlib.__file__)
 _LONGEST = 1_000
@@ -48,25 +48,9 @@ def load(written: str, sink: str) -> Callable[..., Any]:
 
 
 def _check(function: Any, written: str, sink: str) -> None:
-    hint = "write it as def put(part, rows): …"
-    if not callable(function):
-        raise _problem(written, sink, f"it is no function but a {type(function).__name__}", hint)
-    kinds = {
-        "an async function": inspect.iscoroutinefunction,
-        "a generator": inspect.isgeneratorfunction,
-        "an async generator": inspect.isasyncgenfunction,
-    }
-    for kind, is_kind in kinds.items():
-        if is_kind(function):
-            raise _problem(written, sink, f"it is {kind}, which does nothing when it is called", hint)
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError as error:
-        raise _problem(
-            written, sink, f"it cannot be called with a part and its rows: {error}", hint
-        ) from None
-    except ValueError:  # nobody knows what it takes: of some that are not written in Python
-        return
+    problem = call_problem(function, "a part and its rows")
+    if problem is not None:
+        raise _problem(written, sink, problem, "write it as def put(part, rows): …")
 
 
 def _problem(written: str, sink: str, what: str, hint: str | None) -> SpecError:

@@ -1,9 +1,11 @@
-"""What a sink that is a user's function may be told: which one."""
+"""What a sink that is a user's function may be told: which one. And what such a function has to be."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
@@ -38,3 +40,25 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
 def function_of(options: Mapping[str, str]) -> str:
     """``module:name``; empty where it is not said."""
     return lowered(options).get(FUNCTION, "").strip()
+
+
+def call_problem(function: Any, given: str) -> str | None:
+    """Why a function cannot be called with two arguments, ``given`` in words, and be done when it returns;
+    None: it can, as far as it tells."""
+    if not callable(function):
+        return f"it is no function but a {type(function).__name__}"
+    kinds = {
+        "an async function": inspect.iscoroutinefunction,
+        "a generator": inspect.isgeneratorfunction,
+        "an async generator": inspect.isasyncgenfunction,
+    }
+    for kind, is_kind in kinds.items():
+        if is_kind(function):
+            return f"it is {kind}, which does nothing when it is called"
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError as error:
+        return f"it cannot be called with {given}: {error}"
+    except ValueError:  # nobody knows what it takes: of some that are not written in Python
+        return None
+    return None

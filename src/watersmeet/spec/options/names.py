@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
 from watersmeet.spec.model import Sink, Source
-from watersmeet.spec.options import function, kafka, lake, postgres, spark_source
+from watersmeet.spec.options import function, kafka, lake, postgres, spark
 from watersmeet.spec.options.targets import shared_targets
 from watersmeet.spec.options.topics_apart import mixed_topics
 
@@ -41,8 +41,8 @@ def source_option_problems(source: Source) -> list[SpecError]:
 
 
 def sink_option_problems(sink: Sink) -> list[SpecError]:
-    """The same of a sink that prints, writes to Kafka or PostgreSQL, calls a function, or keeps rows in
-    memory."""
+    """The same of a sink that prints, writes to Kafka or PostgreSQL, calls a function, is written by Spark,
+    or keeps rows in memory."""
     if sink.connector == "kafka":
         return list(kafka.sink_problems(sink))
     if sink.connector == "delta":
@@ -53,6 +53,8 @@ def sink_option_problems(sink: Sink) -> list[SpecError]:
         return lake.iceberg_problems(sink)
     if sink.connector == "function":
         return list(function.sink_problems(sink))
+    if sink.connector == SPARK:
+        return list(spark.sink_problems(sink))
     if sink.connector not in ("console", "memory"):
         return []
     what, own = f'{sink.connector} sink "{sink.name}"', _CONSOLE if sink.connector == "console" else ()
@@ -82,7 +84,7 @@ def _of_source(source: Source) -> Iterator[SpecError]:
             if name not in GENERATOR and name not in fields:
                 yield _unknown(f'generator "{source.name}"', name, [*GENERATOR, *fields, *OF_ALL_SOURCES])
     elif source.connector == SPARK:
-        yield from spark_source.problems(source)
+        yield from spark.source_problems(source)
     elif source.connector == "memory":
         for name in source.options:
             yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)

@@ -13,7 +13,7 @@ from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
-from watersmeet.engine.spark.sources.dataframes import notes_of_given, problems_of_given
+from watersmeet.engine.spark.sources.dataframes import look_at
 from watersmeet.engine.spark.sources.look import problems_of
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
@@ -27,6 +27,7 @@ from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
+from watersmeet.sinks.function.batches import OfBatches
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
@@ -57,6 +58,7 @@ def run_job(
     accept_loss: Collection[str] = (),
     inferred: Mapping[str, Sequence[Column]] | None = None,
     given: Mapping[str, DataFrame] | None = None,
+    functions: Mapping[str, OfBatches] | None = None,
     stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
@@ -67,6 +69,7 @@ def run_job(
     """Run ``plan``, the plan of ``job``, until it ends or is stopped; see `RunSettings` for the arguments.
 
     Args:
+        functions: of sinks that are one of this process, by their names.
         console: shows the rows of console sinks.
 
     Raises:
@@ -93,9 +96,10 @@ def run_job(
         on_backlog=on_backlog,
         on_tick=on_tick,
     )
-    outputs = outputs_of(job, plan, console)
+    outputs = outputs_of(job, plan, console, functions)
     theirs = session_of(settings.given)
-    raise_all([*problems_of(plan), *problems_of_given(plan, settings.given)])
+    looked = look_at(plan, settings.given)
+    raise_all([*problems_of(plan), *looked.problems])
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
     conf = session.settings(
         master=master,
@@ -106,7 +110,7 @@ def run_job(
         submitted=submitted(),
     )
     refuse_connect(conf)
-    for note in notes_of_given(plan, settings.given):
+    for note in looked.notes:
         if on_notice is not None:
             on_notice(note)
     with _STARTING:
@@ -116,7 +120,9 @@ def run_job(
     return run(spark, plan, settings, outputs)
 
 
-def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
+def outputs_of(
+    job: Job, plan: JobPlan, console: RowPrinter | None, functions: Mapping[str, OfBatches] | None = None
+) -> Outputs:
     """The sinks of all queries, one object per declared sink, and those that get rows beside them (`BESIDE`).
 
     Raises:
@@ -126,7 +132,7 @@ def outputs_of(job: Job, plan: JobPlan, console: RowPrinter | None) -> Outputs:
 
     def sink_named(name: str) -> Sink:
         if name not in made:
-            made[name] = make_sink(declared[name], console=console)
+            made[name] = make_sink(declared[name], console=console, functions=functions or {})
         return made[name]
 
     into = {query.name: query.sink for query in plan.queries if not query.is_index}

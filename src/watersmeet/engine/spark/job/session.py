@@ -235,6 +235,7 @@ def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
         _check_python(str(context.pythonExec))
     theirs: Any = running._jsparkSession
     session = SparkSession(context, theirs.cloneSession())
+    _use_same_names(running, session)
     for name, value in conf.items():
         if name.startswith("spark.sql.") and session.conf.isModifiable(name):
             session.conf.set(name, value)
@@ -242,6 +243,14 @@ def beside(running: SparkSession, conf: Mapping[str, str]) -> SparkSession:
     for listener in theirs.streams().listListeners():
         streams.addListener(listener)
     return session
+
+
+def _use_same_names(running: SparkSession, session: SparkSession) -> None:
+    """Names of tables mean what they mean to the user, whose USE of another catalog a clone does not have."""
+    wanted = running.catalog.currentCatalog()
+    if session.catalog.currentCatalog() != wanted:
+        session.catalog.setCurrentCatalog(wanted)
+        session.catalog.setCurrentDatabase(running.catalog.currentDatabase())
 
 
 def _check_python(worker: str) -> None:

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.errors import readable
+from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.errors import EngineError, SpecError, near_names, raise_all
+from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.names import PARTITION
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.connectors import DATAFRAME
+from watersmeet.spec.connectors import DATAFRAME, SPARK
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.spark_source import format_of, reader_options
+from watersmeet.spec.options.spark import format_of, own_options
 
 _KEEP_STATE = {
     "Aggregate": "aggregates",
@@ -50,59 +52,98 @@ _FORGETFUL = ("socket", "memory")
 """Sources of Spark's that do not have the rows of a batch any more when it is repeated."""
 _KEPT = re.compile(r"(kafka|delta|iceberg|rate|rate-micro-batch|FileSource\[.*|DeltaSource\[.*)", re.DOTALL)
 """Sources that have them."""
+_KEPT_FORMATS = {"delta", "iceberg", "rate", "rate-micro-batch", "orc", "text", "avro", "xml", "binaryfile"}
+"""The same, by the formats of their readers that have no connector of ours."""
+
+_PASSED_OVER = "rows that are gone before they were read are passed over, and nothing tells of it"
+_SILENT: Mapping[tuple[str, str], str] = {
+    ("failondataloss", "false"): _PASSED_OVER,
+    ("ignoremissingfiles", "true"): _PASSED_OVER,
+    ("ignorecorruptfiles", "true"): "files that cannot be read are passed over, and nothing tells of it",
+    ("ignorechanges", "true"): "rows of files that are written anew come again",
+    ("ignoredeletes", "true"): "rows that are deleted stay in the result",
+    ("skipchangecommits", "true"): "commits that change rows are passed over, and nothing tells of it",
+    ("mode", "dropmalformed"): "records that are broken are dropped, and not counted",
+    ("cleansource", "delete"): "files are deleted once they are read: nothing can be read anew",
+    ("cleansource", "archive"): "files are moved once they are read: nothing can be read anew there",
+}
+"""Options of Spark's readers by which rows are missing, or too many, without a word; and how."""
 
 
-def notes_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[str]:
-    """What a person should know of the frames of a plan's sources."""
-    names = {
-        source.name: str(leaf.sourceName())
-        for source in plan.sources
-        if source.connector == DATAFRAME
-        for leaf in _streams(given[source.name])
-    }
-    return [
-        f'"{source}" reads {name}: a tick that is repeated after a crash is right only if that gives the rows'
-        " of a batch again"
-        for source, name in names.items()
-        if not _KEPT.fullmatch(name)
-    ]
+@dataclass(frozen=True)
+class Looked:
+    """What is wrong with the frames of a plan's sources, and what a person should know of them."""
+
+    problems: Sequence[SpecError]
+    notes: Sequence[str]
 
 
-def problems_of_given(plan: JobPlan, given: Mapping[str, DataFrame]) -> list[SpecError]:
-    """What is wrong with the frames of a plan's sources: rows that may be others when they are read again."""
-    sources = [source for source in plan.sources if source.connector == DATAFRAME]
-    missing = [source.name for source in sources if source.name not in given]
-    problems = [
-        SpecError(
-            f'"{name}" is a DataFrame, and none is given',
-            code="not-supported",
-            hint="run the job where the DataFrame is made",
-        )
-        for name in missing
-    ]
-    there = [source for source in sources if source.name in given]
-    problems += [problem for source in there for problem in _problems(source, given[source.name])]
-    return problems + list(_shared(there, given))
-
-
-def _shared(sources: Sequence[Source], given: Mapping[str, DataFrame]) -> Iterator[SpecError]:
-    """Frames that one source of Spark's feeds, which has its offsets once."""
+def look_at(plan: JobPlan, given: Mapping[str, DataFrame]) -> Looked:
+    """Look through the frames that a plan's sources are made of, each once: rows may be others when they are
+    read again, or be lost in silence. The same of sources that Spark's own data sources read, as far as their
+    options tell."""
+    problems: list[SpecError] = []
+    notes = [note for source in plan.sources if source.connector == SPARK for note in _told(source)]
     seen: list[tuple[str, Any]] = []
-    for source in sources:
-        for leaf in _streams(given[source.name]):
+    for source in plan.sources:
+        if source.connector != DATAFRAME:
+            continue
+        if source.name not in given:
+            problems.append(
+                SpecError(
+                    f'"{source.name}" is a DataFrame, and none is given',
+                    code="not-supported",
+                    hint="run the job where the DataFrame is made",
+                )
+            )
+            continue
+        nodes = list(_nodes(_plan_of(given[source.name])))
+        problems += _problems(source, nodes)
+        for leaf in _streams(nodes):
             other = next((name for name, before in seen if before.equals(leaf)), None)
             if other is not None:
-                yield SpecError(
-                    f'the DataFrames of "{other}" and "{source.name}" are made of one, which is read once',
-                    code="not-supported",
-                    hint="load it once for each of them, or make one stream of it and filter that: .where(…)",
-                )
+                problems.append(_shared(other, source.name))
             seen.append((source.name, leaf))
+            name = str(leaf.sourceName())
+            notes += _notes(source, name, _options(given[source.name], leaf), kept=_KEPT.fullmatch(name))
+    return Looked(problems, notes)
 
 
-def _streams(frame: DataFrame) -> list[Any]:
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    return [node for node in _nodes(plan) if not node.children().size() and node.isStreaming()]
+def _told(source: Source) -> list[str]:
+    """Of a source that one of Spark's data sources reads, what its options tell."""
+    name = format_of(source.options)
+    return _notes(source, name, own_options(source.options), kept=name.lower() in _KEPT_FORMATS)
+
+
+def _notes(source: Source, name: str, options: Mapping[str, str], *, kept: object) -> list[str]:
+    notes = []
+    if not kept:
+        notes.append(
+            f'"{source.name}" reads {name}: a tick that is repeated after a crash is right only if that gives'
+            " the rows of a batch again"
+        )
+    for key, value in options.items():
+        how = _SILENT.get((key.lower(), str(value).strip().lower()))
+        if how is not None:
+            notes.append(f"\"{source.name}\" reads with '{key}' = '{value}': {how}")
+    return notes
+
+
+def _options(frame: DataFrame, leaf: Any) -> dict[str, str]:
+    """What the reader of a stream was told; empty where it does not say."""
+    kind, jvm = str(leaf.getClass().getSimpleName()), cast(Any, frame.sparkSession._jvm)
+    if kind == "StreamingRelation":
+        return dict(jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.dataSource().options()))
+    return dict(leaf.extraOptions().asCaseSensitiveMap()) if kind == "StreamingRelationV2" else {}
+
+
+def _shared(one: str, other: str) -> SpecError:
+    """Of frames that one source of Spark's feeds, which has its offsets once."""
+    return SpecError(
+        f'the DataFrames of "{one}" and "{other}" are made of one, which is read once',
+        code="not-supported",
+        hint="load it once for each of them, or make one stream of it and filter that: .where(…)",
+    )
 
 
 def by_format(spark: SparkSession, source: Source) -> DataFrame:
@@ -112,7 +153,7 @@ def by_format(spark: SparkSession, source: Source) -> DataFrame:
         EngineError: there is no such data source, or it has other columns.
         SpecError: it does not have the rows of a batch that is repeated.
     """
-    reader = spark.readStream.format(format_of(source.options)).options(**reader_options(source.options))
+    reader = spark.readStream.format(format_of(source.options)).options(**own_options(source.options))
     try:
         frame = reader.load()
     except AnalysisException as error:
@@ -122,33 +163,11 @@ def by_format(spark: SparkSession, source: Source) -> DataFrame:
             hint="'format' names one of Spark's data sources, whose jar is there (--jars) or that the session"
             " has; the other options are its own",
         ) from None
-    raise_all(list(_problems(source, frame)))
-    _check_columns(spark, source, frame)
+    raise_all(list(_problems(source, list(_nodes(_plan_of(frame))))))
+    what = f'source "{source.name}"'
+    check_columns(what, source, frame.columns, "the data source has")
+    check_types(spark, what, source, frame)
     return read(spark, source, frame)
-
-
-def _check_columns(spark: SparkSession, source: Source, frame: DataFrame) -> None:
-    """That it has the declared columns, of their types."""
-    there = {field.name.lower(): field.dataType.simpleString() for field in frame.schema.fields}
-    nulls = [f"CAST(NULL AS {column.type}) AS {quoted(column.name)}" for column in source.columns]
-    wanted = spark.range(0).selectExpr(*nulls)
-    problems = []
-    for field in wanted.schema.fields:
-        type_ = there.get(field.name.lower())
-        if type_ is None:
-            hint = near_names(field.name, there)
-            problems.append(
-                EngineError(f'"{source.name}" has no column "{field.name}"', code="wrong-columns", hint=hint)
-            )
-        elif type_ != field.dataType.simpleString():
-            problems.append(
-                EngineError(
-                    f'"{source.name}": column "{field.name}" is {type_.upper()}',
-                    code="wrong-columns",
-                    hint="declare it so, and cast it in a view",
-                )
-            )
-    raise_all(problems)
 
 
 def read(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
@@ -162,17 +181,23 @@ def _in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
     """The same rows, asked for in another session of the same application."""
     jvm: Any = spark._jvm
     datasets = getattr(jvm.org.apache.spark.sql.classic, "Dataset$")
-    plan: Any = frame._jdf.queryExecution().analyzed()  # means what it meant where it was made
-    rows = getattr(datasets, "MODULE$").ofRows(spark._jsparkSession, plan)
+    rows = getattr(datasets, "MODULE$").ofRows(spark._jsparkSession, _plan_of(frame))
     return DataFrame(rows, spark)
 
 
-def _problems(source: Source, frame: DataFrame) -> Iterator[SpecError]:
+def _plan_of(frame: DataFrame) -> Any:
+    """Its plan, which means what it meant where it was made."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _streams(nodes: Sequence[Any]) -> list[Any]:
+    return [node for node in nodes if not node.children().size() and node.isStreaming()]
+
+
+def _problems(source: Source, nodes: Sequence[Any]) -> Iterator[SpecError]:
     what = f'the DataFrame of "{source.name}"'
-    plan: Any = frame._jdf.queryExecution().analyzed()
-    nodes = list(_nodes(plan))
     leaves = [node for node in nodes if not node.children().size()]
-    streams = [leaf for leaf in leaves if leaf.isStreaming()]
+    streams = _streams(nodes)
     if len(streams) != 1:
         yield SpecError(
             f"{what} has {len(streams)} streaming sources; it needs one",

@@ -29,6 +29,7 @@ from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
+from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
@@ -395,15 +396,3 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     if columns:
         check_columns(what, source, columns, f"the files at {path} have")
     return True
-
-
-def check_columns(what: str, source: Source, columns: Sequence[str], where: str) -> None:
-    """Raises: EngineError naming the declared columns that ``where`` ("the files have") has not."""
-    column_names = {name.lower() for name in columns}
-    missing = [column.name for column in source.columns if column.name.lower() not in column_names]
-    if missing:
-        raise EngineError(
-            f"{what}: {where} no column {', '.join(missing)}",
-            code="wrong-columns",
-            hint=near_names(missing[0], columns) or f"its columns are {', '.join(columns)}",
-        )

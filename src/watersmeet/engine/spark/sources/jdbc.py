@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.errors import readable_error, says
-from watersmeet.engine.spark.sources.frames import check_columns
+from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
 from watersmeet.spec.model import Source

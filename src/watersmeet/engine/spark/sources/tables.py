@@ -23,12 +23,12 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import jdbc
+from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
-    check_columns,
     check_parquet,
     check_path,
     check_there,

@@ -37,6 +37,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import (
     ArrowPart,
     CallsInTasks,
+    NeedsSession,
     Sink,
     StagedPart,
     StagesInState,
@@ -157,7 +158,7 @@ class Ticks:
             What was set aside, in words.
         """
         self.driver.owner = owner
-        self._lend_state()
+        self._lend()
         for name, frame in self._frames.items():
             self._outputs.queries[name].prepare(frame.schema, owner)
         for sink in (self._outputs.late, self._outputs.broken, self._outputs.shed):
@@ -179,7 +180,7 @@ class Ticks:
     def may_be_out(self, owner: str, *, set_aside: bool) -> list[str]:
         """Sinks that have rows of the next tick, which an earlier run began, in words, functions that the job
         names no more among them; without those where these will be set aside. ``owner``: of the state."""
-        self._lend_state()
+        self._lend()
         problems, called = [], set[str]()
         for sink in self._outputs.sinks:
             for insert in self._outputs.inserts_of(sink):
@@ -196,9 +197,12 @@ class Ticks:
                 problems.append(f'"{insert}": there is a part of tick {following} (function sink "{name}")')
         return problems
 
-    def _lend_state(self) -> None:
-        """Sinks that have no place of their own for staged rows get one; those that call out, tasks."""
+    def _lend(self) -> None:
+        """Sinks that have no place of their own for staged rows get one; those that call out, tasks; those
+        that ask Spark, the session."""
         for sink in self._outputs.sinks:
+            if isinstance(sink, NeedsSession):
+                sink.use(self._spark)
             if isinstance(sink, StagesInState):
                 sink.stage_in(self.driver.store)
             if isinstance(sink, CallsInTasks):

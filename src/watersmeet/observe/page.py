@@ -1,0 +1,108 @@
+"""What notebooks show: a plan, a job that runs, rows, as HTML.
+
+All that is from users or from data is text: it is escaped, and what would steer a terminal or a browser is
+shown as Python writes it. Nothing here asks another machine for anything: no script, style sheet or image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import pyarrow as pa
+
+from watersmeet.errors import counted, printable
+from watersmeet.event_time import shown_time
+from watersmeet.observe.progress import InputReport, Recent
+from watersmeet.plan.explain import explain
+from watersmeet.plan.model.job import JobPlan
+
+_LONGEST = 200
+"""Characters of a value of a row."""
+
+
+def plan_page(plan: JobPlan) -> str:
+    """EXPLAIN."""
+    return _page([f"<pre>{_text(explain(plan))}</pre>"])
+
+
+def running_page(
+    status: str, recent: Recent, integers: frozenset[str], notices: Sequence[str], error: BaseException | None
+) -> str:
+    """A job as its last ticks tell: rates, watermarks, what is kept.
+
+    Args:
+        integers: watermark keys of integer times.
+        notices: what a person was told.
+        error: what it failed with.
+    """
+    report = recent.last
+    parts = [f"<p><b>{_text(status)}</b>{'' if report is None else _head(recent)}</p>"]
+    if report is not None:
+        names = ("input", "watermark", "all in", "matched", "padded", "grouped", "late", "retained")
+        rows = [_row(row, integers) for row in report.inputs]
+        parts.append(_table(names, rows, numbers_from=2))
+    if error is not None:
+        parts.append(f"<pre>{_text(str(error))}</pre>")
+    if notices:
+        parts.append(f"<ul>{''.join(f'<li>{_text(notice)}</li>' for notice in notices)}</ul>")
+    return _page(parts)
+
+
+def rows_page(name: str, first: pa.Table, count: int) -> str:
+    """The first rows of a result, of ``count``."""
+    columns = [column.to_pylist() for column in first.columns]
+    rows = [
+        ["NULL" if value is None else _short(str(value)) for value in row]
+        for row in zip(*columns, strict=True)
+    ]
+    more = count - first.num_rows
+    told = [f"<p>… and {counted(more, 'more row')}</p>"] if more else []
+    return _page([f"<p><b>{_text(name)}</b></p>", _table(first.column_names, rows), *told])
+
+
+def _head(recent: Recent) -> str:
+    report = recent.last
+    assert report is not None
+    fast_in, fast_out = recent.rates()
+    behind = f"; not read yet: {report.behind}" if report.behind else ""
+    return _text(
+        f" · tick {report.tick:,} took {report.seconds:.2f} s · in {fast_in:,.0f} rows/s"
+        f" ({recent.rows_in:,} rows) · out {fast_out:,.0f} rows/s ({recent.rows_out:,} rows){behind}"
+    )
+
+
+def _row(row: InputReport, integers: frozenset[str]) -> list[str]:
+    marks = [
+        f"{column} {shown_time(mark, f'{row.name}.{column}' in integers)}"
+        for column, mark in row.watermarks.items()
+    ]
+    if row.standstill is not None:
+        marks.append(row.standstill)
+    counts = (row.rows_total, row.matched, row.padded, row.grouped, row.late, row.retained)
+    return [row.name, "\n".join(marks), *(f"{count:,}" for count in counts)]
+
+
+def _table(names: Iterable[str], rows: Iterable[Sequence[str]], numbers_from: int = 1_000_000) -> str:
+    def cells(tag: str, values: Iterable[str]) -> str:
+        return "".join(
+            f'<{tag} style="text-align:{"left" if number < numbers_from else "right"};white-space:pre-line">'
+            f"{_text(value)}</{tag}>"
+            for number, value in enumerate(values)
+        )
+
+    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{cells('th', names)}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _page(parts: Iterable[str]) -> str:
+    return f'<div class="watersmeet">{"".join(parts)}</div>'
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))
+
+
+def _short(value: object) -> str:
+    text = "NULL" if value is None else str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

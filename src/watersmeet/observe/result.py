@@ -1,0 +1,68 @@
+"""The rows of a memory sink, as Arrow, pandas or Polars has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import SpecError
+from watersmeet.observe.page import rows_page
+
+SHOWN_ROWS = 20
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """All rows that a memory sink has got until it was asked, in the order of ticks. Made by
+    `StartedJob.result`.
+
+    >>> result = Result("n", pa.table({"n": [1, 2]}))
+    >>> len(result), result.arrow().column_names
+    (2, ['n'])
+    """
+
+    name: str
+    _table: pa.Table
+
+    def arrow(self) -> pa.Table:
+        """An Arrow table; TIMESTAMPs are of UTC."""
+        return self._table
+
+    def pandas(self) -> Any:
+        """A DataFrame of pandas. Raises: SpecError, if that is not installed."""
+        _needs("pandas")
+        return self._table.to_pandas()
+
+    def polars(self) -> Any:
+        """A DataFrame of Polars. Raises: SpecError, if that is not installed."""
+        from_arrow: Callable[[pa.Table], Any] = _needs("polars").from_arrow
+        return from_arrow(self._table)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each row as a dict."""
+        rows: list[dict[str, Any]] = self._table.to_pylist()
+        return rows
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.name}: {len(self):,} rows of {', '.join(self._table.column_names)}>"
+
+    def _repr_html_(self) -> str:
+        return rows_page(self.name, self._table.slice(0, SHOWN_ROWS), len(self))
+
+
+def _needs(library: str) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise SpecError(
+            f"{library} is not installed",
+            code="library-missing",
+            hint=f"pip install {library}; or take result.arrow()",
+        ) from None

@@ -1,0 +1,77 @@
+"""A user's function that is called in the job's own process, with a frame of a tick's rows, and its number.
+
+What it is called with is recorded and read again as that of a function in tasks (`recorded`): whenever a tick
+comes again, its rows and their partitions are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.names import DELETED
+from watersmeet.sinks.base import Files, Frame, Schema, Session
+from watersmeet.sinks.function.loading import in_words
+from watersmeet.sinks.function.recorded import SHOWN_DELETED, RecordedSink
+from watersmeet.sinks.staged_rows import Staged, batches_in
+from watersmeet.spec.model import Sink as SinkSpec
+
+OfBatches = Callable[[Frame, int], object]
+"""A function of a tick's rows, and of its number."""
+
+
+class ForeachBatchSink(RecordedSink):
+    """See the module. ``function``: none in a process that has not made the job."""
+
+    def __init__(self, spec: SinkSpec, function: OfBatches | None) -> None:
+        super().__init__(spec)
+        if function is None:
+            raise SpecError(
+                f'sink "{spec.name}" is a function of the process that made the job, and none is given',
+                code="no-function",
+                hint="run the job where the function is: relation.foreach_batch(function)",
+            )
+        self._function = function
+        self._session: Session = None
+        self._schemas: dict[str, Schema] = {}
+
+    def use(self, session: Session) -> None:
+        """See `NeedsSession`."""
+        self._session = session
+
+    def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
+        self._schemas[insert] = frame.schema
+        super().write(frame, insert, tick, attempt)
+
+    def give_out(self, insert: str, tick: int, parts: Sequence[Staged]) -> None:
+        numbers = self._session.range(0, len(parts), 1, len(parts))
+        reading = _Reading(self._there(), self._spec.name, tuple(parts))
+        rows = numbers.mapInArrow(reading, self._schemas[insert])
+        if self.keyed:
+            rows = rows.withColumnRenamed(DELETED, SHOWN_DELETED)
+        try:
+            self._function(rows, tick)
+        except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
+            raise EngineError(
+                f'the function of sink "{self._spec.name}" failed at tick {tick} of "{insert}":'
+                f" {in_words(error)}",
+                code="function-failed",
+                hint="put it right, or whatever it calls; then run the job again: the tick is repeated, with"
+                " the same rows",
+            ) from error
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The function given to `mapInArrow`: numbers of parts come, and their rows go."""
+
+    files: Files = field(repr=False)
+    sink: str
+    parts: tuple[Staged, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            yield from batches_in(self.files, *self.parts[number], self.sink)

@@ -1,0 +1,143 @@
+"""Where rows of relations go on Spark: its own writers, its tables, functions of this process."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import watersmeet as ws
+from watersmeet.engine.driver.driver import TickDriver
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+ROWS = 40
+
+
+def numbers(spark: Any, folder: Any, name: str = "numbers") -> ws.Relation:
+    """Rows 0 to 39 with a time and a text, in two files that are two ticks."""
+    place = folder / name
+    if not place.exists():
+        place.mkdir()
+        for part in range(2):
+            lines = [
+                f'{{"n": {n}, "at": "{(START + timedelta(minutes=n)).isoformat()}", "text": "t{n}"}}'
+                for n in range(part * ROWS // 2, (part + 1) * ROWS // 2)
+            ]
+            (place / f"{part}.json").write_text("\n".join(lines))
+    frame = spark.readStream.schema("n BIGINT, at TIMESTAMP, text STRING").option("maxFilesPerTrigger", 1)
+    return ws.stream(frame.json(str(place)), time="at", name=name).select("n", "text")
+
+
+def ended(job: ws.Job) -> ws.StartedJob:
+    started = job.start()
+    assert started.await_termination(900)
+    return started
+
+
+def test_a_function_gets_the_same_rows_again_by_the_same_number(spark, tmp_path, monkeypatch):
+    """The function has done its work when the job dies, before the tick is committed. And what Spark writes
+    comes again: at least once."""
+    spark.sql("CREATE DATABASE IF NOT EXISTS out_of_here")
+    spark.sql("CREATE TABLE IF NOT EXISTS out_of_here.t (text STRING, n BIGINT) USING parquet")
+    spark.sql("TRUNCATE TABLE out_of_here.t")
+    given: list[tuple[int, list[tuple[int, str]]]] = []
+    taken: dict[int, list[tuple[int, str]]] = {}
+
+    def put(rows: Any, tick: int) -> None:
+        assert rows.isStreaming is False
+        told = [tuple(row) for row in rows.collect()]
+        given.append((tick, told))
+        if tick not in taken:
+            taken[tick] = told
+
+    def job(partitions: int) -> ws.Job:
+        relation = numbers(spark, tmp_path)
+        return ws.job(
+            relation.foreach_batch(put),
+            relation.to_sink(format="orc", options={"path": str(tmp_path / "orc")}, name="as_orc"),
+            relation.to_table("out_of_here.t"),
+            checkpoint=str(tmp_path / "state"),
+            settings={"until_caught_up": True, "partitions": partitions},
+        )
+
+    plain, calls = TickDriver.commit, itertools.count()
+
+    def dies(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == 1:
+            raise ws.EngineError("killed", code="test")
+        return plain(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TickDriver, "commit", dies)
+        started = job(3).start()
+        with pytest.raises(ws.EngineError, match="killed"):
+            started.await_termination(900)
+    ended(job(1))
+    expected = [(n, f"t{n}") for n in range(ROWS)]
+    assert [tick for tick, _ in given] == [1, 2, 2]
+    assert given[1] == given[2], "the same rows in the same order, by another number of tasks"
+    assert sorted(row for rows in taken.values() for row in rows) == expected
+    twice = Counter(expected) + Counter(expected[ROWS // 2 :])
+    assert Counter(tuple(r) for r in spark.read.orc(str(tmp_path / "orc")).collect()) == twice
+    assert Counter((r.n, r.text) for r in spark.table("out_of_here.t").collect()) == twice
+
+
+def test_a_function_that_fails_ends_the_job_and_gets_the_tick_again(spark, tmp_path):
+    given: list[tuple[int, bool]] = []
+    fails = [True]
+
+    def put(rows: Any, tick: int) -> None:
+        given.append((tick, job.stop(timeout=0)))  # which does not wait for itself
+        if fails:
+            raise KeyError("no such shop")
+        assert rows.columns == ["n", "text", "_deleted"]
+        assert rows.where("NOT _deleted").count() == rows.count()
+
+    def started() -> ws.StartedJob:
+        relation = numbers(spark, tmp_path)
+        output = relation.foreach_batch(put, name="shop", primary_key="n")
+        return ws.job(output, checkpoint=str(tmp_path / "state"), settings={"until_caught_up": True}).start()
+
+    job = started()
+    with pytest.raises(ws.EngineError, match="KeyError: 'no such shop'") as failed:
+        job.await_termination(900)
+    assert failed.value.code == "function-failed"
+    assert "test_frames_out.py, line" in failed.value.message
+    fails.clear()
+    job = started()
+    assert job.await_termination(900)
+    assert (job.status, given) == ("stopped", [(1, False), (1, False)])
+
+
+def test_what_spark_cannot_write_is_refused_before_a_query_starts(spark, tmp_path):
+    spark.sql("CREATE DATABASE IF NOT EXISTS out_of_here")
+    spark.sql("CREATE TABLE IF NOT EXISTS out_of_here.narrow (n INT, text STRING) USING parquet")
+    spark.sql("CREATE TABLE IF NOT EXISTS out_of_here.other (n BIGINT, texts STRING) USING parquet")
+    spark.sql("CREATE TABLE IF NOT EXISTS out_of_here.more (n BIGINT, text STRING, x INT) USING parquet")
+    spark.sql("CREATE TABLE IF NOT EXISTS out_of_here.less (n BIGINT) USING parquet")
+    spark.sql("CREATE OR REPLACE VIEW out_of_here.seen AS SELECT * FROM out_of_here.less")
+    relation = numbers(spark, tmp_path)
+    refused = {
+        "nosuch": relation.to_sink(format="nosuch"),
+        "is not there": relation.to_table("out_of_here.nosuch"),
+        'column "n" is int, and the result\'s bigint': relation.to_table("out_of_here.narrow"),
+        'has the column "texts", and the result has not': relation.to_table("out_of_here.other"),
+        'has the column "x", and the result has not': relation.to_table("out_of_here.more"),
+        'has no column "text", which the result has': relation.to_table("out_of_here.less"),
+        "is a view": relation.to_table("out_of_here.seen"),
+    }
+    for number, (says, output) in enumerate(refused.items()):
+        state = tmp_path / f"state{number}"
+        job = ws.job(output, checkpoint=str(state), settings={"until_caught_up": True})
+        with pytest.raises(ws.EngineError, match=says):
+            job.start().await_termination(900)
+        assert not spark.streams.active
+    job = ws.job(refused["is not there"], checkpoint=str(tmp_path / "state"))
+    with pytest.raises(ws.EngineError) as caught:
+        job.start().await_termination(900)
+    assert "CREATE TABLE out_of_here.nosuch (`n` bigint, `text` string)" in str(caught.value.hint)

@@ -1,0 +1,111 @@
+"""A function of this process as a sink: a tick that comes again has the same rows and the same number."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.sinks.function_frames import COLUMNS, identity_of
+from tests.sinks.postgres_frames import ArrowFrame
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks.base import CallsInTasks, NeedsSession, StagesInState
+from watersmeet.sinks.function.batches import ForeachBatchSink
+from watersmeet.sinks.registry import make_sink
+from watersmeet.spec.connectors import FOREACH_BATCH
+from watersmeet.spec.model import Sink
+from watersmeet.state.store import LocalStore
+
+ROWS = [(f"k{n}", None if n % 4 == 0 else f"v{n}") for n in range(10)]
+
+
+class Session:
+    """What such a sink asks of Spark: numbers, each in a partition of its own, and a function over them."""
+
+    def range(self, start: int, end: int, step: int, partitions: int) -> Numbers:
+        assert (start, step, partitions) == (0, 1, end)
+        return Numbers(end)
+
+
+class Numbers:
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def mapInArrow(self, task: Any, schema: Any) -> list[list[dict[str, Any]]]:
+        assert schema == COLUMNS
+        numbers = [pa.record_batch({"id": pa.array([number], pa.int64())}) for number in range(self._count)]
+        return [[row for batch in task(iter([one])) for row in batch.to_pylist()] for one in numbers]
+
+
+class Given:
+    """What the function was called with."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[int, Any]] = []
+        self.fails = False
+
+    def put(self, rows: Any, tick: int) -> None:
+        self.calls.append((tick, rows))
+        if self.fails:
+            raise SystemExit("not now")
+
+
+def sink_of(function: Any, folder: Any) -> ForeachBatchSink:
+    sink = make_sink(Sink("out", FOREACH_BATCH), functions={"out": function})
+    assert isinstance(sink, ForeachBatchSink)
+    for protocol in (CallsInTasks, NeedsSession, StagesInState):
+        assert isinstance(sink, protocol)
+    sink.use(Session())
+    sink.stage_in(LocalStore(folder))
+    sink.prepare(COLUMNS, "the job")
+    return sink
+
+
+def put_out(sink: ForeachBatchSink, tick: int, rows: list[Any], partitions: int) -> bool:
+    attempt = uuid.uuid4().hex
+    columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(2)]
+    table = pa.table(columns, names=["k", "v"])
+    sink.write(ArrowFrame(table, ["STRING", "STRING"], partitions), "q", tick, attempt)
+    return sink.publish("q", tick, attempt, identity_of(tick))
+
+
+def test_a_repeated_tick_has_the_same_rows_in_the_same_partitions(tmp_path):
+    given = Given()
+    assert put_out(sink_of(given.put, tmp_path), 3, ROWS, 3)
+    ((tick, parts),) = given.calls
+    assert (tick, len(parts)) == (3, 3)
+    assert [(row["k"], row["v"]) for part in parts for row in part] == ROWS
+    assert put_out(sink_of(given.put, tmp_path), 3, ROWS[::-1], 1)
+    assert given.calls[1] == given.calls[0]
+
+
+def test_a_tick_without_rows_is_none_for_it(tmp_path):
+    given = Given()
+    assert not put_out(sink_of(given.put, tmp_path), 1, [], 1)
+    assert given.calls == []
+
+
+def test_what_it_raises_fails_the_tick_which_comes_again(tmp_path):
+    given = Given()
+    given.fails = True
+    with pytest.raises(EngineError, match="SystemExit: not now") as failed:
+        put_out(sink_of(given.put, tmp_path), 1, ROWS, 2)
+    assert failed.value.code == "function-failed"
+    given.fails = False
+    assert put_out(sink_of(given.put, tmp_path), 1, ROWS, 3)
+    assert given.calls[0] == given.calls[1]
+
+
+def test_another_tick_of_the_number_is_refused(tmp_path):
+    given = Given()
+    sink = sink_of(given.put, tmp_path)
+    put_out(sink, 1, ROWS, 2)
+    with pytest.raises(EngineError, match="sink-of-another-tick"):
+        sink.check("q", 1, {"rows": "of another"})
+
+
+def test_a_process_without_the_function_is_refused():
+    with pytest.raises(SpecError, match="no-function"):
+        make_sink(Sink("out", FOREACH_BATCH))
