@@ -86,6 +86,21 @@ def test_nothing_of_data_or_users_is_read_as_html():
     assert "<img src=" in harmless(job._repr_html_())
 
 
+def test_a_relation_shows_its_plan_or_why_it_has_none():
+    a, b = (ws.stream({"t": "BIGINT", "k": "INT"}, time="t", name=name).alias(name) for name in "ab")
+    joined = a.join(b, on="a.k = b.k", within=ws.between("b.t", "a.t", 0, 5)).select("a.k")
+    assert joined.explain().splitlines()[0] == 'Query "console" into console'
+    assert joined.explain() == ws.explain(joined.plan)
+    assert "flowchart" in joined.mermaid()
+    assert harmless(joined._repr_html_()).strip() == joined.explain().strip()
+    forever = a.join(b, on="a.k = b.k").select(f"a.k AS `{EVIL}`")
+    with pytest.raises(ws.WatersmeetError, match="unbounded-state"):
+        forever.explain()
+    text = harmless(forever._repr_html_())
+    assert "unbounded-state" in text
+    assert "<img src=" in text
+
+
 def test_a_long_result_is_cut():
     page = Result("r", pa.table({"n": range(5_000), "s": ["x" * 10_000] * 5_000}))._repr_html_()
     assert len(page) < 20_000

@@ -26,6 +26,11 @@ def plan_page(plan: JobPlan) -> str:
     return _page([f"<pre>{_text(explain(plan))}</pre>"])
 
 
+def refusal_page(what: str, error: Exception) -> str:
+    """What cannot be planned, and why."""
+    return _page([f"<pre>{_text(what)}</pre>", f"<pre>{_text(str(error))}</pre>"])
+
+
 def running_page(
     status: str, recent: Recent, integers: frozenset[str], notices: Sequence[str], error: BaseException | None
 ) -> str:

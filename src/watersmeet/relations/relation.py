@@ -23,6 +23,11 @@ from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import is_summarized, select_flow
 from watersmeet.front.text.dialect import ImposeOrder, WindowTable
 from watersmeet.front.text.place import Refused
+from watersmeet.observe.page import plan_page, refusal_page
+from watersmeet.plan.explain import explain
+from watersmeet.plan.explain.mermaid import mermaid
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import (
     Fragment,
     Fragments,
@@ -37,7 +42,7 @@ from watersmeet.relations.given import Given, by_spark, together
 from watersmeet.relations.sinks import WithSinks
 from watersmeet.relations.spark_columns import is_column
 from watersmeet.relations.terms import Between, Length, Window, length_node
-from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Query
+from watersmeet.spec.model import WINDOW_END, WINDOW_START, Column, Insert, Job, Query, Sink
 
 HOW: Mapping[str, Mapping[str, str]] = {
     "inner": {},
@@ -249,6 +254,25 @@ class Relation(WithSinks):
         """What is asked, as `spec` has it. Raises: SqlError, SeveralErrors."""
         tree, text, sql = self._whole(), self._text(), shown(self._tree)
         return self._built(text, lambda: build_query(tree, self._catalog(), text, sql))
+
+    @property
+    def plan(self) -> JobPlan:
+        """How it is run, alone and onto the console. Raises: WatersmeetError, with all that is wrong."""
+        return plan_job(Job((Insert("console", Sink("console", "console"), self.query()),)))
+
+    def explain(self) -> str:
+        """The same in words."""
+        return explain(self.plan)
+
+    def mermaid(self) -> str:
+        """The same as a drawing, the text of a Mermaid flowchart."""
+        return mermaid(self.plan)
+
+    def _repr_html_(self) -> str:
+        try:
+            return plan_page(self.plan)
+        except WatersmeetError as error:  # what is not whole yet is shown, too
+            return refusal_page(repr(self), error)
 
     def __repr__(self) -> str:
         return f"Relation({shown(self._whole())})"
