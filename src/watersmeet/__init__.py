@@ -96,6 +96,7 @@ _HOMES = {
     "sink": "watersmeet.relations.outputs",
     "sql": "watersmeet.relations.job",
     "stream": "watersmeet.relations.inputs",
+    "table": "watersmeet.relations.inputs",
     "tumble": "watersmeet.relations.terms",
 }
 """Name -> the module that has it."""
@@ -147,6 +148,7 @@ __all__ = [
     "sink",
     "sql",
     "stream",
+    "table",
     "tumble",
 ]
 

@@ -60,6 +60,7 @@ EXPECTED = {
     "sink",
     "sql",
     "stream",
+    "table",
     "tumble",
 }
 

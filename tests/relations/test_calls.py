@@ -400,6 +400,24 @@ WRONG = {
         "sinks",
     ),
     "declarations with more": (lambda: ws.declared("SELECT 1"), "nothing but declarations", None),
+    "a frame as a table": (
+        lambda: ws.table(SimpleNamespace(isStreaming=False), name="t"),
+        "stays what it was",
+        "table(lambda:",
+    ),
+    "a maker of nothing": (lambda: ws.table(lambda: None, name="t"), "is given NoneType", "DataFrame"),
+    "a maker of columns": (lambda: ws.table(lambda: {"id": "INT"}, name="t"), "makes no DataFrame", "spark.read"),
+    "a key of what does not change": (
+        lambda: ws.table({"id": "INT"}, name="t", key="id", changes=False),
+        "does not change by it",
+        "leave key out",
+    ),
+    "a key that is no column": (lambda: ws.table({"id": "INT"}, name="t", key="i"), "PRIMARY KEY", "id"),
+    "a look at what is given": (
+        lambda: ws.table({"id": "INT"}, name="t", refresh="1 minute"),
+        "refresh",
+        None,
+    ),
     "a relation to run": (lambda: ws.job(orders), "is given Relation", "to_sink"),  # type: ignore[arg-type]
     "a setting that is none": (
         lambda: ws.job(orders.to_sink(ws.memory("q")), settings={"max_row": 3}),
@@ -456,6 +474,27 @@ def test_a_wrong_call_says_what_and_what_to_do(what):
     assert re.search(re.escape(message), str(caught.value))
     if hint is not None:
         assert hint in str(caught.value).partition("Hint: ")[2]
+
+
+def test_tables_are_those_of_sql():
+    columns = {"order_id": "BIGINT", "name": "STRING"}
+    within = "o.order_id = i.order_id"
+    for table, clause in (
+        (ws.table(columns, name="items").alias("i").as_of(), "FOR SYSTEM_TIME AS OF o.order_time"),
+        (ws.table(columns, name="items", changes=True).alias("i"), ""),
+        (ws.table(columns, name="items", key="order_id").alias("i"), ""),
+    ):
+        given = orders.alias("o").join(table, on=within).select("o.item_id", "i.name")
+        key = (
+            ", PRIMARY KEY (order_id) NOT ENFORCED" if table.query().inputs[0].sources[0].primary_key else ""
+        )
+        changes = "" if clause else ", 'changes' = 'snapshot'"
+        text = f"""
+            CREATE TABLE items (order_id BIGINT, name STRING{key}) WITH ('connector' = 'memory'{changes});
+            SELECT o.item_id, i.name FROM o JOIN items {clause} AS i ON {within}"""
+        made = ws.job(given.to_sink(ws.memory("m"), emit=None if clause else "changes"))
+        said = ws.sql(text, settings={} if clause else {"output_mode": "changelog"}, o=orders)
+        assert made.plan.queries[0].fingerprint == said.plan.queries[0].fingerprint
 
 
 def test_where_rows_go_has_a_name():

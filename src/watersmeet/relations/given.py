@@ -12,7 +12,7 @@ from watersmeet.spec.model import Source
 
 @dataclass(frozen=True)
 class Given:
-    """``frame`` None: rows come from elsewhere, as in a process without Spark."""
+    """``frame`` None: rows come from elsewhere, as in a process without Spark; of a table what makes one."""
 
     source: Source
     frame: Any = None

@@ -15,12 +15,13 @@ from watersmeet.front.sql import declared_sources
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
-from watersmeet.relations.fragments import read_select, whole_error
+from watersmeet.relations.fragments import names_of, read_select, whole_error
 from watersmeet.relations.given import Given
 from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import Length, length_node
-from watersmeet.spec.connectors import DATAFRAME, MEMORY
+from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
+from watersmeet.spec.options.primary_key import primary_key
 from watersmeet.types.intervals import interval_us
 from watersmeet.types.sql_type import INTEGERS
 
@@ -97,6 +98,72 @@ def stream(
         max_bytes=fields.max_bytes,
     )
     return relation_of(source, frame)
+
+
+def table(
+    rows: Any,
+    *,
+    name: str,
+    key: str | Sequence[str] = (),
+    changes: bool | None = None,
+    refresh: Length | None = None,
+    max_rows: int | None = None,
+    max_bytes: str | int | None = None,
+) -> Relation:
+    """A table that is read as a whole, again and again: as every row finds it in its tick (`Relation.as_of`),
+    or changing by what it held before and holds now.
+
+    Args:
+        rows: a function without arguments that makes a DataFrame of Spark's with an end, called for each look
+            (``lambda: spark.read.parquet("items")``): one that is made stays what it was. Or columns, by name
+            their types, of rows that come from elsewhere, as for `LocalJob`.
+        name: of the table. A job that goes on knows it by this.
+        key: columns of which a row takes the place of another; then it changes by these.
+        changes: whether it changes, by ``key`` or by whole rows; None: if there is a key.
+        refresh: it is looked at no more often; None: a minute.
+        max_rows, max_bytes: as in `stream`.
+
+    Raises:
+        SqlError, SeveralErrors: what is wrong with it.
+
+    >>> items = table({"id": "BIGINT", "name": "STRING"}, name="items")
+    >>> sales = stream({"item": "BIGINT", "at": "TIMESTAMP"}, time="at", name="sales")
+    >>> [c.name for c in sales.alias("s").join(items.alias("i").as_of(), on="s.item = i.id").columns]
+    ['item', 'at', 'id', 'name']
+    """
+    if hasattr(rows, "isStreaming"):
+        raise whole_error(
+            f'"{name}"',
+            "is given a DataFrame, which stays what it was when it was made: its files, its version",
+            "give what makes it anew: table(lambda: spark.read.parquet('items'), name='items')",
+        )
+    makes = rows if callable(rows) else None
+    columns, frame = _columns(rows if makes is None else makes(), name)
+    if makes is not None and (frame is None or frame.isStreaming):
+        problem = "makes no DataFrame" if frame is None else "makes a DataFrame without an end"
+        raise whole_error(f'"{name}"', problem, "spark.read makes those with an end; stream(df, …) takes it")
+    compared = bool(key) if changes is None else changes
+    if key and not compared:
+        raise whole_error("key", "is said of a table that does not change by it", "leave key out, or changes")
+    connector = MEMORY if makes is None else DATAFRAME_TABLE
+    fields = _fields(name, {"refresh": refresh, "max_rows": max_rows, "max_bytes": max_bytes}, connector)
+
+    def wrong(message: str, hint: str | None) -> SqlError:
+        return SqlError(f'"{name}": {message}', code="primary-key", hint=hint)
+
+    source = Source(
+        name,
+        columns,
+        connector,
+        is_table=compared,
+        changes=compared,
+        compared=compared,
+        primary_key=primary_key(names_of(key, "key"), None, None, columns, wrong) if key else None,
+        refresh_us=fields.refresh_us,
+        max_rows=fields.max_rows,
+        max_bytes=fields.max_bytes,
+    )
+    return relation_of(source, makes)
 
 
 def declared(text: str) -> dict[str, Relation]:
@@ -194,7 +261,7 @@ def _fields(name: str, given: Mapping[str, Any], connector: str) -> SourceFields
         for key, value in given.items()
         if value is not None
     }
-    for key in ("idle_timeout", "max_ahead"):
+    for key in ("idle_timeout", "max_ahead", "refresh"):
         if given.get(key) is not None:
             options[key] = f"{_us(given[key], key)} microseconds"
 

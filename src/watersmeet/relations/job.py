@@ -57,7 +57,7 @@ class Job:
 
     @property
     def frames(self) -> Mapping[str, Any]:
-        """The DataFrame of every stream that has one, by its name."""
+        """The DataFrame of every stream that has one, by its name; of tables what makes it."""
         return {given.source.name: given.frame for given in self._given.values() if given.frame is not None}
 
     def start(self, *, on_tick: Callable[[TickReport], None] | None = None) -> StartedJob:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
@@ -283,8 +283,9 @@ class Relation(WithSinks):
     ) -> tuple[list[exp.Expression], list[Fragment]]:
         trees: list[exp.Expression] = []
         fragments: list[Fragment] = []
-        lone = isinstance(on, str | exp.Expression) or is_column(on)
-        for text in [] if on is None else [on] if lone else several(on, "on"):
+        lone = on is None or isinstance(on, str | exp.Expression) or is_column(on)
+        texts: Sequence[Any] = several(on, "on") if not lone else [] if on is None else [on]
+        for text in texts:
             tree, fragment = read_fragment(text, "on")
             trees.append(tree)
             fragments.append(fragment)

@@ -71,12 +71,15 @@ NOWHERE = "nowhere"
 """What an index puts out goes nowhere."""
 DATAFRAME = "dataframe"
 """Rows of a DataFrame of Spark's."""
+DATAFRAME_TABLE = "dataframe_table"
+"""Rows of DataFrames of Spark's that have an end, made anew for each look."""
 FOREACH_BATCH = "foreach_batch"
 """A function of this process gets them."""
 
 _OF_NO_TEXT = {
     NOWHERE: Connector(NOWHERE, sinks=True),
     DATAFRAME: Connector(DATAFRAME, one_partition=True, kept_by_spark=True),
+    DATAFRAME_TABLE: Connector(DATAFRAME_TABLE, tables=True, snapshot=True, refresh_us=_MINUTE_US),
     FOREACH_BATCH: Connector(FOREACH_BATCH, sinks=True, unique_names=True, by_key=True),
 }
 """Connectors that nobody can write in a text."""

@@ -73,5 +73,7 @@ class _Reading:
     parts: tuple[Staged, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            yield from batches_in(self.files, *self.parts[number], self.sink)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                name, rows = self.parts[number]
+                yield from batches_in(self.files, name, rows, self.sink)

@@ -13,7 +13,7 @@ from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
-from watersmeet.engine.spark.sources.dataframes import look_at
+from watersmeet.engine.spark.sources.dataframes import Maker, look_at
 from watersmeet.engine.spark.sources.look import problems_of
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
@@ -57,7 +57,7 @@ def run_job(
     store: RemoteStore | None = None,
     accept_loss: Collection[str] = (),
     inferred: Mapping[str, Sequence[Column]] | None = None,
-    given: Mapping[str, DataFrame] | None = None,
+    given: Mapping[str, DataFrame | Maker] | None = None,
     functions: Mapping[str, OfBatches] | None = None,
     stop: threading.Event | None = None,
     on_start: OnStart | None = None,
@@ -89,7 +89,8 @@ def run_job(
         store=store,
         accept_loss=accept_loss,
         inferred=inferred or {},
-        given=given or {},
+        given={name: made for name, made in (given or {}).items() if not callable(made)},
+        makers={name: maker for name, maker in (given or {}).items() if callable(maker)},
         stop=stop or threading.Event(),
         on_start=on_start,
         on_notice=on_notice,

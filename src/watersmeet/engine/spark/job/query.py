@@ -228,13 +228,14 @@ class JobRun:
             keep_broken=self.outputs.broken is not None,
         )
         store = self.checkpoint.store
+        read_table = partial(table_of, spark, makers=settings.makers)
         self.driver = TickDriver.open(
             self.plan,
             scanned.schemas,
             store,
             started_us=_now_us(),
-            tables=table_readers(self.plan, scanned, lambda source: table_of(spark, source)),
-            snapshots=snapshot_readers(spark, self.plan, scanned, self._note),
+            tables=table_readers(self.plan, scanned, read_table),
+            snapshots=snapshot_readers(self.plan, scanned, read_table, self._note),
             change_queries=settings.change_queries,
         )
         self.driver.kept = KeptTicks(store, settings.keep_ticks)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.engine.spark.sources.dataframes import Maker
 from watersmeet.engine.spark.sources.files.read import Changed
 from watersmeet.errors import SpecError
 from watersmeet.objects.remote import RemoteStore
@@ -41,6 +42,7 @@ class RunSettings:
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
         given: the DataFrames of sources that are made of one, by name.
+        makers: what makes those of tables, by name.
         stop: ends the run, when it is set, as a signal does.
         on_notice: called with what a person should know and does not stop the job.
         keep_ticks: how many ticks can be gone back to, the newest one among them (`state.kept_ticks`).
@@ -68,6 +70,7 @@ class RunSettings:
     accept_loss: Collection[str] = ()
     inferred: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     given: Mapping[str, DataFrame] = field(default_factory=dict)
+    makers: Mapping[str, Maker] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None

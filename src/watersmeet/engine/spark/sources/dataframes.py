@@ -9,7 +9,7 @@ source (random numbers, tables that are read beside), they would be others when 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -48,6 +48,9 @@ _KEEP_STATE = {
 """Nodes of Spark's plans whose rows depend on other rows than their own, and what they do, in words."""
 
 _INSTEAD = "do that of the relation: stream(df, …).join(…), .group_by(…), .distinct()"
+Maker = Callable[[], DataFrame]
+"""Makes a frame that has an end, in a session of the user's."""
+
 _FORGETFUL = ("socket", "memory")
 """Sources of Spark's that do not have the rows of a batch any more when it is repeated."""
 _KEPT = re.compile(r"(kafka|delta|iceberg|rate|rate-micro-batch|FileSource\[.*|DeltaSource\[.*)", re.DOTALL)
@@ -174,10 +177,10 @@ def read(spark: SparkSession, source: Source, frame: DataFrame) -> DataFrame:
     """The streaming frame of ``source`` in the session ``spark``; see `sources`."""
     null = F.lit(None).cast("string")
     chosen = [F.col(quoted(column.name)) for column in source.columns]
-    return _in_session(spark, frame).select(*chosen, null.alias(PARTITION), null.alias(BROKEN))
+    return in_session(spark, frame).select(*chosen, null.alias(PARTITION), null.alias(BROKEN))
 
 
-def _in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
+def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
     """The same rows, asked for in another session of the same application."""
     jvm: Any = spark._jvm
     datasets = getattr(jvm.org.apache.spark.sql.classic, "Dataset$")

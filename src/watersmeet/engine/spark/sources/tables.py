@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +23,10 @@ from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.sources import jdbc
-from watersmeet.engine.spark.sources.columns import check_columns
+from watersmeet.engine.spark.sources.columns import check_columns, check_types
+from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
@@ -38,10 +41,12 @@ from watersmeet.engine.spark.sources.frames import (
 )
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.names import ours
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.connectors import DATAFRAME_TABLE
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, source_problems
 from watersmeet.spec.options.lowered import lowered
@@ -64,13 +69,18 @@ class Table:
     check: Callable[[], None] = lambda: None
 
 
-def table_of(spark: SparkSession, source: Source) -> Table:
-    """How Spark reads ``source``; what can be checked without its rows is.
+def table_of(
+    spark: SparkSession, source: Source, makers: Mapping[str, Maker] = MappingProxyType({})
+) -> Table:
+    """How Spark reads ``source``; what can be checked without its rows is. ``makers``: of tables of frames,
+    by name.
 
     Raises:
         EngineError: it is not there, or is not as declared.
         SpecError: an option is missing or wrong.
     """
+    if source.connector == DATAFRAME_TABLE:
+        return _made_anew(spark, source, makers.get(source.name))
     if source.traits.snapshot:
         return Table(jdbc.checked(spark, source), lambda: None)
     if source.traits.files:
@@ -93,19 +103,48 @@ def table_readers(plan: JobPlan, scanned: Scan, read: Callable[[Source], Table])
 
 
 def snapshot_readers(
-    spark: SparkSession, plan: JobPlan, scanned: Scan, note: Callable[[str], None]
+    plan: JobPlan, scanned: Scan, read: Callable[[Source], Table], note: Callable[[str], None]
 ) -> dict[str, SnapshotReader]:
-    """What reads the tables of a plan that are compared, per source. ``note``: is told what a person should
-    know."""
+    """What reads the tables of a plan that are compared, per source. ``read``: how each is read; ``note``: is
+    told what a person should know."""
     columns: dict[str, dict[str, tuple[tuple[str, str], ...]]] = {}
     for query, node in plan.compared:
         name = f"{query.name}/{node.side.name}"
         columns.setdefault(node.source.name, {})[name] = scanned.tables[name]
     return {
-        source.name: SparkSnapshot(source, table_of(spark, source), columns[source.name], note)
+        source.name: SparkSnapshot(source, read(source), columns[source.name], note)
         for source in plan.tables
         if source.name in columns
     }
+
+
+def _made_anew(spark: SparkSession, source: Source, maker: Maker | None) -> Table:
+    what = f'table "{source.name}"'
+    if maker is None:
+        raise SpecError(
+            f"{what} is made of DataFrames, and nothing is given that makes them",
+            code="not-supported",
+            hint="run the job where the function is: table(function, …)",
+        )
+
+    def frame() -> DataFrame:
+        try:
+            made = maker()
+        except Exception as error:  # of the user's function
+            raise readable_error(error, what) from None
+        if not isinstance(made, DataFrame) or made.isStreaming:
+            raise EngineError(
+                f"{what} is made of {'a stream' if isinstance(made, DataFrame) else type(made).__name__}",
+                code="not-read",
+                hint="its function returns a DataFrame with an end: spark.read…",
+            )
+        session_of({source.name: made})
+        check_columns(what, source, made.columns, "the DataFrame has")
+        check_types(spark, what, source, made)
+        return in_session(spark, made).select(*(F.col(quoted(column.name)) for column in source.columns))
+
+    frame()
+    return Table(frame, lambda: None)
 
 
 def check_table_files(source: Source) -> bool:
@@ -229,7 +268,7 @@ class SparkTable:
 
 
 def _unreadable(source: Source, error: Exception) -> WatersmeetError:
-    if source.traits.snapshot:
+    if source.traits.snapshot and source.connector != DATAFRAME_TABLE:
         return jdbc.readable(source, error)
     return readable_error(error, f'table "{source.name}"')
 
