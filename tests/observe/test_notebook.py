@@ -162,9 +162,11 @@ def test_outputs_are_drawn_again_and_one_that_fails_is_forgotten(ipython):
 
 def test_a_job_shows_how_it_ended(ipython, monkeypatch):
     shown, _ = ipython
-    monkeypatch.setattr(
-        started, "run_planned", lambda *_, **__: (_ for _ in ()).throw(EngineError("no broker"))
-    )
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise EngineError("no broker", code="test")
+
+    monkeypatch.setattr(started, "run_planned", fails)
     clicks = ws.stream({"t": "BIGINT"}, time="t", name="clicks")
     job = ws.job(clicks.to_sink(ws.memory("m")), checkpoint="state").start()
     job._ipython_display_()

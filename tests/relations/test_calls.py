@@ -22,6 +22,8 @@ TICKS = {"n": "BIGINT", "at": "BIGINT"}
 orders = ws.stream(ORDERS, time="order_time", lag="10 seconds", name="orders")
 deliveries = ws.stream(DELIVERIES, time={"delivery_time": "1 minute"}, name="deliveries")
 ticks = ws.stream(TICKS, time="at", lag=5, name="ticks")
+AS_OF = "FOR SYSTEM_TIME AS OF o.order_time"
+KEY = ", PRIMARY KEY (order_id) NOT ENFORCED"
 WITHIN = ws.between("d.delivery_time", "o.order_time", "0s", "1h")
 
 
@@ -406,7 +408,9 @@ WRONG = {
         "table(lambda:",
     ),
     "a maker of nothing": (lambda: ws.table(lambda: None, name="t"), "is given NoneType", "DataFrame"),
-    "a maker of columns": (lambda: ws.table(lambda: {"id": "INT"}, name="t"), "makes no DataFrame", "spark.read"),
+    "a maker of columns": (
+        lambda: ws.table(lambda: {"id": "INT"}, name="t"), "makes no DataFrame", "spark.read"
+    ),
     "a key of what does not change": (
         lambda: ws.table({"id": "INT"}, name="t", key="id", changes=False),
         "does not change by it",
@@ -478,22 +482,23 @@ def test_a_wrong_call_says_what_and_what_to_do(what):
 
 def test_tables_are_those_of_sql():
     columns = {"order_id": "BIGINT", "name": "STRING"}
-    within = "o.order_id = i.order_id"
-    for table, clause in (
-        (ws.table(columns, name="items").alias("i").as_of(), "FOR SYSTEM_TIME AS OF o.order_time"),
-        (ws.table(columns, name="items", changes=True).alias("i"), ""),
-        (ws.table(columns, name="items", key="order_id").alias("i"), ""),
+    compared = "'connector' = 'memory', 'changes' = 'snapshot'"
+    for table, key, options, clause in (
+        (ws.table(columns, name="items").alias("i").as_of(), "", "'connector' = 'memory'", AS_OF),
+        (ws.table(columns, name="items", changes=True).alias("i"), "", compared, ""),
+        (ws.table(columns, name="items", key="order_id").alias("i"), KEY, compared, ""),
     ):
-        given = orders.alias("o").join(table, on=within).select("o.item_id", "i.name")
-        key = (
-            ", PRIMARY KEY (order_id) NOT ENFORCED" if table.query().inputs[0].sources[0].primary_key else ""
-        )
-        changes = "" if clause else ", 'changes' = 'snapshot'"
+        on = "o.order_id = i.order_id"
         text = f"""
-            CREATE TABLE items (order_id BIGINT, name STRING{key}) WITH ('connector' = 'memory'{changes});
-            SELECT o.item_id, i.name FROM o JOIN items {clause} AS i ON {within}"""
-        made = ws.job(given.to_sink(ws.memory("m"), emit=None if clause else "changes"))
-        said = ws.sql(text, settings={} if clause else {"output_mode": "changelog"}, o=orders)
+            CREATE TABLE items (order_id BIGINT, name STRING{key}) WITH ({options});
+            CREATE TABLE orders (order_id BIGINT, order_time TIMESTAMP, item_id BIGINT{
+            ", WATERMARK FOR order_time AS order_time - INTERVAL '10' SECONDS" if clause else ""
+        }) WITH ({"'connector' = 'memory'" if clause else compared});
+            SELECT o.item_id, i.name FROM orders o JOIN items {clause} AS i ON {on}"""
+        left = orders if clause else ws.table(ORDERS, name="orders", changes=True)
+        relation = left.alias("o").join(table, on=on).select("o.item_id", "i.name")
+        emit, mode = (None, {}) if clause else ("changes", {"output_mode": "changelog"})
+        made, said = ws.job(relation.to_sink(ws.memory("m"), emit=emit)), ws.sql(text, settings=mode)
         assert made.plan.queries[0].fingerprint == said.plan.queries[0].fingerprint
 
 

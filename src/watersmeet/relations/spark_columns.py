@@ -17,7 +17,8 @@ _INFIX = {name: name.upper() for name in (*_SAME, "and", "or", "like", "ilike", 
 _BEFORE = {"!": "NOT ", "not": "NOT ", "negative": "-", "~": "~"}
 _BEHIND = {"isnull": " IS NULL", "isnotnull": " IS NOT NULL"}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"-?[0-9]+L?|-?[0-9]+(\.[0-9]+)?(E-?[0-9]+)?D")
+_WHOLE = re.compile(r"-?[0-9]+L?")
+_REAL = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 _INTERVAL = re.compile(r"\s*INTERVAL\s+('[^']*'|[0-9]+)\s+[A-Za-z]+\s*", re.IGNORECASE)
 _HINT = "write it as a text of SQL: 'o.order_id = d.order_id'"
 
@@ -96,8 +97,10 @@ def _value(value: Any, shown: str) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace("'", "\\'")
         return f"'{escaped}'"
-    if isinstance(value, int | float) and _NUMBER.fullmatch(shown):
+    if isinstance(value, int) and _WHOLE.fullmatch(shown):
         return shown
+    if isinstance(value, float) and _REAL.fullmatch(shown):
+        return f"{shown}D"
     if isinstance(value, Decimal) and value.is_finite():
         return f"{value:f}"
     kind = type(value).__name__ if not hasattr(value, "getClass") else str(value.getClass().getName())

@@ -94,7 +94,12 @@ def test_readers_that_pass_over_rows_are_told_of(spark, tmp_path):
     """By frames of both kinds that Spark has, and by the options of a text."""
     files = spark.readStream.schema("t TIMESTAMP").option("mode", "DROPMALFORMED")
     files = files.option("ignoreMissingFiles", True).option("maxFilesPerTrigger", 1).json(str(tmp_path))
-    rate = spark.readStream.format("rate-micro-batch").option("failOnDataLoss", "false").load()
+    rate = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 1)
+        .option("failOnDataLoss", "false")
+        .load()
+    )
     frames = {
         "files": ws.stream(files, time="t", name="files").select("t"),
         "rate": ws.stream(rate.selectExpr("timestamp AS t"), time="t", name="rate").select("t"),
