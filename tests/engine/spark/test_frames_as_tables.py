@@ -36,9 +36,9 @@ def test_what_a_function_makes_is_looked_at_anew(spark, tmp_path):
     def run() -> None:
         stream = spark.readStream.schema("n INT, item INT, at TIMESTAMP").json(str(sales))
         sold = ws.stream(stream, time="at", name="sales").alias("s")
-        items = ws.table(make, name="items", refresh="0 seconds").alias("i")
+        items = ws.table(make, name="items", refresh="1 millisecond").alias("i")
         met = sold.join(items.as_of(), on="s.item = i.id", how="left").select("s.n", "i.name")
-        changed = ws.table(make, name="prices", key="id", refresh="0 seconds").select("id", "name")
+        changed = ws.table(make, name="prices", key="id", refresh="1 millisecond").select("id", "name")
         job = ws.job(
             met.to_sink(ws.memory("met")),
             changed.to_sink(ws.memory("changed"), emit="changes"),

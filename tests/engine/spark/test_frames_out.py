@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +29,9 @@ def numbers(spark: Any, folder: Any, name: str = "numbers") -> ws.Relation:
                 f'{{"n": {n}, "at": "{(START + timedelta(minutes=n)).isoformat()}", "text": "t{n}"}}'
                 for n in range(part * ROWS // 2, (part + 1) * ROWS // 2)
             ]
-            (place / f"{part}.json").write_text("\n".join(lines))
+            file = place / f"{part}.json"
+            file.write_text("\n".join(lines))
+            os.utime(file, (1_700_000_000 + part, 1_700_000_000 + part))  # by which Spark has them in order
     frame = spark.readStream.schema("n BIGINT, at TIMESTAMP, text STRING").option("maxFilesPerTrigger", 1)
     return ws.stream(frame.json(str(place)), time="at", name=name).select("n", "text")
 

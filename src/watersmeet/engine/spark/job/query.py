@@ -63,7 +63,6 @@ from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
 
 _POLL_S = 0.2
-
 _GRACE_S = 4.0
 """When a stop has waited so long for the tick in hand, it looks whether a broker is away."""
 
@@ -291,8 +290,8 @@ class JobRun:
         else:
             writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
         make_private(self.checkpoint.spark)
-        query, waiting = writer.start(), Waiting(self.brokers.silent, self._note)
-        self._query = query
+        query = self._query = writer.start()
+        waiting = Waiting(self.brokers.silent, self._note)
         try:
             self.alignment.begin(query)
             while not self.settings.stop.is_set():
@@ -302,6 +301,8 @@ class JobRun:
                 self.files.look_if_due()
                 self._stop_if_asked()
             self._end_between_ticks(query)
+            if self._failure is not None:  # of the tick in hand, while it was waited for
+                raise self._failure
         except Exception as error:
             if not isinstance(self._failure, _Stopping):
                 in_short = readable_error(self._failure or error)
