@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from watersmeet import local
+    from watersmeet import local, pipelines
     from watersmeet.engine.local import LocalJob
     from watersmeet.errors import (
         EngineError,
@@ -41,12 +41,14 @@ if TYPE_CHECKING:
     )
     from watersmeet.front.sql import parse_job
     from watersmeet.local.join_spec import JoinSpec
+    from watersmeet.pipelines.pipeline import pipeline, run_streaming_pipeline
     from watersmeet.plan.explain import explain
     from watersmeet.plan.planner import plan_job
-    from watersmeet.relations.inputs import declared, stream
+    from watersmeet.relations.inputs import declared, stream, table
     from watersmeet.relations.job import Job, job, sql
     from watersmeet.relations.outputs import console, delta, files, iceberg, kafka, memory, postgres, sink
-    from watersmeet.relations.relation import Grouped, Output, Relation
+    from watersmeet.relations.relation import Grouped, Relation
+    from watersmeet.relations.sinks import Output
     from watersmeet.relations.terms import Between, Window, between, hop, session, tumble
     from watersmeet.running import run
     from watersmeet.sinks.function.call import Part

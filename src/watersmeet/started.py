@@ -55,8 +55,8 @@ class StartedJob:
         plan: JobPlan,
         frames: Mapping[str, Any],
         functions: Mapping[str, Callable[[Any, int], object]] = MappingProxyType({}),
-        on_tick: Callable[[TickReport], None] | None = None,
         *,
+        on_tick: Callable[[TickReport], None] | None = None,
         inferred: Mapping[str, Any] | None = None,
         notices: Iterable[str] = (),
     ) -> None:

@@ -66,14 +66,17 @@ EXPECTED = {
 
 
 DOORS = ("watersmeet", "watersmeet.local", "watersmeet.testing")
-"""Modules whose names are public."""
+"""Modules whose names are public, and loaded when they are asked for."""
+
+WHOLE = ("watersmeet.pipelines",)
+"""Modules whose names are public, and are all loaded with them."""
 
 
 def public_names() -> list[tuple[str, str]]:
     """Module and name; a version has nothing to be shown of it."""
     return [
         (door, name)
-        for door in DOORS
+        for door in (*DOORS, *WHOLE)
         for name in importlib.import_module(door).__all__
         if name != "__version__"
     ]

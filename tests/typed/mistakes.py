@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import watersmeet as ws
-from watersmeet import local
+from watersmeet import local, pipelines
 from watersmeet.testing import MemoryJob
 
 
@@ -18,3 +18,6 @@ def mistakes(orders: ws.Relation, text: str) -> None:
     ws.plan_job(text)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     local.Comparison(local.left("t"), "==", 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     MemoryJob(text).tick([1])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    orders.foreach_batch(print, emits="final")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    pipelines.Lookup(source=1, keys={"ad": "id"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    pipelines.StateStore(kind="disk", url="state")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, assert_type
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 import watersmeet as ws
-from watersmeet import local
+from watersmeet import local, pipelines
 from watersmeet.testing import MemoryJob, Tick, load_cases, query, replay_case
 
 
@@ -62,6 +62,33 @@ def sinks(joined: ws.Relation) -> list[ws.Output]:
         ws.sink("function", "calls", function="deliveries:put"),
     ]
     return [assert_type(found.to_sink(target, emit="final"), ws.Output) for target in targets]
+
+
+def tables(orders: ws.Relation) -> list[ws.Relation]:
+    spark = SparkSession.builder.getOrCreate()
+    items = assert_type(ws.table(lambda: spark.read.parquet("items"), name="items"), ws.Relation)
+    prices = ws.table({"id": "BIGINT", "price": "DOUBLE"}, name="prices", key="id", refresh="5 minutes")
+    named = orders.join(items.as_of(), on=functions.col("item_id") == functions.col("id"))
+    return [named.where(functions.col("item_id") > 100), prices]
+
+
+def wrote(rows: DataFrame, tick: int) -> None:
+    rows.write.mode("overwrite").parquet(f"out/{tick}")
+
+
+def by_spark(joined: ws.Relation) -> list[ws.Output]:
+    outputs = [
+        joined.to_sink(format="delta", options={"path": "lake/delivered"}, name="delivered"),
+        joined.to_table("catalog.db.delivered", emit="final"),
+        joined.foreach_batch(wrote, primary_key=["order_id"]),
+    ]
+    return [assert_type(output, ws.Output) for output in outputs]
+
+
+def results(started: ws.StartedJob) -> list[dict[str, Any]]:
+    result = started.result("delivered")
+    assert_type(len(result), int)
+    return assert_type(result.rows(), list[dict[str, Any]])
 
 
 def start(joined: ws.Relation) -> None:
@@ -144,6 +171,49 @@ async def in_this_process() -> None:
         async for output in run:
             assert_type(output, local.Output)
             assert_type(output.tick, int)
+
+
+impressions, clicks = (
+    pipelines.Source(name=name, connection={"connector": "kafka", "topic": name}, columns={"ad": "BIGINT"})
+    for name in ("impressions", "clicks")
+)
+database = pipelines.Target(connection={"connector": "postgres", "table": "clicked"}, primary_key="ad")
+
+
+@ws.pipeline(sources=[impressions, clicks], target=database)
+def clicked(impressions: pipelines.Source, clicks: pipelines.Source) -> list[pipelines.Transform]:
+    join = pipelines.Join(
+        left_source=impressions,
+        right_source="clicks",
+        left_keys="ad",
+        right_keys=["ad"],
+        min_delta_ms=0,
+        max_delta_ms=300_000,
+        how="left",
+        late_data="reopen",
+        allowed_lateness_ms=60_000,
+        output_left_columns=["ad"],
+    )
+    names = pipelines.Lookup(source="ads", keys={"ad": "id"}, columns="name")
+    window = pipelines.Window(size_ms=60_000, group_by="left_ad", aggregates={"n": "count(*)"})
+    return [pipelines.Transform(join=join, lookups={"names": names}), pipelines.Transform(window=window)]
+
+
+def of_data(join: pipelines.Join) -> None:
+    assert_type(clicked, pipelines.Pipeline)
+    assert_type(pipelines.Pipeline.from_toml(clicked.to_toml()).warnings(), list[str])
+    assert_type(clicked.job(), ws.Job)
+    assert_type(clicked.start(), ws.StartedJob)
+    assert_type(pipelines.json_schema(), dict[str, Any])
+    ended = ws.run_streaming_pipeline(
+        name="clicked",
+        sources=[impressions, clicks],
+        join=join,
+        target=database,
+        state_store=pipelines.StateStore(kind="object", url="s3://bucket/states"),
+        settings={"until_caught_up": True},
+    )
+    assert_type(ended.ticks, int)
 
 
 def trials(text: str, joined: ws.Relation) -> None:

@@ -6,6 +6,19 @@
 
 A pipeline is checked when it is made, all of it at once. It makes the same job as SQL and calls do, by the
 rule of lateness of joins (SET lateness = join), and is run by the same code.
+
+>>> from watersmeet import pipelines as p
+>>> of = {"connector": "memory"}
+>>> shown, clicked = (
+...     p.Source(name=name, connection=of, columns={"ad": "BIGINT", "at": "TIMESTAMP"})
+...     for name in ("shown", "clicked"))
+>>> both = p.Pipeline(
+...     name="both", sources=[shown, clicked], target=p.Target(connection={"connector": "console"}),
+...     transform=p.Transform(join=p.Join(
+...         left_source=shown, right_source=clicked, left_keys="ad", right_keys="ad", time_window_ms=1000,
+...         event_time_column="at")))
+>>> print(both.explain().splitlines()[0])
+Query "console" into console
 """
 
 from watersmeet.pipelines.model import (

@@ -3,12 +3,15 @@
 Every part is frozen, takes no key that it does not know, and no value of another type. What parts have to do
 with each other is not judged here (`pipelines.rules`), nor what streams and columns there are
 (`pipelines.build`). Lengths of time are milliseconds; integer event times are taken for epoch milliseconds.
+
+What may be given is more than what is kept (one name for a list of them, a source for its name): type
+checkers, which read the fields, are told by an ``__init__`` that is for them alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -146,6 +149,16 @@ class Target(Part):
     )
     primary_key: Names = Field(default=(), description="Columns by which a row takes the place of another.")
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            connection: Mapping[str, Any],
+            name: str | None = None,
+            primary_key: str | Sequence[str] = (),
+        ) -> None: ...
+
 
 class Join(Part):
     """A join of two streams, by keys and by how far their event times are apart.
@@ -189,6 +202,31 @@ class Join(Part):
     output_left_columns: Names | None = Field(default=None, description="None: all, keys and time included.")
     output_right_columns: Names | None = Field(default=None, description="None: all, keys and time included.")
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            kind: Literal["stream_stream_join"] = "stream_stream_join",
+            left_source: str | Source,
+            right_source: str | Source,
+            left_keys: str | Sequence[str],
+            right_keys: str | Sequence[str],
+            time_window_ms: int | None = None,
+            min_delta_ms: int | None = None,
+            max_delta_ms: int | None = None,
+            event_time_column: str = EVENT_TS,
+            left_event_time_column: str | None = None,
+            right_event_time_column: str | None = None,
+            how: Literal["inner", "left", "right", "full"] = "inner",
+            late_data: Literal["drop", "reopen"] = "drop",
+            allowed_lateness_ms: int | None = None,
+            left_column_prefix: str = "left_",
+            right_column_prefix: str = "right_",
+            output_left_columns: str | Sequence[str] | None = None,
+            output_right_columns: str | Sequence[str] | None = None,
+        ) -> None: ...
+
     @property
     def event_times(self) -> tuple[str, str]:
         """Of both sides."""
@@ -225,6 +263,21 @@ class Window(Part):
         default=0, description="How late rows may be; behind a join that says it itself."
     )
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            kind: Literal["tumble", "hop", "session"] = "tumble",
+            event_time_column: str = EVENT_TS,
+            size_ms: int | None = None,
+            slide_ms: int | None = None,
+            gap_ms: int | None = None,
+            group_by: str | Sequence[str] = (),
+            aggregates: Mapping[str, str],
+            allowed_lateness_ms: int = 0,
+        ) -> None: ...
+
 
 class Lookup(Part):
     """Rows meet a table as it is in their tick.
@@ -240,6 +293,18 @@ class Lookup(Part):
     columns: Names | None = Field(default=None, description="Of the table, that are added; none: all.")
     column_prefix: str = ""
     how: Literal["inner", "left"] = "left"
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            source: str | Source,
+            keys: Mapping[str, str],
+            columns: str | Sequence[str] | None = None,
+            column_prefix: str = "",
+            how: Literal["inner", "left"] = "left",
+        ) -> None: ...
 
 
 class Transform(Part):

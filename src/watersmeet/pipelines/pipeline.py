@@ -110,7 +110,9 @@ class Pipeline(Description):
         infer = self._inferring({}, notices.append)
         made = build(self, infer=infer)
         notices = [*self._first(made.description.run), *warnings_of(self, made.plan), *notices]
-        return StartedJob(made.description, made.plan, {}, on_tick, inferred=infer.inferred, notices=notices)
+        return StartedJob(
+            made.description, made.plan, {}, on_tick=on_tick, inferred=infer.inferred, notices=notices
+        )
 
     def run(
         self,
@@ -194,6 +196,21 @@ def run_streaming_pipeline(
 
     Raises:
         WatersmeetError: whatever is wrong, all of one stage together.
+
+    >>> from watersmeet import WatersmeetError, pipelines as p
+    >>> shown, clicked = (
+    ...     p.Source(name=name, connection={"connector": "file", "path": f"in/{name}", "format": "csv"},
+    ...              columns={"ad": "BIGINT", "at": "TIMESTAMP"})
+    ...     for name in ("shown", "clicked"))
+    >>> try:  # what is wrong is told before Spark is started
+    ...     run_streaming_pipeline(
+    ...         name="clicks", sources=[shown, clicked],
+    ...         join=p.Join(left_source=shown, right_source=clicked, left_keys="ad", right_keys=["ad", "at"],
+    ...                     time_window_ms=300_000, event_time_column="at"),
+    ...         target=p.Target(connection={"connector": "file", "path": "out/clicks", "format": "json"}))
+    ... except WatersmeetError as error:
+    ...     print(error.message)
+    transform.join.right_keys: has 2 columns, and left_keys 1
     """
     made = made_of(
         name=name,

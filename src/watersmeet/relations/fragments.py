@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Written = str | exp.Expression | Column
 else:
     Written = Any
-"""An expression as calls are given it: a text of SQL, a Column of Spark's, or a tree as the parser would make it,
-which stands in no text."""
+"""An expression as calls are given it: a text of SQL, a Column of Spark's, or a tree as the parser would make
+it, which stands in no text."""
 
 _lock = threading.Lock()
 _next = 0
