@@ -120,6 +120,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     assert engine.called == {
         "rebuild": False,
         "given": None,
+        "functions": None,
         "stop": None,
         "store": None,
         "accept_loss": (),

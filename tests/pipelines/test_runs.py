@@ -181,7 +181,11 @@ def test_the_same_rows_on_spark_from_toml_and_from_python(spark, folder, capsys)
 
 @pytest.mark.spark
 def test_a_pipeline_is_started(spark, folder):
-    started = Pipeline.from_toml(FILES.replace('how = "left"', 'how = "inner"')).start()
+    told = []
+    pipeline = Pipeline.from_toml(FILES.replace('how = "left"', 'how = "inner"'))
+    started = pipeline.start(on_tick=lambda report: told.append(report.tick))
     assert started.await_termination(120)
     assert started.status == "finished"
+    assert told == list(range(1, len(told) + 1))
+    assert told
     assert put_out(folder / "out") == WANTED[:2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 import tomllib
@@ -23,12 +24,15 @@ from watersmeet.pipelines import (
     Transform,
     Window,
     json_schema,
+    model,
     pipeline,
     run_streaming_pipeline,
 )
+from watersmeet.pipelines.model import EVENT_TS
 from watersmeet.pipelines.places import Places
 from watersmeet.pipelines.values import Elsewhere
 
+MODEL = Path(model.__file__)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
 ODD = [
     '"',
@@ -234,6 +238,25 @@ def test_the_schema_knows_every_key():
         own = schema["$defs"][part.__name__]
         assert set(own["properties"]) == set(part.model_fields)
         assert own["additionalProperties"] is False
+
+
+@pytest.mark.parametrize("part", [Join, Lookup, Target, Window])
+def test_type_checkers_are_told_every_key(part):
+    """By an ``__init__`` that is for them alone, since more may be given than is kept."""
+    (made,) = (
+        node for node in ast.parse(MODEL.read_text()).body if getattr(node, "name", "") == part.__name__
+    )
+    (block,) = (node for node in made.body if isinstance(node, ast.If))
+    (function,) = block.body
+    told = {
+        key.arg: None if default is None else ast.unparse(default)
+        for key, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    }
+    kept = {
+        name: None if field.is_required() else repr(field.default).replace(repr(EVENT_TS), "EVENT_TS")
+        for name, field in part.model_fields.items()
+    }
+    assert told == kept
 
 
 def test_dotted_options_are_names_with_dots():

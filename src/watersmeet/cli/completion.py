@@ -17,8 +17,14 @@ OFFERED = 100
 
 
 def job_files(incomplete: str) -> list[str]:
-    """SQL files that begin so, those of folders too; where there are none the shell offers any file."""
-    return list(islice(_beneath(incomplete, (".sql",)), OFFERED))
+    """SQL files and pipelines that begin so, those of folders too; where there are none the shell offers any
+    file."""
+    return list(islice(_beneath(incomplete, (".sql", ".toml")), OFFERED))
+
+
+def pipeline_files(incomplete: str) -> list[str]:
+    """The same of pipelines alone."""
+    return list(islice(_beneath(incomplete, (".toml",)), OFFERED))
 
 
 def case_files(incomplete: str) -> list[str]:

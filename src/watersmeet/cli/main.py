@@ -19,13 +19,13 @@ from typing import Annotated
 
 import typer
 
-from watersmeet.cli.completion import case_files, job_files, words_of
+from watersmeet.cli import flags
+from watersmeet.cli.completion import case_files, pipeline_files
 from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
-from watersmeet.spec import job_options
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
@@ -49,65 +49,6 @@ class DemoQuery(StrEnum):
     CONNECTIONS = "connections"
 
 
-JobFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="JOB.SQL",
-        help="The job's statements; - is standard input; .toml is a pipeline.",
-        autocompletion=job_files,
-    ),
-]
-Rule = Annotated[
-    str | None,
-    typer.Option(
-        help="Output watermarks: tight or limit.", autocompletion=words_of(job_options.WatermarkRule)
-    ),
-]
-By = Annotated[
-    str | None,
-    typer.Option(
-        help="What makes a row late: its column's watermark, or the join.",
-        autocompletion=words_of(job_options.Lateness),
-    ),
-]
-Lateness = Annotated[
-    str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
-]
-Mode = Annotated[
-    str | None,
-    typer.Option(
-        help="append (final rows) or changelog, of queries without EMIT.",
-        autocompletion=words_of(job_options.OutputMode),
-    ),
-]
-Plan = Annotated[
-    str | None,
-    typer.Option(help="Of joins: auto, cascade or delta.", autocompletion=words_of(job_options.PlanChoice)),
-]
-MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
-MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
-MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
-MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
-MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
-MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
-AtLimit = Annotated[
-    str | None,
-    typer.Option(
-        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest.",
-        autocompletion=words_of(job_options.AtLimit),
-    ),
-]
-MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
-TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
-NullTime = Annotated[
-    str | None,
-    typer.Option(
-        help="A row without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)
-    ),
-]
-TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
-
-
 def _print_version(asked: bool) -> None:
     if asked:
         from watersmeet import __version__
@@ -127,11 +68,8 @@ def _options(
 
 @app.command()
 def run(
-    job: JobFile,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
-    ] = None,
+    job: flags.JobFile,
+    checkpoint: flags.Checkpoint = None,
     partitions: Annotated[int | None, typer.Option(min=1, help="Join tasks per tick.")] = None,
     trigger: Annotated[str | None, typer.Option(help="Time between ticks, such as '2 seconds'.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as local[4].")] = None,
@@ -158,26 +96,23 @@ def run(
             help="Queries may have come to the job, or gone from it, since it ran; the others go on.",
         ),
     ] = False,
-    keep_ticks: Annotated[
-        int | None,
-        typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
-    ] = None,
-    watermark_rule: Rule = None,
-    lateness: By = None,
-    allowed_lateness: Lateness = None,
-    output_mode: Mode = None,
-    plan: Plan = None,
-    max_rows: MaxRows = None,
-    max_bytes: MaxBytes = None,
-    max_rows_per_key: MaxPerKey = None,
-    max_output_per_tick: MaxOutput = None,
-    max_job_rows: MaxJobRows = None,
-    max_job_bytes: MaxJobBytes = None,
-    at_limit: AtLimit = None,
-    max_skew: MaxSkew = None,
-    max_task_memory: TaskMemory = None,
-    null_time: NullTime = None,
-    time_zone: TimeZone = None,
+    keep_ticks: flags.KeepTicks = None,
+    watermark_rule: flags.Rule = None,
+    lateness: flags.By = None,
+    allowed_lateness: flags.Lateness = None,
+    output_mode: flags.Mode = None,
+    plan: flags.Plan = None,
+    max_rows: flags.MaxRows = None,
+    max_bytes: flags.MaxBytes = None,
+    max_rows_per_key: flags.MaxPerKey = None,
+    max_output_per_tick: flags.MaxOutput = None,
+    max_job_rows: flags.MaxJobRows = None,
+    max_job_bytes: flags.MaxJobBytes = None,
+    at_limit: flags.AtLimit = None,
+    max_skew: flags.MaxSkew = None,
+    max_task_memory: flags.TaskMemory = None,
+    null_time: flags.NullTime = None,
+    time_zone: flags.TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
     shed_output: Annotated[
@@ -263,24 +198,21 @@ def run(
 
 @app.command()
 def explain(
-    job: JobFile,
-    keep_ticks: Annotated[
-        int | None,
-        typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
-    ] = None,
-    watermark_rule: Rule = None,
-    lateness: By = None,
-    allowed_lateness: Lateness = None,
-    output_mode: Mode = None,
-    plan: Plan = None,
-    max_rows: MaxRows = None,
-    max_bytes: MaxBytes = None,
-    max_job_rows: MaxJobRows = None,
-    max_job_bytes: MaxJobBytes = None,
-    at_limit: AtLimit = None,
-    max_task_memory: TaskMemory = None,
-    null_time: NullTime = None,
-    time_zone: TimeZone = None,
+    job: flags.JobFile,
+    keep_ticks: flags.KeepTicks = None,
+    watermark_rule: flags.Rule = None,
+    lateness: flags.By = None,
+    allowed_lateness: flags.Lateness = None,
+    output_mode: flags.Mode = None,
+    plan: flags.Plan = None,
+    max_rows: flags.MaxRows = None,
+    max_bytes: flags.MaxBytes = None,
+    max_job_rows: flags.MaxJobRows = None,
+    max_job_bytes: flags.MaxJobBytes = None,
+    at_limit: flags.AtLimit = None,
+    max_task_memory: flags.TaskMemory = None,
+    null_time: flags.NullTime = None,
+    time_zone: flags.TimeZone = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(help="Directory of a run's state: forecast from what it has measured."),
@@ -329,9 +261,12 @@ def explain(
 
 @app.command()
 def validate(
-    pipeline: Annotated[Path, typer.Argument(metavar="PIPELINE.TOML", help="The pipeline.")],
-    max_rows: MaxRows = None,
-    max_rows_per_key: MaxPerKey = None,
+    pipeline: Annotated[
+        Path,
+        typer.Argument(metavar="PIPELINE.TOML", help="The pipeline.", autocompletion=pipeline_files),
+    ],
+    max_rows: flags.MaxRows = None,
+    max_rows_per_key: flags.MaxPerKey = None,
 ) -> None:
     """Say all that is wrong with a pipeline, and which limits its forecast exceeds. Nothing is started."""
     from watersmeet.cli.validate import validate_file
@@ -349,17 +284,17 @@ def schema(of: Annotated[str, typer.Argument(metavar="pipeline", help="What the 
 
 @app.command()
 def preview(
-    job: JobFile,
+    job: flags.JobFile,
     limit: Annotated[int, typer.Option(min=1, help="Rows shown of each result.")] = 20,
     rows: Annotated[int, typer.Option(min=1, help="Rows read of each source.")] = 1000,
-    watermark_rule: Rule = None,
-    lateness: By = None,
-    allowed_lateness: Lateness = None,
-    output_mode: Mode = None,
-    plan: Plan = None,
-    max_rows: MaxRows = None,
-    null_time: NullTime = None,
-    time_zone: TimeZone = None,
+    watermark_rule: flags.Rule = None,
+    lateness: flags.By = None,
+    allowed_lateness: flags.Lateness = None,
+    output_mode: flags.Mode = None,
+    plan: flags.Plan = None,
+    max_rows: flags.MaxRows = None,
+    null_time: flags.NullTime = None,
+    time_zone: flags.TimeZone = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line per result, and one of sources.")] = False,
 ) -> None:
     """Show the first rows of a job's results, from the first rows of its files. Nothing is written."""
@@ -380,11 +315,8 @@ def preview(
 
 @app.command()
 def reset(
-    job: JobFile,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>)."),
-    ] = None,
+    job: flags.JobFile,
+    checkpoint: flags.Checkpoint = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it without asking.")] = False,
 ) -> None:
     """Remove what a job has left behind: its checkpoint, and its rows in file sinks. It begins anew then."""
@@ -451,10 +383,10 @@ def init(
     print(make_project(kind, directory).told())
 
 
-def _overrides(**flags: object) -> dict[str, str]:
+def _overrides(**given: object) -> dict[str, str]:
     """The flags that were given, as settings."""
     return {
-        name: "true" if value is True else str(value) for name, value in flags.items() if value is not None
+        name: "true" if value is True else str(value) for name, value in given.items() if value is not None
     }
 
 

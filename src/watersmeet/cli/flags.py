@@ -1,0 +1,76 @@
+"""Arguments and flags that several commands take, each said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watersmeet.cli.completion import job_files, words_of
+from watersmeet.spec import job_options
+
+JobFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="JOB.SQL",
+        help="The job's statements; - is standard input; .toml is a pipeline.",
+        autocompletion=job_files,
+    ),
+]
+Rule = Annotated[
+    str | None,
+    typer.Option(
+        help="Output watermarks: tight or limit.", autocompletion=words_of(job_options.WatermarkRule)
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="What makes a row late: its column's watermark, or the join.",
+        autocompletion=words_of(job_options.Lateness),
+    ),
+]
+Lateness = Annotated[
+    str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
+]
+Mode = Annotated[
+    str | None,
+    typer.Option(
+        help="append (final rows) or changelog, of queries without EMIT.",
+        autocompletion=words_of(job_options.OutputMode),
+    ),
+]
+Plan = Annotated[
+    str | None,
+    typer.Option(help="Of joins: auto, cascade or delta.", autocompletion=words_of(job_options.PlanChoice)),
+]
+MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
+MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
+MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
+MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
+MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
+MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
+AtLimit = Annotated[
+    str | None,
+    typer.Option(
+        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest.",
+        autocompletion=words_of(job_options.AtLimit),
+    ),
+]
+MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
+TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
+NullTime = Annotated[
+    str | None,
+    typer.Option(
+        help="A row without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)
+    ),
+]
+TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
+KeepTicks = Annotated[
+    int | None,
+    typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
+]
+Checkpoint = Annotated[
+    str | None, typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>).")
+]
