@@ -20,7 +20,7 @@ HOOK = "_WATERSMEET_COMPLETE"
 @pytest.fixture
 def folder(tmp_path):
     """Jobs here and below, and what is none."""
-    for name in ("job.sql", "jobs/daily.sql", "jobs/old/gone.sql", ".venv/lib/hidden.sql", "cases/one.json"):
+    for name in ("job.sql", "jobs/daily.sql", "jobs/old/gone.sql", ".venv/lib/hidden.sql", "cases/one.json", "clicked.toml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     return tmp_path
@@ -69,7 +69,8 @@ def in_process(monkeypatch, capsys, *words: str) -> list[str]:
         (("demo", "--query", "co"), {"connections"}),
         (("init", ""), set(kinds())),
         (("init", "ka"), {"kafka"}),
-        (("run", ""), {"job.sql", "jobs/daily.sql", "jobs/old/gone.sql"}),
+        (("run", ""), {"job.sql", "clicked.toml", "jobs/daily.sql", "jobs/old/gone.sql"}),
+        (("validate", ""), {"clicked.toml"}),
         (("run", "jobs/"), {"jobs/daily.sql", "jobs/old/gone.sql"}),
         (("explain", "jo"), {"job.sql", "jobs/daily.sql", "jobs/old/gone.sql"}),
         (("state", "check", "jobs/d"), {"jobs/daily.sql"}),

@@ -33,7 +33,7 @@ def files_in(directory: Path) -> dict[str, bytes]:
 
 def test_kinds_are_the_folders_of_templates():
     assert set(kinds()) == {path.name for path in TEMPLATES.iterdir()}
-    assert {"files", "kafka", "python"} <= set(kinds())
+    assert {"files", "kafka", "python", "pipeline"} <= set(kinds())
     assert DEFAULT_KIND in kinds()
 
 
@@ -103,26 +103,42 @@ def test_its_own_tests_fail_when_the_join_is_wrong(kind, tmp_path):
     )
     text = file.read_text()
     wrong = text.replace("INTERVAL '1' HOUR", "INTERVAL '2' HOUR").replace('"1h"', '"2h"')
+    wrong = wrong.replace("= 3_600_000", "= 7_200_000")
     assert wrong != text
     file.write_text(wrong)
     with own_tests(tmp_path) as tests, pytest.raises(AssertionError):
         tests["test_an_order_meets_its_delivery_within_the_hour"]()
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in kinds() if (TEMPLATES / kind / f"job.sql{ENDING}").exists()]
-)
-def test_its_job_is_planned(kind, tmp_path, watersmeet, monkeypatch):
+JOBS = [
+    (kind, job)
+    for kind in kinds()
+    for job in ("job.sql", "pipeline.toml")
+    if (TEMPLATES / kind / f"{job}{ENDING}").exists()
+]
+
+
+@pytest.mark.parametrize(("kind", "job"), JOBS)
+def test_its_job_is_planned(kind, job, tmp_path, watersmeet, monkeypatch):
     make_project(kind, tmp_path)
     monkeypatch.chdir(tmp_path)
-    done = watersmeet("explain", "job.sql")
+    done = watersmeet("explain", job)
     assert (done.status, done.err) == (0, "")
 
 
-def test_the_first_rows_of_files_are_shown(tmp_path, watersmeet, monkeypatch):
-    make_project("files", tmp_path)
+def test_a_pipeline_is_right(tmp_path, watersmeet, monkeypatch):
+    make_project("pipeline", tmp_path)
     monkeypatch.chdir(tmp_path)
-    done = watersmeet("preview", "job.sql", "--json")
+    done = watersmeet("validate", "pipeline.toml")
+    assert (done.status, done.err) == (0, "")
+    assert "order_id, order_time, delivered_delivery_time, delivered_address" in done.out
+
+
+@pytest.mark.parametrize(("kind", "job"), [("files", "job.sql"), ("pipeline", "pipeline.toml")])
+def test_the_first_rows_of_files_are_shown(kind, job, tmp_path, watersmeet, monkeypatch):
+    make_project(kind, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = watersmeet("preview", job, "--json")
     assert done.status == 0
     assert "Pier 9" in done.out
 
