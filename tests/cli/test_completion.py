@@ -20,7 +20,14 @@ HOOK = "_WATERSMEET_COMPLETE"
 @pytest.fixture
 def folder(tmp_path):
     """Jobs here and below, and what is none."""
-    for name in ("job.sql", "jobs/daily.sql", "jobs/old/gone.sql", ".venv/lib/hidden.sql", "cases/one.json", "clicked.toml"):
+    for name in (
+        "job.sql",
+        "jobs/daily.sql",
+        "jobs/old/gone.sql",
+        ".venv/lib/hidden.sql",
+        "cases/one.json",
+        "clicked.toml",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     return tmp_path
