@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from watersmeet import local
-from watersmeet.pipelines import Join, Pipeline, Source, Target, Transform, Window
+from watersmeet.pipelines import Join, Lookup, Pipeline, Source, Target, Transform, Window
 
 MINUTE = 60_000
 
@@ -172,6 +172,34 @@ def looped(left: list[Any], right: list[Any], low: int, high: int, how: str) -> 
     if how in ("right", "full"):
         rows += [(*nothing, *other.values()) for j, other in enumerate(right) if j not in met[1]]
     return rows
+
+
+def test_what_leaves_the_join_looks_things_up():
+    """Pads, too; as the table is in the tick in which they leave."""
+    joined = clicked(how="left", time_window_ms=None, min_delta_ms=0, max_delta_ms=10)
+    columns = {"id": "BIGINT", "title": "STRING"}
+    ads = Source(name="ads", connection={"connector": "memory"}, columns=columns)
+    lookup = Lookup(source=ads, keys={"left_ad": "id"}, columns="title")
+    named = Pipeline(
+        name="named",
+        sources=[*joined.sources, ads],
+        transform=Transform(join=joined.transform[0].join, lookups={"ads": lookup}),
+        target=joined.target,
+    )
+    job = opened(named)
+
+    def ticked(**pushed: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        for name, rows in pushed.items():
+            job.push(name, rows)
+        rows = job.tick().table.to_pylist()
+        return sorted((row["left_ad"], row["right_at"], row["title"]) for row in rows)
+
+    shown_ads = [shown(1, 5), shown(2, 5), shown(3, 5)]
+    assert ticked(ads=[{"id": 1, "title": "one"}], impressions=shown_ads, clicks=[shown(1, 8)]) == [
+        (1, 8, "one")
+    ]
+    pads = ticked(ads=[{"id": 2, "title": "two"}], impressions=[shown(9, 99)], clicks=[shown(8, 99)])
+    assert pads == [(2, None, "two"), (3, None, None)]
 
 
 def test_a_second_transform_counts_what_the_join_gives():

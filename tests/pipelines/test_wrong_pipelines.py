@@ -197,7 +197,7 @@ WRONG = {
     "lookup-with-a-join": (
         [("[target]", f"{LOOKUP}\n[target]")],
         [
-            ("join-lateness", "transform.lookups.items", "[transform.lookups.items]", "tables"),
+            ("same-source", "transform.lookups.items.source", "source = ", "source of its own"),
             ("no-keys", "transform.lookups.items.keys", "keys", "id"),
         ],
     ),

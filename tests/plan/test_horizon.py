@@ -102,6 +102,12 @@ def test_one_time_for_both_sides() -> None:
 BAND = "b.t BETWEEN a.t AND a.t + 9"
 
 
+@pytest.mark.parametrize("kind", ["", "LEFT", "LEFT SEMI", "LEFT ANTI"])
+def test_what_it_puts_out_may_meet_tables(kind: str) -> None:
+    query = f"SELECT a.n FROM a LEFT JOIN b ON {BAND} {kind} JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = b.k"
+    assert join_of(planned(query)).horizon == Horizon(("a.t", "b.t"), 9)
+
+
 @pytest.mark.parametrize(
     ("query", "why"),
     [
@@ -110,10 +116,10 @@ BAND = "b.t BETWEEN a.t AND a.t + 9"
         (f"SELECT a.n FROM a LEFT SEMI JOIN b ON {BAND}", "a join that is LEFT SEMI"),
         (f"SELECT a.n FROM a LEFT ANTI JOIN b ON {BAND}", "a join that is LEFT ANTI"),
         ("SELECT a.n FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k", "a join that is ASOF"),
-        ("SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k", "FOR SYSTEM_TIME AS OF"),
+        ("SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k", "before its join"),
         (
             f"SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k JOIN b ON {BAND}",
-            "FOR SYSTEM_TIME AS OF",
+            "before its join",
         ),
         (f"SELECT a.n FROM a LEFT JOIN b ON {BAND} EMIT CHANGES", "taken back"),
         ("SELECT a.k FROM a JOIN two ON two.t = a.t AND two.u = a.t", "two by the event times two.t, two.u"),

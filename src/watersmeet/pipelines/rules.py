@@ -6,7 +6,7 @@ so that one mistake is told once, and all others beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.errors import near_names
@@ -111,12 +111,18 @@ def _sources(parts: Parts) -> Iterator[Problem]:
 
 
 def _mentioned(parts: Parts) -> Iterator[str]:
+    yield from _streams(parts)
     for step in parts.transform:
-        if step is not None and step.join is not None:
-            yield from (step.join.left_source, step.join.right_source)
         for lookup in {} if step is None else step.lookups.values():
             yield lookup.source
-    if not any(step is not None and step.join is not None for step in parts.transform):
+
+
+def _streams(parts: Parts) -> Iterator[str]:
+    """The sources whose rows are joined; without a join the first one."""
+    joins = [step.join for step in parts.transform if step is not None and step.join is not None]
+    for join in joins:
+        yield from (join.left_source, join.right_source)
+    if not joins:
         yield from (source.name for source in parts.sources[:1] if source is not None)
 
 
@@ -135,6 +141,7 @@ def _transforms(parts: Parts) -> Iterator[Problem]:
     if not parts.transform:
         yield Problem(("transform",), "is empty", "missing-key", "[transform.join] or [transform.window]")
     joined = windowed = False
+    streams = {name.lower() for name in _streams(parts)}
     for number, step in enumerate(parts.transform):
         if step is None:
             continue
@@ -166,7 +173,7 @@ def _transforms(parts: Parts) -> Iterator[Problem]:
             windowed = True
             yield from _window((*key, "window"), step.window, joined)
         for name, lookup in step.lookups.items():
-            yield from _lookup((*key, "lookups", name), name, lookup, parts, joined)
+            yield from _lookup((*key, "lookups", name), name, lookup, parts, streams)
 
 
 def _join(key: Key, join: Join, parts: Parts) -> Iterator[Problem]:
@@ -310,29 +317,20 @@ def _window(key: Key, window: Window, joined: bool) -> Iterator[Problem]:
         )
 
 
-def _lookup(key: Key, name: str, lookup: Lookup, parts: Parts, joined: bool) -> Iterator[Problem]:
+def _lookup(
+    key: Key, name: str, lookup: Lookup, parts: Parts, streams: Collection[str]
+) -> Iterator[Problem]:
     yield from _name(key, name)
     yield from _exists((*key, "source"), lookup.source, parts)
     if not lookup.keys:
         hint = 'by the rows\' columns those of the table: keys = { item = "id" }'
         yield Problem((*key, "keys"), "is empty", "no-keys", hint)
-    if joined:
-        yield Problem(
-            key,
-            "stands with a join, whose rule of lateness says nothing of tables",
-            "join-lateness",
-            "look it up in a pipeline that reads what this one writes",
-        )
-    elif (
-        parts.sources
-        and parts.sources[0] is not None
-        and lookup.source.lower() == parts.sources[0].name.lower()
-    ):
+    if lookup.source.lower() in streams:
         yield Problem(
             (*key, "source"),
             f'is "{lookup.source}", the stream itself',
             "same-source",
-            "declare the table as a second source",
+            "declare the table as a source of its own",
         )
 
 

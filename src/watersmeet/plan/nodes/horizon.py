@@ -2,7 +2,8 @@
 and what its output watermark is (`conditions.Horizon`). What that rule does not define is refused.
 
 It is for one join of two streams, each of one event time, INNER, LEFT, RIGHT or FULL, whose condition bounds
-how far these times may be apart. Windows may be laid over it: they go by its output watermark.
+how far these times may be apart. Windows may be laid over it: they go by its output watermark. Its rows may
+meet tables as of their tick: nothing is kept of such a row, and none of these is late.
 """
 
 from __future__ import annotations
@@ -83,10 +84,12 @@ def _(node: ArrangePlan) -> Iterator[Why]:
 
 @_of_node.register
 def _(node: LookupPlan) -> Iterator[Why]:
-    yield (
-        "meets a table FOR SYSTEM_TIME AS OF, and the rule is for a join of two streams alone",
-        f"meet it in another job; or {_BY_COLUMN}",
-    )
+    if any(side.sources for side in node.sides):
+        yield (
+            "has a stream that meets a table FOR SYSTEM_TIME AS OF before its join, and the rule is for streams"
+            " as they come",
+            f"join the streams first, the table behind them; or {_BY_COLUMN}",
+        )
 
 
 def _joins(nodes: Sequence[NodePlan]) -> list[JoinPlan]:

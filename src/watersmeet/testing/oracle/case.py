@@ -224,10 +224,10 @@ class Oracle:
 
 def _check_by_join(query: Query, rule: str, *, changelog: bool) -> None:
     """Lateness goes by the join of two streams with one event time each, apart by no more than is said."""
-    inputs = query.inputs
-    if rule == "limit" or changelog or len(query.joins) != 1 or len(inputs) != 2:
+    inputs = query.inputs[:2]  # behind them, tables as of the tick
+    if rule == "limit" or changelog or len(inputs) != 2 or not all(s.as_of for s in query.inputs[2:]):
         raise Refused("lateness = join: it is for one join of two streams")
-    (join,) = query.joins
+    join = query.joins[0]
     keys = [(source.alias, t) for source in inputs for t in source.times]
     if join.kind not in ("INNER", "LEFT", "RIGHT", "FULL") or any(
         len(source.times) != 1 for source in inputs
