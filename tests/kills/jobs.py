@@ -119,6 +119,7 @@ class Process:
         conf: Sequence[str] = CONF,
         errors: str = "stderr",
         own_jvm: bool = False,
+        job: str = "job.sql",
     ) -> None:
         command = [sys.executable, "-m", "watersmeet.cli.main"]
         if kill_at is not None:
@@ -132,7 +133,7 @@ class Process:
             environment |= lent()
         with self.errors.open("wb") as told:
             self.process = subprocess.Popen(
-                [*command, "run", str(folder / "job.sql"), "--json", *checkpoint, *conf, *arguments],
+                [*command, "run", str(folder / job), "--json", *checkpoint, *conf, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=told,

@@ -47,7 +47,8 @@ def test_edges(chunk: int, seed: int) -> None:
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_any_join(chunk: int, seed: int) -> None:
     for number in numbers(chunk, seed):
-        check(by_rule(random_case(number)), PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
+        case = by_rule(random_case(number))
+        check(case, PARTITIONS[number % len(PARTITIONS)], "borders" if number % 2 else None)
 
 
 def with_tables(number: int) -> dict[str, Any]:

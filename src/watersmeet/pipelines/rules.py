@@ -317,9 +317,7 @@ def _window(key: Key, window: Window, joined: bool) -> Iterator[Problem]:
         )
 
 
-def _lookup(
-    key: Key, name: str, lookup: Lookup, parts: Parts, streams: Collection[str]
-) -> Iterator[Problem]:
+def _lookup(key: Key, name: str, lookup: Lookup, parts: Parts, streams: Collection[str]) -> Iterator[Problem]:
     yield from _name(key, name)
     yield from _exists((*key, "source"), lookup.source, parts)
     if not lookup.keys:

@@ -86,8 +86,8 @@ def _(node: ArrangePlan) -> Iterator[Why]:
 def _(node: LookupPlan) -> Iterator[Why]:
     if any(side.sources for side in node.sides):
         yield (
-            "has a stream that meets a table FOR SYSTEM_TIME AS OF before its join, and the rule is for streams"
-            " as they come",
+            "has a stream that meets a table FOR SYSTEM_TIME AS OF before its join, and the rule is for"
+            " streams as they come",
             f"join the streams first, the table behind them; or {_BY_COLUMN}",
         )
 
