@@ -29,7 +29,7 @@ from watersmeet.event_time import (
     saturating_sum,
     shift,
 )
-from watersmeet.kernel.times import to_canonical, to_native
+from watersmeet.kernel.times import known_times, to_canonical, to_native
 
 EDGES = [MIN_TIME, MIN_TIME + 1, -(2**62), -1, 0, 1, 2**62, MAX_TIME - 1, MAX_TIME]
 
@@ -52,6 +52,15 @@ def test_native_times_to_int64_and_back(native, canonical):
     assert to_native(
         found, native.type if native.type != pa.timestamp("ms") else pa.timestamp("us")
     ).to_pylist() == (native.to_pylist())
+
+
+def test_dates_that_int64_cannot_say_in_microseconds_have_no_time():
+    last = MAX_TIME // DAY_US
+    days = [last, last + 1, -last, -last - 1, None, 2**31 - 1, -(2**31), 0]
+    dates = pa.array(days, pa.int32()).view(pa.date32())
+    known = [last * DAY_US, None, -last * DAY_US, None, None, None, None, 0]
+    assert known_times(dates).to_pylist() == known
+    assert known_times(pa.array(EDGES)).to_pylist() == EDGES
 
 
 def test_a_date_before_the_epoch_is_its_midnight():

@@ -107,6 +107,12 @@ def test_a_long_result_is_cut():
     assert "… and 4,980 more rows" in page
 
 
+def test_values_that_python_has_not_are_shown():
+    bytes_ = pa.array([b"\xff"]).view(pa.string())
+    table = pa.table({"s": bytes_, "t": pa.array([253_402_300_800_000_000], pa.timestamp("us"))})
+    assert "+10000-01-01T00:00:00" in Result("r", table)._repr_html_()
+
+
 class Handle:
     def __init__(self, shown: list[Any]) -> None:
         self.shown, self.fails = shown, False

@@ -10,7 +10,8 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import DAY_US, MAX_TIME
 
 _DAYS = MAX_TIME // DAY_US
-"""Later dates (after the year 290,000) and earlier ones are taken for this one."""
+"""Later dates (after the year 290,000) and earlier ones are taken for this one; those of sources have no time
+(`known_times`)."""
 
 
 def to_canonical(column: pa.Array) -> pa.Array:
@@ -31,6 +32,19 @@ def to_canonical(column: pa.Array) -> pa.Array:
         )
         return pc.multiply(inside, DAY_US)
     raise EngineError(f"{kind} is no type for an event time", code="event-time-type")
+
+
+def known_times(column: pa.Array) -> pa.Array:
+    """An event-time column as int64, as of `to_canonical`, with NULLs also where a DATE is farther off than
+    int64 can say in µs (about 292,000 years): by the day that it would be taken for it would meet others."""
+    times = to_canonical(column)
+    if not pa.types.is_date32(column.type):
+        return times
+    days = column.view(pa.int32())
+    outside = pc.or_(pc.greater(days, _DAYS), pc.less(days, -_DAYS))
+    if not pc.any(outside).as_py():  # NULLs are passed over
+        return times
+    return pc.if_else(outside, pa.scalar(None, pa.int64()), times)
 
 
 def to_native(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -16,6 +16,7 @@ from watersmeet.event_time import shown_time
 from watersmeet.observe.progress import InputReport, Recent
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.types.json_values import rows_of
 
 _LONGEST = 200
 """Characters of a value of a row."""
@@ -56,11 +57,7 @@ def running_page(
 
 def rows_page(name: str, first: pa.Table, count: int) -> str:
     """The first rows of a result, of ``count``."""
-    columns = [column.to_pylist() for column in first.columns]
-    rows = [
-        ["NULL" if value is None else _short(str(value)) for value in row]
-        for row in zip(*columns, strict=True)
-    ]
+    rows = [["NULL" if value is None else _short(str(value)) for value in row] for row in rows_of(first)]
     more = count - first.num_rows
     told = [f"<p>… and {counted(more, 'more row')}</p>"] if more else []
     return _page([f"<p><b>{_text(name)}</b></p>", _table(first.column_names, rows), *told])

@@ -43,7 +43,7 @@ def table_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Tabl
 
 class JsonPrinter:
     """``{"insert", "tick", "columns", "rows", "more"}`` per tick; numbers are numbers, NULL is null, and
-    others as `watersmeet.sinks.json_values` has them."""
+    others as `watersmeet.types.json_values` has them."""
 
     values = True
 

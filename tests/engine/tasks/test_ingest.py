@@ -18,7 +18,7 @@ from watersmeet.engine.tasks.ingest import (
     IngestWriter,
 )
 from watersmeet.errors import EngineError
-from watersmeet.event_time import NEVER
+from watersmeet.event_time import DAY_US, NEVER
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.measure import Measured
 from watersmeet.names import FLAG
@@ -241,6 +241,30 @@ def test_a_null_time_fails_where_it_is_said_so():
         "source \"s\" (partition 7): a row has no t (NULL), and null_time is 'fail'; "
         'the row: {"t": null, "i": 4}'
     )
+
+
+def test_dates_that_are_out_of_reach_have_no_time_and_meet_none():
+    """2³¹ − 1 stands for infinity in some systems: it would move the watermark, and meet other such dates."""
+    days = pa.array([3, 2**31 - 1, -(2**31)], pa.int32()).view(pa.date32())
+    ingest = Ingest(time_type=pa.date32())
+    assert ingest.add(t=days) == [ON_TIME, NULL_TIME, NULL_TIME]
+    report = ingest.finish()
+    assert report.counts == {"in": 3, "null_time": 2, "kept": 1}
+    assert report.greatest == {"": {"t": 3 * DAY_US}}
+    with pytest.raises(EngineError) as raised:
+        Ingest(time_type=pa.date32(), null_fails=True).add(t=days)
+    assert raised.value.message == (
+        "source \"s\": a row has no t (it is out of reach), and null_time is 'fail'; "
+        'the row: {"t": "+5881580-07-11", "i": 1}'
+    )
+
+
+def test_values_that_python_has_not_are_told():
+    """A time of the year 10,000; a text that is no UTF-8."""
+    ingest = Ingest(times=("t", "u"), time_type=pa.timestamp("us"), null_fails=True)
+    with pytest.raises(EngineError) as raised:
+        ingest.add(t=pa.array([253402300800000000], pa.timestamp("us")), u=[None])
+    assert raised.value.message.endswith('the row: {"t": "+10000-01-01T00:00:00", "u": null, "i": 0}')
 
 
 def test_rows_beneath_the_ordering_may_have_no_time():

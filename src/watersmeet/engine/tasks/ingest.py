@@ -22,7 +22,7 @@ from watersmeet.engine.tasks.flags import flags_of
 from watersmeet.engine.tasks.nulls import null_time_error
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.event_time import Mask, Times, below
-from watersmeet.kernel.times import to_canonical
+from watersmeet.kernel.times import known_times
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.state.runs.columns import null_column
@@ -168,7 +168,7 @@ class IngestWriter:
         times: dict[str, Times] = {}
         present_by_column: dict[str, Mask | None] = {}
         for column in self._side.layout.event_times:
-            values = to_canonical(batch.column(column))
+            values = known_times(batch.column(column))
             present_by_column[column] = None
             if values.null_count:
                 present_by_column[column] = values.is_valid().to_numpy(zero_copy_only=False)

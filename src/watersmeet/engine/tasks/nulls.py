@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
+from watersmeet.kernel.times import known_times
 from watersmeet.names import PARTITION
+from watersmeet.types.json_values import rows_of
 
 LONGEST = 500
 """Characters of the row that are shown."""
@@ -17,19 +19,20 @@ LONGEST = 500
 
 def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask | None]) -> EngineError:
     """About ``row``, one row as ingest has it. ``present``: of each event time, where it is not NULL."""
-    (values,) = row.to_pylist()
-    empty = [column for column in present if values[column] is None]
-    shown = json.dumps(
-        {name: value for name, value in values.items() if not name.startswith("_")},
-        default=str,
-        ensure_ascii=False,
-    )
+    (values,) = rows_of(row)
+    told = dict(zip(row.schema.names, values, strict=True))
+    empty = [
+        f"{column} ({'NULL' if told[column] is None else 'it is out of reach'})"
+        for column in present
+        if known_times(row.column(column)).null_count
+    ]
+    shown = json.dumps({n: value for n, value in told.items() if not n.startswith("_")}, ensure_ascii=False)
     if len(shown) > LONGEST:
         shown = shown[:LONGEST] + " …"
-    partition = values.get(PARTITION)
+    partition = told.get(PARTITION)
     where = f" (partition {partition})" if partition is not None else ""
     return EngineError(
-        f'source "{source}"{where}: a row has no {" and no ".join(empty)} (NULL), '
+        f'source "{source}"{where}: a row has no {" and no ".join(empty)}, '
         f"and null_time is 'fail'; the row: {shown}",
         code="null-time",
         hint="SET null_time = 'count' drops such rows and counts them; late_output keeps them",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,6 +10,7 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.kernel.times import to_native
 from watersmeet.names import is_ours
 from watersmeet.state.runs.heavy import shown_time
+from watersmeet.types.json_values import values_of
 
 SAMPLES = 5
 """Of so many rows a task tells."""
@@ -21,19 +20,11 @@ def rows_as_json(schema: pa.Schema, rows: pa.RecordBatch) -> list[str]:
     """The columns of ``schema``, in whose types they are told, of stored rows: a JSON object per row. What
     was computed for a query, this one or another, is left out."""
     declared = [field for field in schema if not is_ours(field.name)]
-    columns = {f.name: to_native(rows.column(f.name), f.type).to_pylist() for f in declared}
+    columns = {f.name: values_of(to_native(rows.column(f.name), f.type)) for f in declared}
     return [
-        json.dumps({name: _plain(values[row]) for name, values in columns.items()}, ensure_ascii=False)
+        json.dumps({name: values[row] for name, values in columns.items()}, ensure_ascii=False)
         for row in range(rows.num_rows)
     ]
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None).isoformat()
-    return str(value)
 
 
 def key_as_written(side: SideShape, key: str) -> str:

@@ -37,17 +37,22 @@ def has_value(kind: str) -> bool:
     return _WITHOUT.search(kind.lower()) is None
 
 
-def rows_of(table: pa.Table) -> list[list[Any]]:
+def rows_of(table: pa.Table | pa.RecordBatch) -> list[list[Any]]:
     """The rows of a table, in order; columns may share their names.
 
     >>> rows_of(pa.table({"n": [1, None], "x": [0.5, float("nan")], "s": ["1", None]}))
     [[1, 0.5, '1'], [None, 'NaN', None]]
     """
-    columns = [
-        [_convert(field.type)(value) for value in column.cast(_stored(field.type)).to_pylist()]
-        for field, column in zip(table.schema, table.columns, strict=True)
-    ]
-    return [list(row) for row in zip(*columns, strict=True)]
+    return [list(row) for row in zip(*map(values_of, table.columns), strict=True)]
+
+
+def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column; none makes it fail.
+
+    >>> values_of(pa.array([2**31 - 1], pa.int32()).view(pa.date32()))
+    ['+5881580-07-11']
+    """
+    return [_convert(column.type)(value) for value in column.cast(_stored(column.type)).to_pylist()]
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:

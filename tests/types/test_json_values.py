@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from watersmeet.sinks.json_values import has_value, rows_of
+from watersmeet.types.json_values import has_value, rows_of
 
 AT = datetime(2024, 3, 1, 10, 0, 0, 5)
 

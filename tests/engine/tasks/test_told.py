@@ -1,0 +1,31 @@
+"""Rows as people are told of them: whatever they hold, none makes the telling fail."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from watersmeet.engine.tasks.told import rows_as_json
+from watersmeet.event_time import DAY_US
+
+
+def test_values_that_python_or_json_has_not_are_told():
+    columns = {
+        "t": pa.array([253_402_300_800_000_000, -(2**63)], pa.timestamp("us", "UTC")),
+        "s": pa.array([b"\xff\xfe", b"a"]).view(pa.string()),
+        "x": pa.array([float("nan"), float("-inf")]),
+        "b": pa.array([b"\x00", None]),
+    }
+    rows = pa.record_batch({"t": columns["t"].view(pa.int64()), **{n: columns[n] for n in "sxb"}})
+    schema = pa.schema([(name, column.type) for name, column in columns.items()])
+    told = [json.loads(text, parse_constant=None) for text in rows_as_json(schema, rows)]
+    assert told == [
+        {"t": "+10000-01-01T00:00:00Z", "s": "\ufffd\ufffd", "x": "NaN", "b": "AA=="},
+        {"t": "-290308-12-21T19:59:05.224192Z", "s": "a", "x": "-Infinity", "b": None},
+    ]
+
+
+def test_a_stored_date_is_told_as_a_date():
+    rows = pa.record_batch({"d": pa.array([2_932_897 * DAY_US])})
+    assert rows_as_json(pa.schema([("d", pa.date32())]), rows) == ['{"d": "+10000-01-01"}']
