@@ -94,8 +94,8 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
 def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[str, Result]:
     """All rows in one tick, then the end of input."""
     from watersmeet.engine.local import LocalJob
-    from watersmeet.types.json_values import rows_of
     from watersmeet.state.store import MemoryStore
+    from watersmeet.types.json_values import rows_of
 
     clock_us = time.time_ns() // 1000
     local = LocalJob(plan, MemoryStore(), clock_us=clock_us, given=True)

@@ -14,9 +14,9 @@ import pyarrow as pa
 from watersmeet.errors import SpecError, printable
 from watersmeet.names import ours
 from watersmeet.sinks.base import Frame, RowPrinter, Schema, Texts, WithoutParts
-from watersmeet.types.json_values import has_value, rows_of
 from watersmeet.sinks.part_mark import Identity
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.types.json_values import has_value, rows_of
 
 DEFAULT_ROWS = 20
 _COUNT = ours("rows")
