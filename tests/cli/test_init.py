@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.boundary.test_docs import problems_of, section
+from tests.support.lent_jvms import lent
 from watersmeet.cli.init import DEFAULT_KIND, ENDING, kinds, make_project
 from watersmeet.errors import SpecError
 
@@ -248,7 +249,7 @@ def delivered(project: Path) -> list[tuple[int, str | None]]:
 def test_a_project_of_python_runs_on_spark(tmp_path):
     """As its README says."""
     make_project("python", tmp_path)
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": sys.executable} | lent()
     done = subprocess.run(
         [sys.executable, "job.py", "--finish"],
         cwd=tmp_path,
