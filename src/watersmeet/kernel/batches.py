@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.errors import EngineError
 
@@ -27,6 +28,9 @@ MOST_BYTES = 2**31 - 1
 
 DENSE = 4
 """Reading the offsets of so many rows in order costs less than looking up those of one row."""
+
+_TAKE, _WITHIN = pc.get_function("array_take"), pc.TakeOptions()
+"""As `pyarrow.Array.take`, whose way to the function costs more than a few rows do."""
 
 
 def one_table(tables: Sequence[pa.Table]) -> pa.Table:
@@ -92,18 +96,26 @@ def taken(column: pa.Array, rows: Rows, *, fits: bool = False) -> pa.Array:
 
     ``fits``: the caller has measured them, and they are not.
     """
-    kind = column.type
-    if not fits and _may_be_wide(kind) and len(rows) * _size(column) > MOST_BYTES and kind != wide(kind):
-        fits = bound([column], rows) <= MOST_BYTES or int(sizes([column], rows).sum()) <= MOST_BYTES
-        column = column if fits else column.cast(wide(kind))
-    return column.take(pa.array(rows))
+    return _TAKE.call([column if fits else _fitting(column, rows), pa.array(rows)], options=_WITHIN)
 
 
 def take_rows(batch: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
     """The chosen rows, in the given order; see `taken`."""
+    places = pa.array(rows)
     return pa.RecordBatch.from_arrays(
-        [taken(column, rows) for column in batch.columns], names=batch.schema.names
+        [_TAKE.call([_fitting(column, rows), places], options=_WITHIN) for column in batch.columns],
+        names=batch.schema.names,
     )
+
+
+def _fitting(column: pa.Array, rows: Rows) -> pa.Array:
+    """The column, with 64-bit offsets if the chosen values are too many bytes for others."""
+    kind = column.type
+    if not _may_be_wide(kind) or len(rows) * _size(column) <= MOST_BYTES or kind == wide(kind):
+        return column
+    if bound([column], rows) <= MOST_BYTES or int(sizes([column], rows).sum()) <= MOST_BYTES:
+        return column
+    return column.cast(wide(kind))
 
 
 def narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
