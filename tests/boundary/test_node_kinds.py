@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 
 import pytest
 
@@ -83,7 +84,9 @@ def lists_of_kinds(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
-MODULES = {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")}
+@cache
+def modules() -> dict[str, ast.Module]:
+    return {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")}
 
 
 def test_every_kind_of_node_is_in_the_registry_once():
@@ -94,12 +97,12 @@ def test_every_kind_of_node_is_in_the_registry_once():
 
 
 def test_there_is_one_registry():
-    found = {name: list(lists_of_kinds(tree)) for name, tree in MODULES.items()}
+    found = {name: list(lists_of_kinds(tree)) for name, tree in modules().items()}
     assert {name: len(lines) for name, lines in found.items() if lines} == {REGISTRY: 1}
 
 
 def test_nobody_outside_of_the_planner_asks_for_the_class_of_a_node():
-    found = {name: list(class_tests(tree)) for name, tree in MODULES.items()}
+    found = {name: list(class_tests(tree)) for name, tree in modules().items()}
     outside = {
         name: lines for name, lines in found.items() if lines and not name.startswith("watersmeet.plan.")
     }
