@@ -440,6 +440,21 @@ WRONG = {
     "two formats": (
         lambda: orders.to_sink(format="orc", options={"Format": "jdbc"}), "say a format, too", "leave it out"
     ),
+    "a key of a sink that has none": (
+        lambda: ws.sink("file", path="out", format="json", primary_key="order_id"),
+        'primary-key]: "out": rows that are written to a file sink do not take',
+        "leave the PRIMARY KEY out",
+    ),
+    "an option in two spellings": (
+        lambda: ws.sink("file", options={"path": "a", "format": "json"}, PATH="b"),
+        "option 'PATH' is said twice, also as 'path'",
+        "leave out one",
+    ),
+    "an option said twice": (
+        lambda: ws.sink("file", options={"path": "a", "format": "json"}, path="b"),
+        "option 'path' is said twice",
+        "leave out one",
+    ),
     "a table of no name": (lambda: orders.to_table(" "), "table is ' '", "catalog.db.t"),
     "a format of ours": (
         lambda: ws.job(orders.to_sink(format="parquet", options={"path": "out"})),

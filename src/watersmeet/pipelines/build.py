@@ -24,6 +24,8 @@ from watersmeet.relations.relation import Relation
 from watersmeet.spec.model import Sink
 from watersmeet.types.sql_type import SqlType
 
+_KEYED: Key = ("target", "primary_key")
+
 
 def build(
     description: Description,
@@ -66,7 +68,7 @@ def build(
 def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink | None:
     target = description.target
     connector, rest = connector_of(elsewhere.options(TARGET, target.connection))
-    with told.at((*TARGET, "connector")):
+    with told.by(lambda error: _KEYED if error.code == "primary-key" else (*TARGET, "connector")):
         return sink(connector, target.name, primary_key=target.primary_key, options=rest)
     return None
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from watersmeet.errors import near_names
+from watersmeet.errors import SqlError, near_names
 from watersmeet.front.ddl.options import of_the_connector
+from watersmeet.front.ddl.primary_key import unkeyed
 from watersmeet.front.ddl.settings import as_text
 from watersmeet.relations.fragments import names_of, whole_error
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, SPARK
@@ -46,6 +47,9 @@ def sink(
     said = _said(options, more)
     own = checked_name(name) or _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
+    problem = unkeyed(traits.name) if keys else None
+    if problem is not None:
+        raise SqlError(f'"{own}": {problem[0]}', code="primary-key", hint=problem[1])
     return Sink(own, traits.name, of_the_connector(said), None, keys)
 
 
@@ -71,8 +75,17 @@ def checked_name(name: Any) -> str | None:
 def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
     if options is not None and not isinstance(options, Mapping):
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
-    said = {str(key): value for key, value in {**(options or {}), **more}.items()}
-    return {key: as_text(value) for key, value in said.items() if value is not None}
+    said: dict[str, str] = {}
+    spelled: dict[str, str] = {}
+    for name, value in ((str(name), value) for given in (options or {}, more) for name, value in given.items()):
+        if value is None:
+            continue
+        before = spelled.setdefault(name.lower(), name)
+        if name in said or before != name:
+            also = f", also as '{before}'" if before != name else ""
+            raise whole_error(f"option '{name}'", f"is said twice{also}", "leave out one of them")
+        said[name] = as_text(value)
+    return said
 
 
 def _last_part(options: Mapping[str, str]) -> str:

@@ -122,6 +122,16 @@ def key_of(
     )
 
 
+def unkeyed(connector: str) -> tuple[str, str] | None:
+    """What is wrong with a PRIMARY KEY of such a sink, and what to do; None: nothing."""
+    if connector_of(connector).by_key:
+        return None
+    return (
+        f"rows that are written to a {connector} sink do not take each other's place",
+        "leave the PRIMARY KEY out: `_diff` says which rows come and go",
+    )
+
+
 def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: Cursor) -> tuple[str, ...]:
     """The columns by which rows of a sink take each other's place, spelled as declared. Raises: SqlError."""
 
@@ -130,11 +140,9 @@ def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: Cursor) -> tup
 
     if len(clauses) > 1:
         raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
-    if not sink.traits.by_key:
-        raise wrong(
-            f"rows that are written to a {sink.connector} sink do not take each other's place",
-            "leave the PRIMARY KEY out: `_diff` says which rows come and go",
-        )
+    problem = unkeyed(sink.connector)
+    if problem is not None:
+        raise wrong(*problem)
     if sink.columns is None:
         return clauses[0].columns
     return primary_key(clauses[0].columns, None, None, sink.columns, wrong).columns
