@@ -160,7 +160,7 @@ def drawn_ones(seed: int, count: int) -> Iterator[Pipeline]:
             count -= 1
         number += 1
     codes = {one.code for error in refused for one in getattr(error, "errors", [error])}
-    assert codes <= {"duplicate-column", "bad-value", "open-secret"}  # of names that were drawn
+    assert codes <= {"duplicate-column", "duplicate-option", "bad-value", "open-secret"}  # of names that were drawn
 
 
 def test_from_python_to_toml_and_back_it_is_the_same(seed):
@@ -290,6 +290,31 @@ timeZone = "$${{X}}"'''
         Pipeline.from_toml(only_path).job().description.inserts[0].sink.options["path"]
         == "from the environment!"
     )
+
+
+def test_places_of_the_state_come_from_elsewhere(monkeypatch):
+    """A directory named ``${WS_PLACE}`` is nobody's wish."""
+    monkeypatch.setenv("WS_PLACE", "/disk")
+    monkeypatch.setenv("WS_STORE", "s3://bucket")
+    monkeypatch.setenv("WS_FILE", "file:///disk")
+    store = '[state_store]\nkind = "object"\nurl = "s3://bucket/clicked"\n'
+
+    def run(instead: str, first: str = "") -> dict[str, str]:
+        return dict(Pipeline.from_toml(first + CLICKED.replace(store, instead)).job().description.run)
+
+    assert run("", 'checkpoint = "${WS_PLACE}/a"\n') == {"checkpoint": "/disk/a"}
+    assert run('[state_store]\nkind = "files"\nurl = "${WS_FILE}/b"\n') == {"checkpoint": "/disk/b"}
+    said = 'kind = "object"\nurl = "${WS_STORE}/c"\nendpoint = "http:/${WS_PLACE}"\nregion = "$${X}"\n'
+    assert run(f"[state_store]\n{said}") == {
+        "checkpoint": ".watersmeet/clicked",
+        "state_store": "s3://bucket/c",
+        "state_store_endpoint": "http://disk",
+        "state_store_region": "${X}",
+    }
+    for kind, url in (("postgres", "${WS_STORE}"), ("object", "${WS_PLACE}"), ("files", "${WS_STORE}/d")):
+        with pytest.raises(SpecError) as raised:
+            run(f'[state_store]\nkind = "{kind}"\nurl = "{url}"\n')
+        assert (raised.value.code, raised.value.message.partition(":")[0]) == ("bad-store", "state_store.url")
 
 
 def test_the_decorator_gives_the_steps_their_sources():

@@ -150,6 +150,36 @@ WRONG = {
         ],
         [("open-secret", "state_store.url", "url", "PGPASSWORD")],
     ),
+    "escaped-secret": (
+        [("[target.connection]\n", '[target.connection]\npassword = "$${hunter2}"\n')],
+        [("open-secret", "target.connection.password", "password", "${PASSWORD}")],
+    ),
+    "option-in-two-spellings": (
+        [('[target.connection]\nconnector = "memory"', '[target.connection]\nconnector = "memory"\nConnector = "file"')],
+        [("duplicate-option", "target.connection.Connector", "Connector", "also as connector")],
+    ),
+    "key-of-a-sink-without": (
+        [('[target]\nname = "out"', '[target]\nname = "out"\nprimary_key = "left_ad"')],
+        [("primary-key", "target.primary_key", "primary_key", "do not take each other's place")],
+    ),
+    "store-not-set": (
+        [('url = "s3://bucket/clicked"', 'url = "${NO_SUCH_STORE}/clicked"\nregion = "${NO_SUCH_REGION}"')],
+        [
+            ("not-set", "state_store.url", "url", "NO_SUCH_STORE"),
+            ("not-set", "state_store.region", "region", "NO_SUCH_REGION"),
+        ],
+    ),
+    "window-start-as-a-key": (
+        [
+            CHAINED,
+            ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
+            ("size_ms = 60_000", 'size_ms = 60_000\ngroup_by = ["window_start"]'),
+            ("price * 2 AS twice FROM", "price AS window_start FROM"),
+            ('how = "left"', 'right_column_prefix = ""\nhow = "left"'),
+            ('output_right_columns = ["at", "twice"]', 'output_right_columns = ["at", "window_start"]'),
+        ],
+        [("duplicate-column", "transform[1].window.group_by", "group_by", "query gives it another name")],
+    ),
     "not-set": (
         [("[target.connection]\n", '[target.connection]\ntoken = "${NO_SUCH_TOKEN}"\n')],
         [("not-set", "target.connection.token", "token", "NO_SUCH_TOKEN")],

@@ -7,38 +7,55 @@ from typing import Any
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.ddl.settings import Settings
-from watersmeet.pipelines.model import Description
+from watersmeet.pipelines.model import Description, directory_of
 from watersmeet.pipelines.problems import Key
+from watersmeet.pipelines.rules import url_problems
 from watersmeet.pipelines.values import Elsewhere, with_parameter
 from watersmeet.types.sql_type import TIMES, SqlType
 
 TARGET: Key = ("target", "connection")
 
+_STORE_SETTINGS = {
+    "url": "state_store",
+    "cache": "state_cache",
+    "endpoint": "state_store_endpoint",
+    "region": "state_store_region",
+    "allow_http": "state_store_allow_http",
+}
+"""By the keys of [state_store] what SET calls them."""
+
 
 def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str]:
     """As SET has them, but for lateness, which needs the event times' type."""
     settings = elsewhere.options(("settings",), description.settings)
-    settings["checkpoint"] = description.directory
     store = description.state_store
-    if store is None or store.kind == "files":
-        return settings
-    url = elsewhere.text(("state_store", "url"), store.url)
-    if store.kind == "postgres":
-        url = with_parameter(url, "pipeline", description.name)
+    if store is None:
+        return settings | {"checkpoint": elsewhere.text(("checkpoint",), description.directory)}
+    key: Key = ("state_store",)
     said = {
-        "state_store": url,
-        "state_cache": store.cache,
-        "state_store_endpoint": store.endpoint,
-        "state_store_region": store.region,
-        "state_store_allow_http": "true" if store.allow_http else None,
+        name: elsewhere.text((*key, name), value)
+        for name in ("url", "cache", "endpoint", "region")
+        if (value := getattr(store, name)) is not None
     }
-    return settings | {name: value for name, value in said.items() if value is not None}
+    if all(problem.key != (*key, "url") for problem in elsewhere.problems):
+        elsewhere.problems += url_problems((*key, "url"), store.kind, said["url"])
+    if store.kind == "files":
+        return settings | {"checkpoint": directory_of(said["url"])}
+    settings["checkpoint"] = elsewhere.text(("checkpoint",), description.directory)
+    if store.kind == "postgres":
+        said["url"] = with_parameter(said["url"], "pipeline", description.name)
+    if store.allow_http:
+        said["allow_http"] = "true"
+    return settings | {_STORE_SETTINGS[name]: value for name, value in said.items()}
 
 
 def run_settings_of(description: Description, overrides: Mapping[str, str]) -> Mapping[str, str]:
     """The settings of the run (`Job.run`); problems are passed over: who builds the job finds them."""
-    settings = Settings()
-    for name, value in (settings_of(description, Elsewhere()) | dict(overrides)).items():
+    settings, elsewhere = Settings(), Elsewhere()
+    said = settings_of(description, elsewhere)
+    if elsewhere.problems:  # some of it is not known: no store is asked that nobody meant
+        said = {}
+    for name, value in (said | dict(overrides)).items():
         try:
             settings.set(name, value)
         except WatersmeetError:

@@ -360,7 +360,7 @@ class Description(Part):
     def directory(self) -> str:
         """Of the checkpoint."""
         if self.state_store is not None and self.state_store.kind == "files":
-            return self.state_store.url.removeprefix("file://")
+            return directory_of(self.state_store.url)
         return self.checkpoint or f".watersmeet/{self.name}"
 
     def step(self, number: int) -> Key:
@@ -371,6 +371,11 @@ class Description(Part):
     def join(self) -> Join | None:
         """The one join, if there is one."""
         return next((step.join for step in self.transform if step.join is not None), None)
+
+
+def directory_of(url: str) -> str:
+    """The directory that the URL of a store of kind ``files`` is."""
+    return url.removeprefix("file://")
 
 
 def json_schema() -> dict[str, Any]:

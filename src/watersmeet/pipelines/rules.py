@@ -20,6 +20,7 @@ from watersmeet.pipelines.model import (
     Target,
     Transform,
     Window,
+    directory_of,
 )
 from watersmeet.pipelines.problems import Key, Problem, as_written
 from watersmeet.pipelines.values import option_problems, secret_in_url
@@ -347,21 +348,15 @@ def _store(parts: Parts) -> Iterator[Problem]:
     if secret_in_url(store.url):
         hint = "postgresql://user:${PASSWORD}@host/…, or PGPASSWORD in the environment of each process"
         yield Problem((*key, "url"), "has a password written in it", "open-secret", hint)
-    schemes = _SCHEMES.get(store.kind)
-    if schemes is not None and not store.url.startswith((*schemes, "${")):
+    if not store.url.startswith("${"):  # `around` looks at what that is
+        yield from url_problems((*key, "url"), store.kind, store.url)
+    if store.kind == "files" and parts.checkpoint is not None:
         yield Problem(
-            (*key, "url"), f"is none of a {store.kind} store", "bad-store", f"{' or '.join(schemes)}…"
+            ("checkpoint",),
+            'is said beside a state_store of kind "files", which is the same',
+            "duplicate-option",
+            "leave one of them out",
         )
-    if store.kind == "files":
-        if "://" in store.url.removeprefix("file://"):
-            yield Problem((*key, "url"), "is no directory", "bad-store", 'kind = "postgres" or "object"')
-        if parts.checkpoint is not None:
-            yield Problem(
-                ("checkpoint",),
-                'is said beside a state_store of kind "files", which is the same',
-                "duplicate-option",
-                "leave one of them out",
-            )
     if store.kind == "files" and store.cache is not None:
         yield Problem(
             (*key, "cache"), "has no effect: the state is in files here", "no-effect", "leave it out"
@@ -370,6 +365,15 @@ def _store(parts: Parts) -> Iterator[Problem]:
         for name in ("endpoint", "region", "allow_http"):
             if getattr(store, name):
                 yield Problem((*key, name), "is said of object stores alone", "no-effect", "leave it out")
+
+
+def url_problems(key: Key, kind: str, url: str) -> Iterator[Problem]:
+    """Whether a store of the kind can be there."""
+    schemes = _SCHEMES.get(kind)
+    if schemes is not None and not url.startswith(schemes):
+        yield Problem(key, f"is none of a {kind} store", "bad-store", f"{' or '.join(schemes)}…")
+    if schemes is None and "://" in directory_of(url):
+        yield Problem(key, "is no directory", "bad-store", 'kind = "postgres" or "object"')
 
 
 def _settings(parts: Parts) -> Iterator[Problem]:

@@ -55,10 +55,14 @@ def _flat(given: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 def option_problems(key: Key, options: Mapping[str, Any]) -> Iterator[Problem]:
     """Values that no option can have, and secrets that are written down."""
+    spelled: dict[str, str] = {}
     for name, value in options.items():
-        place = (*key, name.rstrip(TWICE))
-        if TWICE in name:
-            yield Problem(place, "is said twice", "duplicate-option", "leave out one of them")
+        written = name.rstrip(TWICE)
+        place = (*key, written)
+        before = spelled.setdefault(written.lower(), written)
+        if TWICE in name or before != written:
+            also = f", also as {before}" if before != written else ""
+            yield Problem(place, f"is said twice{also}", "duplicate-option", "leave out one of them")
         elif is_file(value):
             if not isinstance(value[FROM_FILE], str) or not value[FROM_FILE].strip():
                 yield Problem(
@@ -87,10 +91,15 @@ def _upper(name: str) -> str:
 def _is_secret(name: str, value: str) -> bool:
     """Whether there is a secret in it that is not taken from elsewhere."""
     if public(name, value) == HIDDEN:
-        return not _VARIABLE.search(value)
+        return not _is_elsewhere(value)
     if name.lower().rpartition(".")[2] not in ("url", "uri"):
         return False
     return secret_in_url(value)
+
+
+def _is_elsewhere(text: str) -> bool:
+    """Whether some of it is taken from the environment; ``$${…}`` is not."""
+    return any(not match[1] for match in _VARIABLE.finditer(text))
 
 
 def secret_in_url(url: str) -> bool:
@@ -105,7 +114,7 @@ def secret_in_url(url: str) -> bool:
     who = rest.partition("/")[0].rpartition("@")[0]
     _, colon, password = who.partition(":")
     written = [password] if colon else []
-    return any(part and not _VARIABLE.search(part) for part in [*written, *_PARAMETER.findall(url)])
+    return any(part and not _is_elsewhere(part) for part in [*written, *_PARAMETER.findall(url)])
 
 
 class Elsewhere:
