@@ -184,6 +184,17 @@ FROM TABLE(TUMBLE(TABLE looked_up, DESCRIPTOR(at), 10)) GROUP BY window_start, w
     assert described.options == job.options
 
 
+@pytest.mark.parametrize("name", ["Sales", "looked_up"])
+def test_a_lookup_may_have_any_name(name):
+    """That of the stream too, and that which rows have within the job."""
+    again = '[transform.lookups.more]\nsource = "items"\nkeys = { item = "id" }\ncolumn_prefix = "more_"\n'
+    both_of = LOOKED_UP.replace("[transform.window]", f"{again}\n[transform.window]")
+    plan = Pipeline.from_toml(both_of).job().plan
+    for old, new in (("lookups.items", f"lookups.{name}"), ("lookups.more", f"lookups.{name}")):
+        renamed = Pipeline.from_toml(both_of.replace(old, new)).job().plan
+        assert [o.name for o in renamed.queries[0].outputs] == [o.name for o in plan.queries[0].outputs]
+
+
 def test_kafka_records_give_their_time():
     toml = edited(
         *PLAIN,

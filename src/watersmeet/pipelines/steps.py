@@ -98,11 +98,13 @@ def _outputs(
 def looked_up(
     rows: Relation, alias: str, name: str, lookup: Lookup, relations: Mapping[str, Relation]
 ) -> Relation:
-    """The rows, with columns of the table. ``alias``, ``name``: by which both are known in the condition.
+    """The rows, with columns of the table. ``alias``, ``name``: by which both are known in the condition, the
+    rows by another one where these are the same.
 
     Raises: SpecError, where columns are not there, or would come twice.
     """
     table = relations[lookup.source.lower()]
+    alias = f"{alias}_" if alias.lower() == name.lower() else alias
     own, its = (
         {column.name.lower(): column.name for column in columns} for columns in (rows.columns, table.columns)
     )
@@ -172,6 +174,9 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
             hint = near_names(name, [other.name for other in rows.columns])
             message = f'the rows have no column "{name}"'
             told.problem((*key, "group_by"), message, "unknown-column", hint)
+        elif name.lower() in (WINDOW_START, WINDOW_END):  # by that name the group has the window's
+            hint = "a source's query gives it another name"
+            told.problem((*key, "group_by"), f'"{name}" is that of the window', "duplicate-column", hint)
         else:
             keys.append(tree_of(column.name))
     aggregates: list[exp.Expression] = []
