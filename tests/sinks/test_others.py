@@ -96,6 +96,15 @@ def test_first_rows_of_nothing_is_nothing():
     assert list(_FirstRows(6)(iter([]))) == []
 
 
+def test_two_columns_of_one_name_are_not_lost_in_memory():
+    """Rows are dicts: the first of them would be gone, and a table of them would have the last one twice."""
+    MemorySink.clear("m")
+    with pytest.raises(SpecError, match="duplicate-column"):
+        make_sink(Sink("m", "memory")).prepare([column("at", "DATE"), column("k", "INT"), column("at", "DATE")])
+    make_sink(Sink("m", "memory")).prepare([column("at", "DATE"), column("k", "INT")])
+    assert MemorySink.table("m").column_names == ["at", "k"]
+
+
 def test_memory_publishes_once_per_tick():
     MemorySink.clear("m")
     sink = make_sink(Sink("m", "memory", {}))

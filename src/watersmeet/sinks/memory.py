@@ -14,7 +14,16 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.sinks.base import ArrowPart, Frame, LeftOut, RowPrinter, Schema, StagedPart, columns_of
+from watersmeet.sinks.base import (
+    ArrowPart,
+    Frame,
+    LeftOut,
+    RowPrinter,
+    Schema,
+    StagedPart,
+    check_unique_names,
+    columns_of,
+)
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
@@ -41,11 +50,12 @@ class MemorySink:
     _schemas: ClassVar[dict[str, list[Schema]]] = {}
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:
-        self._name = spec.name
+        self._spec, self._name = spec, spec.name
         self._schemas.pop(spec.name, None)
         self._staged: dict[tuple[str, str, int], list[Row]] = {}
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
+        check_unique_names(columns_of(schema), self._spec)  # a row is a dict
         self._published.setdefault(self._name, {})
         schemas = self._schemas.setdefault(self._name, [])
         if schema not in schemas:
