@@ -246,6 +246,19 @@ def test_a_memory_sink_is_a_table_with_its_types():
     assert result.rows() == [first, last]
 
 
+def test_whole_numbers_stay_what_they_are_in_pandas():
+    """As floats, which NULLs beside them would make of them, large ones are others."""
+    large = 2**53 + 1
+    types = {"n": "BIGINT", "small": "TINYINT", "said": "BOOLEAN", "list": "ARRAY<BIGINT>"}
+    row = {"n": large, "small": 1, "said": True, "list": [large, None]}
+    for name, rows in (("null", [row, dict.fromkeys(types)]), ("none", [row])):
+        filled(name, types, rows)
+        frame = Result(name, MemorySink.table(name)).pandas()
+        assert [str(kind) for kind in frame.dtypes] == ["Int64", "Int8", "boolean", "object"]
+        assert [int(frame["n"][0]), list(frame["list"][0])] == [large, [large, None]]
+        assert list(frame["n"].isna()) == [False, True][: len(rows)]
+
+
 def test_results_that_are_no_tables_are_refused(monkeypatch):
     filled("odd", {"span": "INTERVAL DAY"}, [])
     with pytest.raises(EngineError, match="which Arrow has not"):

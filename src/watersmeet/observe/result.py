@@ -14,6 +14,15 @@ from watersmeet.observe.page import rows_page
 
 SHOWN_ROWS = 20
 
+_WITH_NULL = {
+    pa.bool_(): "Boolean",
+    pa.int8(): "Int8",
+    pa.int16(): "Int16",
+    pa.int32(): "Int32",
+    pa.int64(): "Int64",
+}
+"""The types of pandas that have NULL, by those of Arrow."""
+
 
 @dataclass(frozen=True, repr=False)
 class Result:
@@ -33,9 +42,12 @@ class Result:
         return self._table
 
     def pandas(self) -> Any:
-        """A DataFrame of pandas. Raises: SpecError, if that is not installed."""
-        _needs("pandas")
-        return self._table.to_pandas()
+        """A DataFrame of pandas; whole numbers and truths are of its types that have NULL (``Int64``), for as
+        floats large ones would be others. A NULL of DOUBLE is NaN. Raises: SpecError, if that is not
+        installed."""
+        pandas = _needs("pandas")
+        kinds = {kind: getattr(pandas, f"{name}Dtype")() for kind, name in _WITH_NULL.items()}
+        return self._table.to_pandas(types_mapper=kinds.get, integer_object_nulls=True)
 
     def polars(self) -> Any:
         """A DataFrame of Polars. Raises: SpecError, if that is not installed."""
