@@ -27,6 +27,11 @@ KEY = ", PRIMARY KEY (order_id) NOT ENFORCED"
 WITHIN = ws.between("d.delivery_time", "o.order_time", "0s", "1h")
 
 
+class Later:
+    async def __call__(self, rows: object, tick: int) -> None:
+        raise AssertionError("nobody waits for it")
+
+
 def delivered(how: str = "left") -> ws.Relation:
     o, d = orders.alias("o"), deliveries.alias("d")
     return o.join(d, on="o.order_id = d.order_id", within=WITHIN, how=how)
@@ -469,6 +474,9 @@ WRONG = {
     "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "no name", "name='put'"),
     "a function that is none": (lambda: orders.foreach_batch("put"), "no function but a str", "def put"),  # type: ignore[arg-type]
     "a function of one": (lambda: orders.foreach_batch(len), "cannot be called with rows", "def put"),  # type: ignore[arg-type]
+    "an object that is called later": (
+        lambda: orders.foreach_batch(Later(), name="put"), "it is an async function", "def put"
+    ),
     "two functions of a name": (
         lambda: ws.job(
             orders.foreach_batch(lambda rows, tick: None, name="put"),

@@ -98,6 +98,26 @@ def test_what_it_raises_fails_the_tick_which_comes_again(tmp_path):
     assert given.calls[0] == given.calls[1]
 
 
+class Later:
+    """Functions that have done nothing when they return, as nobody can see before."""
+
+    async def put(self, rows: Any, tick: int) -> None:
+        raise AssertionError("nobody waits for it")
+
+    def waited_for(self, rows: Any, tick: int) -> Any:
+        return self.put(rows, tick)
+
+    def read(self, rows: Any, tick: int) -> Any:
+        return (row for row in rows)
+
+
+@pytest.mark.parametrize("name", ["waited_for", "read"])
+def test_what_it_leaves_to_others_fails_the_tick(name, tmp_path):
+    with pytest.raises(EngineError, match="which nobody waits for or reads") as failed:
+        put_out(sink_of(getattr(Later(), name), tmp_path), 1, ROWS, 2)
+    assert failed.value.code == "function-failed"
+
+
 def test_another_tick_of_the_number_is_refused(tmp_path):
     given = Given()
     sink = sink_of(given.put, tmp_path)

@@ -18,6 +18,7 @@ from watersmeet.sinks.function.loading import in_words
 from watersmeet.sinks.function.recorded import SHOWN_DELETED, RecordedSink
 from watersmeet.sinks.staged_rows import Staged, batches_in
 from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.function import left_undone
 
 OfBatches = Callable[[Frame, int], object]
 """A function of a tick's rows, and of its number."""
@@ -53,15 +54,19 @@ class ForeachBatchSink(RecordedSink):
         if self.keyed:
             rows = rows.withColumnRenamed(DELETED, SHOWN_DELETED)
         try:
-            self._function(rows, tick)
+            undone = left_undone(self._function(rows, tick))
         except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
-            raise EngineError(
-                f'the function of sink "{self._spec.name}" failed at tick {tick} of "{insert}":'
-                f" {in_words(error)}",
-                code="function-failed",
-                hint="put it right, or whatever it calls; then run the job again: the tick is repeated, with"
-                " the same rows",
-            ) from error
+            raise self._failed(insert, tick, in_words(error)) from error
+        if undone is not None:
+            raise self._failed(insert, tick, undone)
+
+    def _failed(self, insert: str, tick: int, why: str) -> EngineError:
+        return EngineError(
+            f'the function of sink "{self._spec.name}" failed at tick {tick} of "{insert}": {why}',
+            code="function-failed",
+            hint="put it right, or whatever it calls; then run the job again: the tick is repeated, with the"
+            " same rows",
+        )
 
 
 @dataclass(frozen=True)

@@ -42,18 +42,31 @@ def function_of(options: Mapping[str, str]) -> str:
     return lowered(options).get(FUNCTION, "").strip()
 
 
+_IDLE = {
+    "an async function": inspect.iscoroutinefunction,
+    "a generator": inspect.isgeneratorfunction,
+    "an async generator": inspect.isasyncgenfunction,
+}
+"""Kinds of functions that have done nothing when they return."""
+
+
+def left_undone(given: Any) -> str | None:
+    """Why what a function has returned says that it has done nothing, in words; None: it does not."""
+    if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
+        if inspect.iscoroutine(given):
+            given.close()  # or Python tells on standard error that nobody waited for it
+        return f"it returned a {type(given).__name__}, which nobody waits for or reads"
+    return None
+
+
 def call_problem(function: Any, given: str) -> str | None:
     """Why a function cannot be called with two arguments, ``given`` in words, and be done when it returns;
     None: it can, as far as it tells."""
     if not callable(function):
         return f"it is no function but a {type(function).__name__}"
-    kinds = {
-        "an async function": inspect.iscoroutinefunction,
-        "a generator": inspect.isgeneratorfunction,
-        "an async generator": inspect.isasyncgenfunction,
-    }
-    for kind, is_kind in kinds.items():
-        if is_kind(function):
+    called = (function, getattr(type(function), "__call__", None))  # an object may be one by its class
+    for kind, is_kind in _IDLE.items():
+        if any(map(is_kind, called)):
             return f"it is {kind}, which does nothing when it is called"
     try:
         inspect.signature(function).bind(None, None)
