@@ -83,9 +83,8 @@ def run(
         raise SpecError(message, code="nothing-to-run", hint="add INSERT INTO sink SELECT …")
     plan = plan_job(job)
     if on_notice is not None:
-        for query in plan.queries:
-            for warning in query.warnings:
-                on_notice(f"{query.name}: {warning}")
+        for warning in plan.warnings:
+            on_notice(warning)
     return run_planned(
         job,
         plan,

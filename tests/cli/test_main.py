@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.pipelines.texts import edited
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.held import Held
 
@@ -141,6 +142,20 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
     assert "adds up" in found.out
+
+
+def test_a_run_warns_of_the_limits_of_a_pipeline(watersmeet, tmp_path, engine):
+    """As `validate` and `Pipeline.run` do: its hot keys, and milliseconds, are known to no plan."""
+    text = edited(
+        ('connector = "memory"\n\n', 'connector = "memory"\nrows_per_second = 10\n\n'),
+        ("lag_ms = 10_000", "lag_ms = 10_000\nhot_key_rows_per_second = 5"),
+        ('[state_store]\nkind = "object"\nurl = "s3://bucket/clicked"\n', ""),
+        ("max_rows = 1_000_000", "max_rows_per_key = 100"),
+    )
+    (tmp_path / "clicked.toml").write_text(text)
+    found = watersmeet("run", tmp_path / "clicked.toml")
+    assert found.status == 0, found.err
+    assert "warning: max_rows_per_key = 100: forecast by the declared hot key of impressions" in found.err
 
 
 def test_notices_of_the_start_go_to_standard_error(watersmeet, job, engine):

@@ -99,6 +99,18 @@ def test_one_name_is_a_list_of_it():
     assert ws.sink("kafka", topic="shop.orders").name == "orders"
 
 
+def test_a_started_job_tells_what_its_plan_warns_of(monkeypatch):
+    monkeypatch.setattr(started, "run_planned", lambda *_, on_notice, **__: on_notice("told later"))
+    never = ws.between("d.delivery_time", "o.order_time", "1h", "0s")
+    joined = orders.alias("o").join(deliveries.alias("d"), on="o.order_id = d.order_id", within=never)
+    job = ws.job(joined.select("o.order_id").to_sink(ws.memory("none")), checkpoint="state")
+    begun = job.start()
+    assert begun.await_termination(5)
+    (first, second) = begun.notices
+    assert first == f"none: {job.plan.queries[0].warnings[0]}"
+    assert second == "told later"
+
+
 def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     """Which the job waits for, so that waiting for the job there would never end."""
     said, made, gate = [], [], threading.Event()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from watersmeet.errors import SpecError
 
 if TYPE_CHECKING:
+    from watersmeet.plan.model.job import JobPlan
     from watersmeet.spec.model import Column, Job, Source
 
     Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
@@ -80,3 +81,12 @@ def said_first(text: str, source_name: str | None, overrides: Mapping[str, str])
     from watersmeet.pipelines.file import first_line_of
 
     return first_line_of(text, str(source_name), overrides)
+
+
+def warnings_of(text: str, source_name: str | None, plan: JobPlan) -> list[str]:
+    """What a person should know before it runs, by its plan."""
+    if not is_pipeline(source_name):
+        return plan.warnings
+    from watersmeet.pipelines.file import warnings_in
+
+    return warnings_in(text, str(source_name), plan)

@@ -166,7 +166,7 @@ def run_text(
 
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
-    from watersmeet.cli.job_file import job_in, said_first, settings_in
+    from watersmeet.cli.job_file import job_in, said_first, settings_in, warnings_of
     from watersmeet.objects.setting import store_of
     from watersmeet.observe.reports import Reporter, account_of, integer_times
     from watersmeet.plan.planner import plan_job
@@ -185,9 +185,8 @@ def run_text(
     plan = plan_job(job)
     if _was_finished(job, source_name, str(default_checkpoint)):
         return Ended(False, None, None)
-    for query in plan.queries:
-        for warning in query.warnings:
-            print(f"warning: {query.name}: {warning}", file=sys.stderr)
+    for warning in warnings_of(text, source_name, plan):
+        print(f"warning: {warning}", file=sys.stderr)
     progress, printer, out = _views(appearance, source_name, integer_times(plan))
     stopped, changed = False, {}
     with _sigterm_as_interrupt(), progress:

@@ -14,8 +14,8 @@ from watersmeet.errors import SpecError, near_names
 SCHEMAS = ("pipeline",)
 
 
-def validate_file(path: Path, overrides: Mapping[str, str]) -> int:
-    """Print what is to be known of a pipeline; how many warnings there are.
+def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
+    """Print what is to be known of a pipeline.
 
     Raises:
         WatersmeetError: all that is wrong with it, with file, line and key.
@@ -35,13 +35,11 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> int:
     first = first_line_of(text, name, overrides)
     if first is not None:
         print(f"note: {first}")
-    warnings = warnings_in(pipeline, job)
-    for warning in warnings:
+    for warning in warnings_in(text, name, job.plan):
         print(f"warning: {warning}", file=sys.stderr)
     (query,) = job.plan.queries
     columns = ", ".join(output.name for output in query.outputs)
     print(f"{name}: {pipeline.name} is a pipeline that can be run; it puts out {columns}")
-    return len(warnings)
 
 
 def schema_text(of: str) -> str:

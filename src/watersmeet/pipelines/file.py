@@ -13,6 +13,7 @@ from watersmeet.pipelines.pipeline import Pipeline, read_pipeline
 
 if TYPE_CHECKING:
     from watersmeet.front.ddl.create import Infer
+    from watersmeet.plan.model.job import JobPlan
     from watersmeet.relations.job import Job
 
 
@@ -39,6 +40,7 @@ def first_line_of(text: str, source_name: str, overrides: Mapping[str, str]) -> 
     return first_line(pipeline, run_settings_of(pipeline, overrides))
 
 
-def warnings_in(pipeline: Pipeline, job: Job) -> list[str]:
-    """What a person should know before it runs."""
-    return warnings_of(pipeline, job.plan)
+def warnings_in(text: str, source_name: str, plan: JobPlan) -> list[str]:
+    """What a person should know before it runs, by its plan. Raises: as `job_of`."""
+    pipeline, _ = read_pipeline(text, source_name)
+    return warnings_of(pipeline, plan)

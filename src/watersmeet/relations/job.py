@@ -72,7 +72,14 @@ class Job:
         """
         from watersmeet.started import StartedJob
 
-        return StartedJob(self.description, self.plan, self.frames, self._functions, on_tick=on_tick)
+        return StartedJob(
+            self.description,
+            self.plan,
+            self.frames,
+            self._functions,
+            on_tick=on_tick,
+            notices=self.plan.warnings,
+        )
 
     def explain(self) -> str:
         """How it would be run, in words."""

@@ -196,6 +196,11 @@ class JobPlan:
         return tuple(sources.values())
 
     @property
+    def warnings(self) -> list[str]:
+        """What a person should know of its queries before they run, each with the query's name."""
+        return [f"{query.name}: {warning}" for query in self.queries for warning in query.warnings]
+
+    @property
     def is_in_utc(self) -> bool:
         """Whether all queries compute in UTC, so that times without a zone can be taken as UTC's."""
         return all(query.options.time_zone == UTC for query in self.queries)
