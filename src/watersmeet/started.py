@@ -84,7 +84,7 @@ class StartedJob:
                     description,
                     plan,
                     checkpoint=checkpoint,
-                    given=frames,
+                    given={name: self._of_a_table(frame) for name, frame in frames.items()},
                     inferred=inferred,
                     functions={name: self._of_a_tick(function) for name, function in functions.items()},
                     stop=self._stop,
@@ -118,6 +118,10 @@ class StartedJob:
                 self._within.tick = False
 
         return called
+
+    def _of_a_table(self, frame: Any) -> Any:
+        """The same; what makes frames of a table is called in a tick, too."""
+        return self._of_a_tick(frame) if callable(frame) else frame
 
     @property
     def status(self) -> str:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from pyspark.sql.types import LongType, StructField, StructType
 
 import watersmeet as ws
 from watersmeet import started
@@ -142,6 +143,30 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     assert made[0].await_termination(5)
     assert said == [False]
     assert made[0].status == "stopped"
+
+
+def test_what_makes_a_table_does_not_wait_for_its_job(monkeypatch):
+    """Which calls it in a tick, and would wait for it for ever."""
+    said, made, gate = [], [], threading.Event()
+    schema = StructType([StructField("order_id", LongType())])
+
+    def makes():
+        if made:
+            said.append(made[0].stop())
+        return SimpleNamespace(isStreaming=False, schema=schema)
+
+    def run(*_, given, stop, **__):
+        assert gate.wait(5)
+        given["known"]()
+        return SimpleNamespace(stopped=stop.is_set())
+
+    monkeypatch.setattr(started, "run_planned", run)
+    known = ws.table(makes, name="known").alias("k").as_of()
+    met = orders.alias("o").join(known, on="o.order_id = k.order_id").select("o.order_id")
+    made.append(ws.job(met.to_sink(ws.memory("q")), checkpoint="state").start())
+    gate.set()
+    assert made[0].await_termination(5)
+    assert (said, made[0].status) == ([False], "stopped")
 
 
 def test_columns_of_groups_are_edges_keys_and_aggregates():

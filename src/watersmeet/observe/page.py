@@ -57,7 +57,7 @@ def running_page(
 
 def rows_page(name: str, first: pa.Table, count: int) -> str:
     """The first rows of a result, of ``count``."""
-    rows = [["NULL" if value is None else _short(str(value)) for value in row] for row in rows_of(first)]
+    rows = [[_short(value) for value in row] for row in rows_of(first)]
     more = count - first.num_rows
     told = [f"<p>… and {counted(more, 'more row')}</p>"] if more else []
     return _page([f"<p><b>{_text(name)}</b></p>", _table(first.column_names, rows), *told])

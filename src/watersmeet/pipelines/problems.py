@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -48,15 +49,17 @@ def errors_of(
     problems: Iterable[Problem], place: Callable[[Key], Location | None] = lambda key: None
 ) -> list[WatersmeetError]:
     """As errors, in the order of the file."""
-    errors = [
+    return in_order(
         SpecError(f"{written(p.key)}: {p.message}", code=p.code, hint=p.hint, location=place(p.key))
         for p in problems
-    ]
-    return sorted(errors, key=_order) if any(error.location for error in errors) else list(errors)
+    )
 
 
-def _order(error: WatersmeetError) -> tuple[int, int]:
-    return (error.location.line, error.location.column) if error.location else (0, 0)
+def in_order(errors: Iterable[WatersmeetError]) -> list[WatersmeetError]:
+    """In that of the file, those without a place last; without a file as they are."""
+    return sorted(
+        errors, key=lambda e: (e.location.line, e.location.column) if e.location else (sys.maxsize, 0)
+    )
 
 
 _WORDS = {

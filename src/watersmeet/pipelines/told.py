@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from watersmeet.errors import Location, SeveralErrors, WatersmeetError, raise_all
-from watersmeet.pipelines.problems import Key, Problem, errors_of, written
+from watersmeet.pipelines.problems import Key, Problem, errors_of, in_order, written
 
 Place = Callable[[Key], Location | None]
 
@@ -45,10 +45,7 @@ class Told:
 
     def raise_now(self) -> None:
         """Raises: WatersmeetError, SeveralErrors, if anything is wrong, in the order of the file."""
-        errors = list(self.errors)
-        if any(error.location for error in errors):
-            errors.sort(key=lambda e: (e.location.line, e.location.column) if e.location else (2**31, 0))
-        raise_all(errors)
+        raise_all(in_order(self.errors))
 
 
 class _Telling:
