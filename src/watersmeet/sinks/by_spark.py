@@ -67,8 +67,10 @@ class SparkSink(WithoutParts):
     def _check_format(self) -> None:
         """Raises: EngineError, if the session has no such data source."""
         java: Any = self._session._jvm.org.apache.spark.sql.execution.datasources.DataSource
+        state: Any = self._session._jsparkSession.sessionState()
         try:
-            java.lookupDataSource(self._format, self._session._jsparkSession.sessionState().conf())
+            if not state.dataSourceManager().dataSourceExists(self._format):  # of the user's, in Python
+                java.lookupDataSource(self._format, state.conf())
         except Exception as error:  # of Java's, which has no class here
             raise EngineError(
                 f'sink "{self._spec.name}": Spark has no data source "{self._format}"'

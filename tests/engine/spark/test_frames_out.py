@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 import watersmeet as ws
 from watersmeet.engine.driver.driver import TickDriver
@@ -115,6 +117,37 @@ def test_a_function_that_fails_ends_the_job_and_gets_the_tick_again(spark, tmp_p
     job = started()
     assert job.await_termination(900)
     assert (job.status, given) == ("stopped", [(1, False), (1, False)])
+
+
+class Lines(DataSourceWriter):
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def write(self, rows: Any) -> WriterCommitMessage:
+        with open(os.path.join(self.folder, uuid.uuid4().hex), "w") as file:
+            file.writelines(f"{row.n} {row.text}\n" for row in rows)
+        return WriterCommitMessage()
+
+
+class OwnLines(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "own_lines"
+
+    def writer(self, schema: Any, overwrite: bool) -> Lines:
+        assert not overwrite
+        return Lines(self.options["path"])
+
+
+def test_a_data_source_of_the_users_own_writes_rows(spark, tmp_path):
+    """Which is written in Python, and that the session alone knows."""
+    spark.dataSource.register(OwnLines)
+    out = tmp_path / "out"
+    out.mkdir()
+    output = numbers(spark, tmp_path).to_sink(format="own_lines", options={"path": str(out)})
+    ended(ws.job(output, checkpoint=str(tmp_path / "state"), settings={"until_caught_up": True}))
+    lines = [line for file in out.iterdir() for line in file.read_text().splitlines()]
+    assert sorted(lines) == sorted(f"{n} t{n}" for n in range(ROWS))
 
 
 def test_what_spark_cannot_write_is_refused_before_a_query_starts(spark, tmp_path):
