@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
@@ -222,6 +223,17 @@ def filled(name: str, types: dict[str, str], rows: list[Any]) -> None:
     sink.publish("i", 1, "a", {})
 
 
+@pytest.fixture
+def far_from_utc(monkeypatch):
+    """A process whose zone is not UTC's."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
 def test_a_memory_sink_is_a_table_with_its_types():
     """Spark gives instants as times of this process's zone; tables have them of UTC."""
     filled("typed", TYPES, ROWS)
@@ -234,10 +246,10 @@ def test_a_memory_sink_is_a_table_with_its_types():
         "struct<name: string, since: timestamp[us, tz=UTC]>",
     ]
     first, last = table.to_pylist()
-    assert first["at"] == datetime(2024, 1, 1, 12, 30).astimezone(UTC)
+    assert first["at"] == datetime(2024, 1, 1, 3, 30, tzinfo=UTC)
     assert first["plain"] == datetime(2024, 1, 1, 12, 30)
     assert (first["price"], first["tags"]) == (Decimal("1.50"), [("a", [1, None])])
-    assert first["who"] == {"name": "Ada", "since": datetime(2024, 1, 1).astimezone(UTC)}
+    assert first["who"] == {"name": "Ada", "since": datetime(2023, 12, 31, 15, tzinfo=UTC)}
     assert set(last.values()) == {None}
     result = Result("typed", table)
     assert len(result) == 2

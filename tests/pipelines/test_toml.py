@@ -160,7 +160,8 @@ def drawn_ones(seed: int, count: int) -> Iterator[Pipeline]:
             count -= 1
         number += 1
     codes = {one.code for error in refused for one in getattr(error, "errors", [error])}
-    assert codes <= {"duplicate-column", "duplicate-option", "bad-value", "open-secret"}  # of names that were drawn
+    of_names = {"duplicate-column", "duplicate-option", "bad-value", "open-secret"}
+    assert codes <= of_names, "of names that were drawn"
 
 
 def test_from_python_to_toml_and_back_it_is_the_same(seed):
@@ -311,6 +312,13 @@ def test_places_of_the_state_come_from_elsewhere(monkeypatch):
         "state_store_endpoint": "http://disk",
         "state_store_region": "${X}",
     }
+    for url, there in (
+        ("postgresql://db/x", "postgresql://db/x?pipeline=clicked"),
+        ("postgresql://db/x?a=b", "postgresql://db/x?a=b&pipeline=clicked"),
+        ("postgresql://db/x?pipeline=own", "postgresql://db/x?pipeline=own"),
+    ):
+        said = run(f'[state_store]\nkind = "postgres"\nurl = "{url}"\n')
+        assert said["state_store"] == there, "two pipelines would have one state"
     for kind, url in (("postgres", "${WS_STORE}"), ("object", "${WS_PLACE}"), ("files", "${WS_STORE}/d")):
         with pytest.raises(SpecError) as raised:
             run(f'[state_store]\nkind = "{kind}"\nurl = "{url}"\n')

@@ -155,8 +155,8 @@ WRONG = {
         [("open-secret", "target.connection.password", "password", "${PASSWORD}")],
     ),
     "option-in-two-spellings": (
-        [('[target.connection]\nconnector = "memory"', '[target.connection]\nconnector = "memory"\nConnector = "file"')],
-        [("duplicate-option", "target.connection.Connector", "Connector", "also as connector")],
+        [("[target.connection]\n", '[target.connection]\nConnector = "file"\n')],
+        [("duplicate-option", "target.connection.connector", "connector", "also as Connector")],
     ),
     "key-of-a-sink-without": (
         [('[target]\nname = "out"', '[target]\nname = "out"\nprimary_key = "left_ad"')],
@@ -347,6 +347,15 @@ def test_what_is_wrong_is_said_with_file_line_and_key(name):
         assert words in str(error)
         assert "hunter2" not in str(error)
         assert str(error).count(", line ") == 1 + (key.endswith(".query") and "(query, line 1" in str(error))
+
+
+def test_what_is_wrong_in_a_text_is_told_with_its_place_there():
+    """Beside that of its key in the file."""
+    (error,) = found(edited(("price * 2 AS twice", "prce * 2 AS twice")))
+    assert "(query, line 1, column 22)" in error.message
+    window = WINDOW.replace("count(*)", "count(*")
+    (error,) = found(edited(CHAINED, ("[target]", f"[[transform]]\n{window}\n[target]")))
+    assert "line 1, column " in error.message
 
 
 def test_all_problems_come_at_once():

@@ -99,9 +99,10 @@ def test_first_rows_of_nothing_is_nothing():
 def test_two_columns_of_one_name_are_not_lost_in_memory():
     """Rows are dicts: the first of them would be gone, and a table of them would have the last one twice."""
     MemorySink.clear("m")
+    columns = [column("at", "DATE"), column("k", "INT")]
     with pytest.raises(SpecError, match="duplicate-column"):
-        make_sink(Sink("m", "memory")).prepare([column("at", "DATE"), column("k", "INT"), column("at", "DATE")])
-    make_sink(Sink("m", "memory")).prepare([column("at", "DATE"), column("k", "INT")])
+        make_sink(Sink("m", "memory")).prepare([*columns, column("at", "DATE")])
+    make_sink(Sink("m", "memory")).prepare(columns)
     assert MemorySink.table("m").column_names == ["at", "k"]
 
 
