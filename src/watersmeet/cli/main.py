@@ -199,7 +199,6 @@ def run(
 @app.command()
 def explain(
     job: flags.JobFile,
-    keep_ticks: flags.KeepTicks = None,
     watermark_rule: flags.Rule = None,
     lateness: flags.By = None,
     allowed_lateness: flags.Lateness = None,

@@ -77,7 +77,9 @@ def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
     said: dict[str, str] = {}
     spelled: dict[str, str] = {}
-    for name, value in ((str(name), value) for given in (options or {}, more) for name, value in given.items()):
+    for name, value in (
+        (str(name), value) for given in (options or {}, more) for name, value in given.items()
+    ):
         if value is None:
             continue
         before = spelled.setdefault(name.lower(), name)

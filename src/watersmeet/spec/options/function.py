@@ -64,7 +64,7 @@ def call_problem(function: Any, given: str) -> str | None:
     None: it can, as far as it tells."""
     if not callable(function):
         return f"it is no function but a {type(function).__name__}"
-    called = (function, getattr(type(function), "__call__", None))  # an object may be one by its class
+    called = (function, type(function).__call__)  # an object may be one by its class
     for kind, is_kind in _IDLE.items():
         if any(map(is_kind, called)):
             return f"it is {kind}, which does nothing when it is called"
