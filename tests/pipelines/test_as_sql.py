@@ -8,7 +8,7 @@ import pytest
 
 from tests.pipelines.texts import CLICKED, edited
 from tests.relations.test_as_sql import plain
-from watersmeet import explain, parse_job, plan_job
+from watersmeet import SpecError, explain, parse_job, plan_job
 from watersmeet.pipelines import Pipeline
 
 TABLES = """
@@ -182,6 +182,16 @@ FROM TABLE(TUMBLE(TABLE looked_up, DESCRIPTOR(at), 10)) GROUP BY window_start, w
     (described, plan), (job, planned) = both(LOOKED_UP, same_plan)
     assert plan.queries[0].fingerprint == planned.queries[0].fingerprint
     assert described.options == job.options
+
+
+def test_a_lag_that_nothing_asks_for_is_refused():
+    """Of a table, and of a stream that nothing joins or groups by time."""
+    window, _, _ = LOOKED_UP.partition("[transform.window]")[2].partition("[target]")
+    of_table = LOOKED_UP.replace('name = "items"\n', 'name = "items"\nlag_ms = 5\n')
+    for text, number in ((of_table, 1), (LOOKED_UP.replace(f"[transform.window]{window}", ""), 0)):
+        with pytest.raises(SpecError, match="asks for its event time") as raised:
+            Pipeline.from_toml(text)
+        assert raised.value.message.startswith(f"sources[{number}].lag_ms: has no effect")
 
 
 @pytest.mark.parametrize("name", ["Sales", "looked_up"])

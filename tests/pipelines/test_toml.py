@@ -117,7 +117,8 @@ def drawn(rng: random.Random) -> Pipeline:
             source="s1", keys={text(rng): text(rng)}, columns=columns(rng), column_prefix=text(rng, 0)
         )
         steps.append(Transform(lookups={f"t{text(rng)}".replace(".", ""): lookup}))
-    if rng.random() < 0.5:
+    windowed = rng.random() < 0.5
+    if windowed:
         steps.append(Transform(window=window(rng)))
     return Pipeline(
         name="drawn",
@@ -128,7 +129,7 @@ def drawn(rng: random.Random) -> Pipeline:
                 connection=options(rng),
                 columns={f"{text(rng)}{place}": text(rng) for place in range(rng.randrange(3))},
                 query=rng.choice([None, text(rng)]),
-                lag_ms=rng.randrange(3),
+                lag_ms=rng.randrange(3) if joins or (windowed and number == 0) else 0,
                 hot_key_rows_per_second=rng.choice([None, 0.5, 3.0]),
             )
             for number in range(2)

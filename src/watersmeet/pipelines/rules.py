@@ -71,6 +71,7 @@ def _sources(parts: Parts) -> Iterator[Problem]:
         )
     seen: set[str] = set()
     used = {name.lower() for name in _mentioned(parts)}
+    timed = {name.lower() for name in _timed(parts)}
     for number, source in enumerate(parts.sources):
         if source is None:
             continue
@@ -89,6 +90,13 @@ def _sources(parts: Parts) -> Iterator[Problem]:
                 f'no transform reads "{source.name}"',
                 "unused-source",
                 "leave the source out; a join reads left_source and right_source, a lookup its source",
+            )
+        elif source.lag_ms and source.name.lower() not in timed and None not in parts.transform:
+            yield Problem(
+                (*key, "lag_ms"),
+                "has no effect: no transform asks for its event time",
+                "no-effect",
+                "leave it out; a join reads the times of its sources, a window that of the first one",
             )
         seen.add(source.name.lower())
         yield from _connection((*key, "connection"), source.connection)
@@ -124,6 +132,15 @@ def _streams(parts: Parts) -> Iterator[str]:
     for join in joins:
         yield from (join.left_source, join.right_source)
     if not joins:
+        yield from (source.name for source in parts.sources[:1] if source is not None)
+
+
+def _timed(parts: Parts) -> Iterator[str]:
+    """The sources whose event times are asked for."""
+    steps = [step for step in parts.transform if step is not None]
+    for join in (step.join for step in steps if step.join is not None):
+        yield from (join.left_source, join.right_source)
+    if any(step.window is not None for step in steps):
         yield from (source.name for source in parts.sources[:1] if source is not None)
 
 
