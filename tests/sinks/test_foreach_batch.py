@@ -81,6 +81,28 @@ def test_a_repeated_tick_has_the_same_rows_in_the_same_partitions(tmp_path):
     assert given.calls[1] == given.calls[0]
 
 
+def test_it_is_told_of_what_the_tick_is_if_it_asks(tmp_path):
+    """By names alone: a third parameter of another name is the function's own."""
+    told: list[Any] = []
+
+    def both(rows: Any, tick: int, *, insert: str, job: str) -> None:
+        told.append((tick, insert, job))
+
+    def one(rows: Any, tick: int, job: str = "none") -> None:
+        told.append((tick, job))
+
+    def own(rows: Any, tick: int, retries: int = 3) -> None:
+        told.append((tick, retries))
+
+    class Object:
+        def __call__(self, rows: Any, tick: int, insert: str) -> None:
+            told.append((tick, insert))
+
+    for tick, function in enumerate((both, one, own, Object()), 1):
+        assert put_out(sink_of(function, tmp_path), tick, ROWS, 1)
+    assert told == [(1, "q", "the job"), (2, "the job"), (3, 3), (4, "q")]
+
+
 def test_a_tick_without_rows_is_none_for_it(tmp_path):
     given = Given()
     assert not put_out(sink_of(given.put, tmp_path), 1, [], 1)

@@ -12,7 +12,7 @@ from watersmeet.relations.fragments import names_of, whole_error
 from watersmeet.relations.outputs import checked_name, written_by_spark
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import OutputMode, Sink
-from watersmeet.spec.options.function import call_problem
+from watersmeet.spec.options.function import NAMED, call_problem
 from watersmeet.spec.options.spark import FORMAT, TABLE
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ class WithSinks:
         emit: str | None = None,
     ) -> Output:
         """Its rows into a function of this process, that is called with a DataFrame of the rows of a tick and
-        the tick's number. A tick that is repeated gives the same rows by the same number, so that a function
-        that does nothing by a number that it has had puts rows out exactly once.
+        the tick's number; and, if it has parameters of these names, with ``job``, a text that identifies the
+        job's state (with a new checkpoint ticks begin at 1 anew), and ``insert``, the name of the INSERT. A
+        tick that is repeated gives the same rows by the same of all these, so that a function that does
+        nothing by what it has had puts rows out exactly once.
 
         Args:
             name: of the sink that it is, by which a job that goes on knows it; None: the function's.
@@ -96,7 +98,7 @@ class WithSinks:
                 columns.
             emit: as in `to_sink`.
         """
-        problem = call_problem(function, "rows and the tick")
+        problem = call_problem(function, "rows and the tick", NAMED)
         if problem is not None:
             raise whole_error("foreach_batch", f"is given {function!r}: {problem}", "def put(rows, tick): …")
         own = checked_name(name) or str(getattr(function, "__name__", ""))

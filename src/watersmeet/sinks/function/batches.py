@@ -18,10 +18,10 @@ from watersmeet.sinks.function.loading import in_words
 from watersmeet.sinks.function.recorded import SHOWN_DELETED, RecordedSink
 from watersmeet.sinks.staged_rows import Staged, batches_in
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.function import left_undone
+from watersmeet.spec.options.function import NAMED, left_undone, named_among
 
-OfBatches = Callable[[Frame, int], object]
-"""A function of a tick's rows, and of its number."""
+OfBatches = Callable[..., object]
+"""A function of a tick's rows, and of its number; and of what is in `NAMED`, if it has such parameters."""
 
 
 class ForeachBatchSink(RecordedSink):
@@ -54,7 +54,9 @@ class ForeachBatchSink(RecordedSink):
         if self.keyed:
             rows = rows.withColumnRenamed(DELETED, SHOWN_DELETED)
         try:
-            undone = left_undone(self._function(rows, tick))
+            named = {"job": self._owner, "insert": insert}
+            asked = {name: named[name] for name in named_among(self._function, NAMED)}
+            undone = left_undone(self._function(rows, tick, **asked))
         except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
             raise self._failed(insert, tick, in_words(error)) from error
         if undone is not None:

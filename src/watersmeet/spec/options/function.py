@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from watersmeet.errors import SpecError, near_names
@@ -13,6 +13,10 @@ from watersmeet.spec.options.lowered import lowered
 
 FUNCTION = "function"
 OPTIONS = (FUNCTION,)
+
+NAMED = ("job", "insert")
+"""What a function of batches may ask for by name: what identifies the job's state, of which it has the tick,
+and the name of the INSERT."""
 
 _NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _WRITTEN = re.compile(f"{_NAME}:{_NAME}")
@@ -59,9 +63,19 @@ def left_undone(given: Any) -> str | None:
     return None
 
 
-def call_problem(function: Any, given: str) -> str | None:
-    """Why a function cannot be called with two arguments, ``given`` in words, and be done when it returns;
-    None: it can, as far as it tells."""
+def named_among(function: Any, names: Collection[str]) -> tuple[str, ...]:
+    """Those of the names that the function has parameters of, and may be called with by name."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # nobody knows what it takes: of some that are not written in Python
+        return ()
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(name for name in names if name in parameters and parameters[name].kind in by_name)
+
+
+def call_problem(function: Any, given: str, named: Collection[str] = ()) -> str | None:
+    """Why a function cannot be called with two arguments, ``given`` in words, and those of ``named`` that it
+    has, and be done when it returns; None: it can, as far as it tells."""
     if not callable(function):
         return f"it is no function but a {type(function).__name__}"
     called = (function, type(function).__call__)  # an object may be one by its class
@@ -69,7 +83,7 @@ def call_problem(function: Any, given: str) -> str | None:
         if any(map(is_kind, called)):
             return f"it is {kind}, which does nothing when it is called"
     try:
-        inspect.signature(function).bind(None, None)
+        inspect.signature(function).bind(None, None, **dict.fromkeys(named_among(function, named)))
     except TypeError as error:
         return f"it cannot be called with {given}: {error}"
     except ValueError:  # nobody knows what it takes: of some that are not written in Python
