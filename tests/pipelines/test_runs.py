@@ -114,6 +114,17 @@ def test_it_warns_of_limits_that_will_not_hold(time, folder, capsys):
     assert err == ""
 
 
+def test_flags_do_not_change_its_lateness(folder, capsys):
+    """Rows would be late by another rule than its join says."""
+    flags = ["--lateness", "column", "--allowed-lateness", "1 second"]
+    for command in ("run", "explain", "preview"):
+        assert main([command, "clicked.toml", *flags]) == 2
+        err = capsys.readouterr().err
+        assert 'lateness = "column" is for jobs of SQL; this is a pipeline' in err
+        assert "late_data and allowed_lateness_ms" in err
+        assert 'allowed_lateness = "' in err
+
+
 def test_a_job_of_sql_is_no_pipeline(folder, capsys):
     assert main(["validate", "job.sql"]) == 2
     assert "watersmeet explain job.sql" in capsys.readouterr().err

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import SpecError, WatersmeetError, raise_all
 from watersmeet.front.ddl.create import Infer
 from watersmeet.pipelines.around import TARGET, connector_of, lateness_of, settings_of
 from watersmeet.pipelines.columns import column_of
 from watersmeet.pipelines.model import Description
 from watersmeet.pipelines.problems import Key
+from watersmeet.pipelines.rules import ELSEWHERE
 from watersmeet.pipelines.sources import Sources
 from watersmeet.pipelines.steps import joined, looked_up, windowed
 from watersmeet.pipelines.told import Place, Told
@@ -39,12 +40,13 @@ def build(
     Args:
         place: where a key stands, if the description is of a file.
         infer: gives the columns of sources that say none.
-        overrides: settings from outside, which win.
+        overrides: settings from outside, which win; lateness is the pipeline's own.
 
     Raises:
         WatersmeetError: what is wrong with it; of one stage all of it.
     """
     told, elsewhere = Told(place), Elsewhere()
+    _check_overrides(overrides or {})
     settings = settings_of(description, elsewhere)
     target = _target(description, told, elsewhere)
     sources = Sources(description, told, elsewhere, infer)
@@ -63,6 +65,20 @@ def build(
         return job(rows.to_sink(target), settings=settings | dict(overrides or {}))
     told.raise_now()
     raise AssertionError("what was wrong was raised")
+
+
+def _check_overrides(overrides: Mapping[str, str]) -> None:
+    raise_all(
+        [
+            SpecError(
+                f'{name} = "{overrides[name]}" is for jobs of SQL; this is a pipeline',
+                code="unknown-setting",
+                hint=ELSEWHERE[name],
+            )
+            for name in ("lateness", "allowed_lateness")
+            if name in overrides
+        ]
+    )
 
 
 def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink | None:

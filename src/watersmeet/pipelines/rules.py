@@ -25,7 +25,7 @@ from watersmeet.pipelines.model import (
 from watersmeet.pipelines.problems import Key, Problem, as_written
 from watersmeet.pipelines.values import option_problems, secret_in_url
 
-_ELSEWHERE = {
+ELSEWHERE = {
     "lateness": "transform.join has late_data and allowed_lateness_ms",
     "allowed_lateness": "transform.join, or transform.window, has allowed_lateness_ms",
     "checkpoint": "checkpoint is a key of the pipeline itself",
@@ -396,6 +396,6 @@ def url_problems(key: Key, kind: str, url: str) -> Iterator[Problem]:
 def _settings(parts: Parts) -> Iterator[Problem]:
     yield from option_problems(("settings",), parts.settings)
     for name in parts.settings:
-        hint = _ELSEWHERE.get(name.lower().replace("-", "_"))
+        hint = ELSEWHERE.get(name.lower().replace("-", "_"))
         if hint is not None:
             yield Problem(("settings", name), "is no setting of a pipeline", "unknown-setting", hint)
