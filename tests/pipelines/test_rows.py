@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from watersmeet import local
-from watersmeet.pipelines import Join, Lookup, Pipeline, Source, Target, Transform, Window
+from watersmeet.pipelines import Join, Lookup, Pipeline, Source, Target, Transform, Window, pipeline
 
 MINUTE = 60_000
 
@@ -223,3 +223,35 @@ def test_a_second_transform_counts_what_the_join_gives():
     assert sorted(tuple(row.values()) for row in rows) == [
         (0, 100, 1, 3, 3), (0, 100, 2, 1, 0), (100, 200, 1, 1, 1),
     ]  # fmt: skip
+
+
+def of(left, right):
+    return Join(
+        left_source=left, right_source=right, left_keys="k", right_keys="k", time_window_ms=5,
+        event_time_column="t",
+    )  # fmt: skip
+
+
+class Called:
+    def __call__(self, left, right):
+        return of(left, right)
+
+
+def by_place(left, right, /):
+    return of(left, right)
+
+
+def by_name(*, right, left):
+    return of(left, right)
+
+
+@pytest.mark.parametrize("function", [Called(), by_place, by_name])
+def test_functions_of_every_kind_make_pipelines(function):
+    sources = [
+        Source(name=name, connection={"connector": "memory"}, columns={"k": "BIGINT", "t": "BIGINT"})
+        for name in ("left", "right")
+    ]
+    made = pipeline(sources=sources, target=Target(connection={"connector": "console"}))(function)
+    assert made.name == getattr(function, "__name__", "Called")
+    assert made.join is not None
+    assert (made.join.left_source, made.join.right_source) == ("left", "right")

@@ -9,7 +9,7 @@ import pytest
 from tests.pipelines.texts import CLICKED, edited
 from watersmeet.cli.main import main
 from watersmeet.errors import SeveralErrors, WatersmeetError
-from watersmeet.pipelines.file import job_of
+from watersmeet.pipelines.file import job_of, settings_in
 
 WINDOW = """
 [transform.window]
@@ -68,7 +68,26 @@ WRONG = {
         [('name = "clicked"', 'name = "a b"')],
         [("bad-value", "name", 'name = "a b"', "letters")],
     ),
+    **{
+        f"a-name-that-is-a-way-{name}": (
+            [('name = "clicked"', f'name = "{name}"')],
+            [("bad-value", "name", f'name = "{name}"', "the first no dot")],
+        )
+        for name in (".", "..", ".hidden")
+    },
     # rules
+    "an-option-in-two-spellings": (
+        [('connector = "memory"', 'connector = "memory"\nConnector = "file"')],
+        [("duplicate-option", "sources[0].connection.Connector", "Connector", 'also as "connector"')],
+    ),
+    "a-setting-in-two-spellings": (
+        [("max_rows = 1_000_000", "max_rows = 1_000_000\nMax-Rows = 7")],
+        [("duplicate-option", "settings.Max-Rows", "Max-Rows", 'also as "max_rows"')],
+    ),
+    "a-setting-that-is-said-elsewhere": (
+        [("max_rows = 1_000_000", '" State-Store" = "s3://b/c"')],
+        [("unknown-setting", "settings. State-Store", '" State-Store"', "[state_store] says it")],
+    ),
     "no-keys": (
         [('left_keys = ["ad", "user"]', "left_keys = []")],
         [("no-keys", "transform.join.left_keys", "left_keys", "is empty")],
@@ -156,7 +175,7 @@ WRONG = {
     ),
     "option-in-two-spellings": (
         [("[target.connection]\n", '[target.connection]\nConnector = "file"\n')],
-        [("duplicate-option", "target.connection.connector", "connector", "also as Connector")],
+        [("duplicate-option", "target.connection.connector", "connector", 'also as "Connector"')],
     ),
     "key-of-a-sink-without": (
         [('[target]\nname = "out"', '[target]\nname = "out"\nprimary_key = "left_ad"')],
@@ -242,10 +261,52 @@ WRONG = {
             ("no-effect", "transform[1].window.size_ms", "size_ms", "gap_ms"),
         ],
     ),
+    "blank-checkpoint": (
+        [('name = "clicked"', 'name = "clicked"\ncheckpoint = " "')],
+        [("bad-setting", "checkpoint", "checkpoint", "a directory")],
+    ),
+    "checkpoint-of-no-variable": (
+        [('name = "clicked"', 'name = "clicked"\ncheckpoint = "${NO_SUCH_PLACE}/x"')],
+        [("not-set", "checkpoint", "checkpoint", "NO_SUCH_PLACE")],
+    ),
+    "directory-of-no-variable": (
+        [
+            ('kind = "object"', 'kind = "files"'),
+            ('url = "s3://bucket/clicked"', 'url = "${NO_SUCH_PLACE}/x"'),
+        ],
+        [("not-set", "state_store.url", "url", "NO_SUCH_PLACE")],
+    ),
+    "endpoint-of-no-variable": (
+        [('kind = "object"', 'kind = "object"\nendpoint = "http://${NO_SUCH_PLACE}"')],
+        [("not-set", "state_store.endpoint", "endpoint", "NO_SUCH_PLACE")],
+    ),
+    "sink-in-a-source": (
+        [
+            ('connector = "memory"', 'connector = "file"\npath = "in/shown"\nformat = "json"'),
+            (
+                '[target.connection]\nconnector = "memory"',
+                '[target.connection]\nconnector = "file"\npath = "in/shown/out"\nformat = "json"',
+            ),
+        ],
+        [("sink-in-source", "target.connection.path", 'path = "in/shown/out"', "would write into")],
+    ),
+    "unknown-format-of-a-sink": (
+        [
+            (
+                '[target.connection]\nconnector = "memory"',
+                '[target.connection]\nconnector = "file"\npath = "out"\nformat = "xml"',
+            )
+        ],
+        [("unknown-format", "target.connection.format", "format", "parquet")],
+    ),
+    "unknown-format-of-a-source": (
+        [('connector = "memory"', 'connector = "file"\npath = "in"\nformat = "xml"')],
+        [("unknown-format", "sources[0].connection.format", "format", "json")],
+    ),
     # what sources say
     "unknown-connector": (
         [('connector = "memory"', 'connector = "memry"')],
-        [("unknown-connector", "sources[0]", "[[sources]]", "Memory")],
+        [("unknown-connector", "sources[0].connection.connector", "connector", "Memory")],
     ),
     "unknown-type": (
         [('user = "STRING"', 'user = "STRIG"')],
@@ -356,6 +417,50 @@ def test_what_is_wrong_in_a_text_is_told_with_its_place_there():
     window = WINDOW.replace("count(*)", "count(*")
     (error,) = found(edited(CHAINED, ("[target]", f"[[transform]]\n{window}\n[target]")))
     assert "line 1, column " in error.message
+
+
+def test_a_setting_from_outside_stands_in_no_file():
+    with pytest.raises(WatersmeetError) as raised:
+        job_of(CLICKED, "clicked.toml", {"max_rows": "many"}, None)
+    assert raised.value.message == "max_rows is 'many'"
+    assert raised.value.location is None
+
+
+def test_a_setting_from_outside_wins_however_the_file_spells_it():
+    text = edited(("max_rows = 1_000_000", "Max-Rows = 7"))
+    assert job_of(text, "clicked.toml", {}, None)[1].description.options.max_rows == 7
+    assert job_of(text, "clicked.toml", {"max_rows": "9"}, None)[1].description.options.max_rows == 9
+
+
+@pytest.mark.parametrize(
+    ("edit", "setting", "given"),
+    [
+        (('name = "clicked"', 'name = "clicked"\ncheckpoint = "${PLACE}/x"'), "checkpoint", "/here/x"),
+        (
+            ('kind = "object"\nurl = "s3://bucket/clicked"', 'kind = "files"\nurl = "file://${PLACE}/x"'),
+            "checkpoint",
+            "/here/x",
+        ),
+        (('kind = "object"', 'kind = "object"\nregion = "${PLACE}"'), "state_store_region", "/here"),
+        (('kind = "object"', 'kind = "object"\ncache = "${PLACE}"'), "state_cache", "/here"),
+    ],
+)
+def test_where_the_state_is_may_be_a_variable(edit, setting, given, monkeypatch):
+    monkeypatch.setenv("PLACE", "/here")
+    text = edited(edit)
+    assert job_of(text, "clicked.toml", {}, None)[1].description.run[setting] == given
+    assert settings_in(text, "clicked.toml", {})[setting] == given
+
+
+def test_what_looks_after_a_state_guesses_none(tmp_path, monkeypatch, capsys):
+    """The state of a file that cannot be read is not that of a job which has the file's name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.toml").write_text(edited(("how = ", "hwo = ")))
+    for command in (["stop"], ["state", "show"], ["state", "check"]):
+        assert main([*command, "job.toml"]) == 2
+        told = capsys.readouterr()
+        assert "hwo" in told.err
+        assert ".watersmeet" not in told.out + told.err
 
 
 def test_all_problems_come_at_once():

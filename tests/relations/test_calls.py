@@ -367,6 +367,21 @@ WRONG = {
         'no option "fromat"',
         "format",
     ),
+    "an option in two spellings": (
+        lambda: ws.files("out", Path="elsewhere"),
+        "option 'Path' is said twice, also as 'path'",
+        "leave out one",
+    ),
+    "an option in both ways": (
+        lambda: ws.sink("file", options={"path": "out"}, path="elsewhere"),
+        "option 'path' is said twice",
+        "leave out one",
+    ),
+    "a setting in two spellings": (
+        lambda: ws.job(orders.to_sink(ws.files("out")), settings={"max_rows": 5, "Max-Rows": 7}),
+        "setting 'Max-Rows' is said twice, also as 'max_rows'",
+        "leave out one",
+    ),
     "a name that nobody gave": (
         lambda: ws.sql("SELECT * FROM x", y=orders),
         'unknown table or view "x" (line 1, column 15)',
@@ -486,16 +501,6 @@ WRONG = {
         lambda: ws.sink("file", path="out", format="json", primary_key="order_id"),
         'primary-key]: "out": rows that are written to a file sink do not take',
         "leave the PRIMARY KEY out",
-    ),
-    "an option in two spellings": (
-        lambda: ws.sink("file", options={"path": "a", "format": "json"}, PATH="b"),
-        "option 'PATH' is said twice, also as 'path'",
-        "leave out one",
-    ),
-    "an option said twice": (
-        lambda: ws.sink("file", options={"path": "a", "format": "json"}, path="b"),
-        "option 'path' is said twice",
-        "leave out one",
     ),
     "a table of no name": (lambda: orders.to_table(" "), "table is ' '", "catalog.db.t"),
     "a format of ours": (

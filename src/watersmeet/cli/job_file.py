@@ -42,7 +42,11 @@ def job_in(
 
 
 def settings_in(text: str, source_name: str | None, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of its run; problems are passed over: who reads the job finds them."""
+    """The settings of its run; problems of SQL are passed over: who reads the job finds them.
+
+    Raises:
+        WatersmeetError: what is wrong with a pipeline, which says where its state is.
+    """
     if is_pipeline(source_name):
         from watersmeet.pipelines import file
 

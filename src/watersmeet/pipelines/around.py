@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.ddl.settings import Settings
+from watersmeet.front.ddl.settings import Settings, is_same_setting
 from watersmeet.pipelines.model import Description, directory_of
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.rules import url_problems
+from watersmeet.pipelines.told import Place, Told
 from watersmeet.pipelines.values import Elsewhere, with_parameter
 from watersmeet.types.sql_type import TIMES, SqlType
 
 TARGET: Key = ("target", "connection")
+_URL: Key = ("state_store", "url")
 
 _STORE_SETTINGS = {
     "url": "state_store",
@@ -28,38 +30,83 @@ _STORE_SETTINGS = {
 def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str]:
     """As SET has them, but for lateness, which needs the event times' type."""
     settings = elsewhere.options(("settings",), description.settings)
+    settings["checkpoint"] = checkpoint_of(description, elsewhere)
     store = description.state_store
     if store is None:
-        return settings | {"checkpoint": elsewhere.text(("checkpoint",), description.directory)}
-    key: Key = ("state_store",)
-    said = {
-        name: elsewhere.text((*key, name), value)
-        for name in ("url", "cache", "endpoint", "region")
-        if (value := getattr(store, name)) is not None
-    }
-    if all(problem.key != (*key, "url") for problem in elsewhere.problems):
-        elsewhere.problems += url_problems((*key, "url"), store.kind, said["url"])
-    if store.kind == "files":
-        return settings | {"checkpoint": directory_of(said["url"])}
-    settings["checkpoint"] = elsewhere.text(("checkpoint",), description.directory)
+        return settings
+    is_there = store.kind == "files"
+    url = settings["checkpoint"] if is_there else elsewhere.text(_URL, store.url)
+    if all(problem.key != _URL for problem in elsewhere.problems):
+        elsewhere.problems += url_problems(_URL, store.kind, url)
+    if is_there:
+        return settings
     if store.kind == "postgres":
-        said["url"] = with_parameter(said["url"], "pipeline", description.name)
+        url = with_parameter(url, "pipeline", description.name)
+    settings["state_store"] = url
+    for name, value in (("cache", store.cache), ("endpoint", store.endpoint), ("region", store.region)):
+        if value is not None:
+            setting = "state_cache" if name == "cache" else f"state_store_{name}"
+            settings[setting] = elsewhere.text(("state_store", name), value)
     if store.allow_http:
-        said["allow_http"] = "true"
-    return settings | {_STORE_SETTINGS[name]: value for name, value in said.items()}
+        settings["state_store_allow_http"] = "true"
+    return settings
 
 
-def run_settings_of(description: Description, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of the run (`Job.run`); problems are passed over: who builds the job finds them."""
-    settings, elsewhere = Settings(), Elsewhere()
-    said = settings_of(description, elsewhere)
-    if elsewhere.problems:  # some of it is not known: no store is asked that nobody meant
-        said = {}
-    for name, value in (said | dict(overrides)).items():
+def checkpoint_of(description: Description, elsewhere: Elsewhere) -> str:
+    """The directory of the checkpoint."""
+    key, store = key_of_checkpoint(description), description.state_store
+    if key == _URL and store is not None:
+        return directory_of(elsewhere.text(key, store.url))
+    if description.checkpoint is not None:
+        return elsewhere.text(key, description.checkpoint)
+    return f".watersmeet/{description.name}"
+
+
+def key_of_checkpoint(description: Description) -> Key:
+    """Which key says it."""
+    store = description.state_store
+    return _URL if store is not None and store.kind == "files" else ("checkpoint",)
+
+
+def under(settings: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """The settings, and those from outside, which win however both are written."""
+    own = {
+        name: value
+        for name, value in settings.items()
+        if not any(is_same_setting(name, other) for other in overrides)
+    }
+    return own | dict(overrides)
+
+
+def check_directory(
+    description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
+) -> None:
+    """Whether it can be one; of one from outside that is told with the others from there."""
+    if not any(is_same_setting("checkpoint", other) for other in overrides):
+        with told.at(key_of_checkpoint(description)):
+            Settings().set("checkpoint", settings["checkpoint"])
+
+
+def run_settings_of(
+    description: Description, overrides: Mapping[str, str], place: Place = lambda key: None
+) -> Mapping[str, str]:
+    """The settings of the run (`Job.run`). What is wrong with others is passed over: who builds the job finds
+    it; not so with the place of the state, which would be taken for another one.
+
+    Raises:
+        SpecError, SeveralErrors: it is said by a variable that is not set, or a file that is not there.
+    """
+    settings, elsewhere, told = Settings(), Elsewhere(), Told(place)
+    given = under(settings_of(description, elsewhere), overrides)
+    told.problems([problem for problem in elsewhere.problems if problem.key[0] != "settings"])
+    check_directory(description, given, overrides, told)
+    told.raise_now()
+    for name, value in given.items():
         try:
             settings.set(name, value)
         except WatersmeetError:
-            continue
+            if is_same_setting(name, "checkpoint"):
+                raise
     return settings.run
 
 
@@ -82,7 +129,7 @@ def first_line(description: Description, run: Mapping[str, str]) -> str | None:
         return None
     return (
         f"{description.name} has no state_store: its state is kept beside the checkpoint, in"
-        f' "{run.get("checkpoint", description.directory)}", and is as safe as that directory; a run that'
+        f' "{run["checkpoint"]}", and is as safe as that directory; a run that'
         " does not find it begins anew"
     )
 

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.errors import SpecError, WatersmeetError, raise_all
+from watersmeet.errors import SpecError, WatersmeetError
 from watersmeet.front.ddl.create import Infer
-from watersmeet.pipelines.around import TARGET, connector_of, lateness_of, settings_of
+from watersmeet.front.ddl.settings import Settings, is_same_setting, setting_name
+from watersmeet.pipelines.around import (
+    TARGET,
+    check_directory,
+    connector_of,
+    lateness_of,
+    settings_of,
+    under,
+)
 from watersmeet.pipelines.columns import column_of
 from watersmeet.pipelines.model import Description
 from watersmeet.pipelines.problems import Key
@@ -46,8 +54,8 @@ def build(
         WatersmeetError: what is wrong with it; of one stage all of it.
     """
     told, elsewhere = Told(place), Elsewhere()
-    _check_overrides(overrides or {})
     settings = settings_of(description, elsewhere)
+    _check_settings(description, settings, overrides or {}, told)
     target = _target(description, told, elsewhere)
     sources = Sources(description, told, elsewhere, infer)
     relations = {
@@ -62,23 +70,36 @@ def build(
     assert target is not None
     settings |= lateness_of(description, time)
     with told.by(lambda error: _key_of(error, description)):
-        return job(rows.to_sink(target), settings=settings | dict(overrides or {}))
+        return job(rows.to_sink(target), settings=under(settings, overrides or {}))
     told.raise_now()
     raise AssertionError("what was wrong was raised")
 
 
-def _check_overrides(overrides: Mapping[str, str]) -> None:
-    raise_all(
-        [
-            SpecError(
-                f'{name} = "{overrides[name]}" is for jobs of SQL; this is a pipeline',
-                code="unknown-setting",
-                hint=ELSEWHERE[name],
-            )
-            for name in ("lateness", "allowed_lateness")
-            if name in overrides
-        ]
-    )
+def _check_settings(
+    description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
+) -> None:
+    """Each by itself: those of the pipeline are told by their keys, those from outside stand in no file."""
+    for name in description.settings:
+        if not any(is_same_setting(name, other) for other in overrides):
+            with told.at(("settings", name)):
+                Settings().set(name, settings[name])
+    check_directory(description, settings, overrides, told)
+    for name, value in overrides.items():
+        try:
+            _check_override(name, value)
+            Settings().set(name, value)
+        except WatersmeetError as error:
+            told.errors.append(error)
+
+
+def _check_override(name: str, value: str) -> None:
+    """Rows would be late by another rule than the pipeline's own."""
+    if setting_name(name) in ("lateness", "allowed_lateness"):
+        raise SpecError(
+            f'{name} = "{value}" is for jobs of SQL; this is a pipeline',
+            code="unknown-setting",
+            hint=ELSEWHERE[setting_name(name)],
+        )
 
 
 def _target(description: Description, told: Told, elsewhere: Elsewhere) -> Sink | None:
@@ -117,21 +138,28 @@ def _transformed(
     return rows, None if time is None else time.type
 
 
+_OF_AN_OPTION = {"sink-in-source": "path", "unknown-format": "format"}
+"""Codes of what is wrong with the value of one option, which messages do not name."""
+
+
 def _key_of(error: WatersmeetError, description: Description) -> Key:
     """Of the option, source, setting or sink that a message of the plan names."""
-    options: list[tuple[Key, str]] = [
-        (("sources", number, "connection", option), option)
+    of_sources: list[tuple[Key, Mapping[str, object]]] = [
+        (("sources", number, "connection"), source.connection)
         for number, source in enumerate(description.sources)
-        for option in source.connection
         if f'"{source.name}"' in error.message
     ]
-    options += [((*TARGET, option), option) for option in description.target.connection]
-    for key, option in options:
-        if f"'{option}'" in error.message or f'"{option}"' in error.message:
-            return key
-    for number, source in enumerate(description.sources):
-        if f'"{source.name}"' in error.message and error.code != "join-lateness":
-            return ("sources", number)
+    of_sink = (TARGET, description.target.connection)
+    is_of_sink = 'sink "' in error.message
+    for key, options in [of_sink, *of_sources] if is_of_sink else [*of_sources, of_sink]:
+        for option in options:
+            said = f"'{option}'" in error.message or f'"{option}"' in error.message
+            if said or option.lower() == _OF_AN_OPTION.get(str(error.code)):
+                return (*key, option)
+    if is_of_sink:
+        return TARGET
+    if of_sources and error.code != "join-lateness":
+        return of_sources[0][0][:2]
     for setting in description.settings:
         if setting in error.message:
             return ("settings", setting)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from watersmeet.errors import WatersmeetError
 from watersmeet.pipelines.around import first_line, run_settings_of
 from watersmeet.pipelines.build import build
 from watersmeet.pipelines.limits import warnings_of
@@ -26,18 +25,16 @@ def job_of(
 
 
 def settings_in(text: str, source_name: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of its run; problems are passed over: who reads the job finds them."""
-    try:
-        pipeline, _ = read_pipeline(text, source_name)
-    except WatersmeetError:
-        return {}
-    return run_settings_of(pipeline, overrides)
+    """The settings of its run. Raises: WatersmeetError, if it cannot be read: where its state is would be
+    guessed, and another job's be taken for it."""
+    pipeline, places = read_pipeline(text, source_name)
+    return run_settings_of(pipeline, overrides, places.of)
 
 
 def first_line_of(text: str, source_name: str, overrides: Mapping[str, str]) -> str | None:
     """What is said first of all. Raises: as `job_of`."""
-    pipeline, _ = read_pipeline(text, source_name)
-    return first_line(pipeline, run_settings_of(pipeline, overrides))
+    pipeline, places = read_pipeline(text, source_name)
+    return first_line(pipeline, run_settings_of(pipeline, overrides, places.of))
 
 
 def warnings_in(text: str, source_name: str, plan: JobPlan) -> list[str]:

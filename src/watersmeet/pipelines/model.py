@@ -341,7 +341,7 @@ class StateStore(Part):
 class Description(Part):
     """All that a pipeline says. `pipelines.Pipeline` is one that can be run."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
+    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}$")]
     description: str | None = None
     sources: Annotated[tuple[Source, ...], BeforeValidator(_listed)]
     transform: Annotated[
@@ -355,13 +355,6 @@ class Description(Part):
         default=None, description="The directory of the checkpoint; none: .watersmeet/<name>."
     )
     settings: Options = Field(default={}, description="As SET in SQL: max_rows, partitions, trigger, spark.…")
-
-    @property
-    def directory(self) -> str:
-        """Of the checkpoint."""
-        if self.state_store is not None and self.state_store.kind == "files":
-            return directory_of(self.state_store.url)
-        return self.checkpoint or f".watersmeet/{self.name}"
 
     def step(self, number: int) -> Key:
         """The key of a transform; the only one has no number."""

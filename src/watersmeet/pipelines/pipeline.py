@@ -145,7 +145,7 @@ class Pipeline(Description):
         return run_planned(
             made.description,
             made.plan,
-            checkpoint=self.directory,
+            checkpoint=made.description.run["checkpoint"],
             inferred=infer.inferred,
             on_notice=say,
             on_tick=on_tick,
@@ -159,7 +159,7 @@ class Pipeline(Description):
         from watersmeet.running import inferring
 
         run = run_settings_of(self, overrides)
-        return inferring(run, run.get("checkpoint", self.directory), say)
+        return inferring(run, run["checkpoint"], say)
 
 
 def read_pipeline(text: str, source_name: str | None) -> tuple[Pipeline, Places]:
@@ -259,13 +259,14 @@ def pipeline(
     """
 
     def made(function: Callable[..., Any]) -> Pipeline:
-        given = function(**_asked(function, sources))
+        called = getattr(function, "__name__", type(function).__name__)
+        given = _called(function, called, sources)
         steps = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
         return made_of(
-            name=name or function.__name__,
+            name=name or called,
             sources=sources,
             target=target,
-            transform=[_step(step, function.__name__) for step in steps],
+            transform=[_step(step, called) for step in steps],
             state_store=state_store,
             checkpoint=checkpoint,
             settings=settings,
@@ -301,21 +302,26 @@ def made_of(
     return Pipeline(transform=steps, **given)
 
 
-def _asked(function: Callable[..., Any], sources: Sequence[Source]) -> dict[str, Source]:
-    from inspect import signature
+def _called(function: Callable[..., Any], called: str, sources: Sequence[Source]) -> Any:
+    """What the function gives for the sources that its parameters name."""
+    from inspect import Parameter, signature
 
     from watersmeet.errors import SpecError, near_names
 
     by_name = {source.name: source for source in sources}
-    names = list(signature(function).parameters)
-    for name in names:
+    parameters = signature(function).parameters
+    for name in parameters:
         if name not in by_name:
             raise SpecError(
-                f'{function.__name__}: there is no source "{name}", which is one of its parameters',
+                f'{called}: there is no source "{name}", which is one of its parameters',
                 code="unknown-source",
                 hint=near_names(name, by_name),
             )
-    return {name: by_name[name] for name in names}
+    by_keyword = [name for name, of in parameters.items() if of.kind is Parameter.KEYWORD_ONLY]
+    return function(
+        *(by_name[name] for name in parameters if name not in by_keyword),
+        **{name: by_name[name] for name in by_keyword},
+    )
 
 
 def _step(given: Any, function: str) -> Transform:

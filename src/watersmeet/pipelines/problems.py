@@ -98,9 +98,8 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         hint = near_names(given, names) if isinstance(given, str) else None
         return Problem(key, f"is {_shown(given)}; it can be {expected}", "bad-value", hint)
     if kind == "string_pattern_mismatch":
-        return Problem(
-            key, f"is {_shown(given)}", "bad-value", "letters, digits, _ . and -, at most 100 of them"
-        )
+        hint = "letters, digits, _ . and -, the first no dot, at most 100 of them"
+        return Problem(key, f"is {_shown(given)}", "bad-value", hint)
     if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
         limit = next(iter(detail["ctx"].values()))
         than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]

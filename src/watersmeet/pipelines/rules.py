@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from watersmeet.errors import near_names
+from watersmeet.front.ddl.options import is_same_option
+from watersmeet.front.ddl.settings import is_same_setting, setting_name
 from watersmeet.names import is_ours
 from watersmeet.pipelines.model import (
     Description,
@@ -152,7 +154,7 @@ def _name(key: Key, name: str) -> Iterator[Problem]:
 def _connection(key: Key, options: dict[str, object]) -> Iterator[Problem]:
     if not any(name.lower() == "connector" for name in options):
         yield Problem(key, 'has no "connector"', "missing-key", 'connector = "kafka", or "file"')
-    yield from option_problems(key, options)
+    yield from option_problems(key, options, is_same_option)
 
 
 def _transforms(parts: Parts) -> Iterator[Problem]:
@@ -394,8 +396,8 @@ def url_problems(key: Key, kind: str, url: str) -> Iterator[Problem]:
 
 
 def _settings(parts: Parts) -> Iterator[Problem]:
-    yield from option_problems(("settings",), parts.settings)
+    yield from option_problems(("settings",), parts.settings, is_same_setting)
     for name in parts.settings:
-        hint = ELSEWHERE.get(name.lower().replace("-", "_"))
+        hint = ELSEWHERE.get(setting_name(name))
         if hint is not None:
             yield Problem(("settings", name), "is no setting of a pipeline", "unknown-setting", hint)

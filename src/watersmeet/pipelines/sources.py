@@ -8,14 +8,14 @@ from functools import partial
 
 from sqlglot import exp
 
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.front.ddl.create import Infer, TimeOf, described_source
 from watersmeet.front.types.columns import type_named
 from watersmeet.pipelines.around import connector_of
 from watersmeet.pipelines.columns import column_of, tree_of
 from watersmeet.pipelines.model import EVENT_TS, Description, Source
 from watersmeet.pipelines.problems import Key
-from watersmeet.pipelines.told import Told
+from watersmeet.pipelines.told import OF_TIMES, Told
 from watersmeet.pipelines.values import Elsewhere
 from watersmeet.relations.inputs import relation_of, selected
 from watersmeet.relations.relation import Relation
@@ -62,6 +62,15 @@ class Sources:
                 return (*self._asked.step(number), "join", name)
         return ("sources",)
 
+    def _key_of(self, source: Source, key: Key, error: WatersmeetError) -> Key:
+        """Of what is wrong with a declaration."""
+        if error.code in OF_TIMES:
+            return self._key_of_time(source)
+        if error.code == "unknown-connector":
+            spelled = next(name for name in source.connection if name.lower() == "connector")
+            return (*key, "connection", spelled)
+        return key
+
     def relation(self, number: int, source: Source) -> Relation | None:
         """All its rows, or those of its query; None: something is wrong with it, and told."""
         key: Key = ("sources", number)
@@ -81,7 +90,7 @@ class Sources:
             None if time is None or source.query is not None else TimeOf(time, partial(_ms, source.lag_ms))
         )
         declared: Stream | None = None
-        with self._told.at(key, self._key_of_time(source)):
+        with self._told.by(partial(self._key_of, source, key)):
             declared = described_source(source.name, options, columns, ordered, self._infer)
         if declared is None:
             return None

@@ -9,7 +9,7 @@ from watersmeet.pipelines.problems import Key, Problem, errors_of, in_order, wri
 
 Place = Callable[[Key], Location | None]
 
-_OF_TIMES = ("unknown-column", "wrong-type")
+OF_TIMES = ("unknown-column", "wrong-type")
 """What is wrong with a column that is to be an event time."""
 
 
@@ -26,9 +26,9 @@ class Told:
     def problems(self, problems: Sequence[Problem]) -> None:
         self.errors += errors_of(problems, self._place)
 
-    def at(self, key: Key, time: Key | None = None) -> _Telling:
-        """What is wrong within is told of a key; what is wrong with an event time, of the other one."""
-        return self.by(lambda error: time if time is not None and error.code in _OF_TIMES else key)
+    def at(self, key: Key) -> _Telling:
+        """What is wrong within is told of a key."""
+        return self.by(lambda error: key)
 
     def by(self, key_of: Callable[[WatersmeetError], Key]) -> _Telling:
         """What is wrong within is told of the key that each error is of."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -53,15 +53,21 @@ def _flat(given: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield whole, value
 
 
-def option_problems(key: Key, options: Mapping[str, Any]) -> Iterator[Problem]:
-    """Values that no option can have, and secrets that are written down."""
-    spelled: dict[str, str] = {}
+def option_problems(
+    key: Key, options: Mapping[str, Any], is_same: Callable[[str, str], bool]
+) -> Iterator[Problem]:
+    """Names that come twice, values that no option can have, and secrets that are written down.
+
+    Args:
+        is_same: whether two names are one option's.
+    """
+    before: list[str] = []
     for name, value in options.items():
-        written = name.rstrip(TWICE)
-        place = (*key, written)
-        before = spelled.setdefault(written.lower(), written)
-        if TWICE in name or before != written:
-            also = f", also as {before}" if before != written else ""
+        place = (*key, name.rstrip(TWICE))
+        other = next((said for said in before if is_same(said, name)), None)
+        before.append(name)
+        if TWICE in name or other is not None:
+            also = "" if other is None else f', also as "{other}"'
             yield Problem(place, f"is said twice{also}", "duplicate-option", "leave out one of them")
         elif is_file(value):
             if not isinstance(value[FROM_FILE], str) or not value[FROM_FILE].strip():

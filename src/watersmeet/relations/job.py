@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import SpecError, SqlError, WatersmeetError, raise_all
-from watersmeet.front.ddl.settings import Settings, as_text
+from watersmeet.front.ddl.settings import Settings, as_text, is_same_setting
 from watersmeet.front.query.inserts import free_name, insert_of
 from watersmeet.front.sql import parse_job
 from watersmeet.front.text.place import Text
@@ -199,7 +199,13 @@ def _all_given(relations: Iterable[Relation]) -> dict[str, Given]:
 def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[str, Any]:
     if settings is not None and not isinstance(settings, Mapping):
         raise whole_error("settings", f"is {settings!r}", "{'max_rows': 1_000_000}")
-    said = {str(key): value for key, value in (settings or {}).items()}
+    said: dict[str, Any] = {}
+    for key, value in (settings or {}).items():
+        before = next((name for name in said if is_same_setting(name, str(key))), None)
+        if before is not None:
+            also = "" if before == key else f", also as {before!r}"
+            raise whole_error(f"setting {key!r}", f"is said twice{also}", "leave out one of them")
+        said[str(key)] = value
     if checkpoint is not None:
         place = str(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
         if not place.strip():

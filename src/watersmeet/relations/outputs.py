@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from watersmeet.errors import SqlError, near_names
-from watersmeet.front.ddl.options import of_the_connector
+from watersmeet.front.ddl.options import is_same_option, of_the_connector
 from watersmeet.front.ddl.primary_key import unkeyed
 from watersmeet.front.ddl.settings import as_text
 from watersmeet.relations.fragments import names_of, whole_error
@@ -76,17 +76,14 @@ def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
     if options is not None and not isinstance(options, Mapping):
         raise whole_error("options", f"is {options!r}", "{'catalog.type': 'sql'}")
     said: dict[str, str] = {}
-    spelled: dict[str, str] = {}
-    for name, value in (
-        (str(name), value) for given in (options or {}, more) for name, value in given.items()
-    ):
+    for key, value in (*(options or {}).items(), *more.items()):
         if value is None:
             continue
-        before = spelled.setdefault(name.lower(), name)
-        if name in said or before != name:
-            also = f", also as '{before}'" if before != name else ""
-            raise whole_error(f"option '{name}'", f"is said twice{also}", "leave out one of them")
-        said[name] = as_text(value)
+        before = next((name for name in said if is_same_option(name, str(key))), None)
+        if before is not None:
+            also = "" if before == key else f", also as {before!r}"
+            raise whole_error(f"option {key!r}", f"is said twice{also}", "leave out one of them")
+        said[str(key)] = as_text(value)
     return said
 
 

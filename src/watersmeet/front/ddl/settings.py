@@ -89,7 +89,7 @@ class Settings:
 
     def set(self, key: str, value: str, location: Location | None = None) -> None:
         """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
-        name = key.strip().lower().replace("-", "_")
+        name = setting_name(key)
         if key.lower().startswith("spark."):
             _check_spark_setting(key, value, location)
             self.spark[key] = value
@@ -150,6 +150,20 @@ class Settings:
         return length
 
 
+def setting_name(key: str) -> str:
+    """Which setting of ours that is, however it is written.
+
+    >>> setting_name("Max-Rows")
+    'max_rows'
+    """
+    return key.strip().lower().replace("-", "_")
+
+
+def is_same_setting(one: str, other: str) -> bool:
+    """Whether two names are one setting's; those of Spark are as they are written."""
+    return setting_name(one) == setting_name(other) and not one.startswith("spark.")
+
+
 def as_text(value: object) -> str:
     """A setting or option from Python as a text would have it.
 
@@ -179,8 +193,10 @@ def _time_zone(value: str, location: Location | None) -> str:
 
 def _run_setting(name: str, value: str, location: Location | None) -> str:
     """As text for whoever runs the job."""
-    if name == "partitions" and rows_in(value) is None:
-        hint: str | None = "it is a whole number above zero"
+    if name == "checkpoint" and not value.strip():
+        hint: str | None = "a directory for the job's state"
+    elif name == "partitions" and rows_in(value) is None:
+        hint = "it is a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
         hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
     elif name == "trigger":
