@@ -188,6 +188,21 @@ def test_a_link_that_leads_nowhere_is_in_the_way(tmp_path):
     assert not (tmp_path / "elsewhere.sql").exists()
 
 
+@pytest.mark.parametrize("beneath", ["", "b"])
+def test_a_file_where_a_folder_is_asked_for_is_told_as_that(beneath, tmp_path):
+    (tmp_path / "afile").write_text("mine")
+    with pytest.raises(SpecError) as refused:
+        make_project("files", tmp_path / "afile" / beneath)
+    assert refused.value.message == f'"{tmp_path / "afile"}" cannot be written: Not a directory'
+
+
+def test_a_folder_that_looks_like_an_option_can_be_gone_into(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = make_project("files", Path("-shop")).told()
+    (line,) = [line for line in told.splitlines() if line.strip().startswith("cd ")]
+    subprocess.run(["sh", "-ec", f"{line}; test -e job.sql"], check=True)
+
+
 def test_what_was_made_goes_again_when_the_rest_cannot_be(tmp_path):
     """`in` is a file: the folder cannot be made."""
     (tmp_path / "shop").mkdir()

@@ -419,6 +419,13 @@ def test_what_is_wrong_in_a_text_is_told_with_its_place_there():
     assert "line 1, column " in error.message
 
 
+def test_sources_in_single_brackets_are_told_of_their_own():
+    text = 'name = "a"\n[sources]\nname = "l"\n[target]\nconnection = { connector = "memory" }\n'
+    errors = {error.message: error for error in found(text)}
+    error = errors["sources: is one table, and a list of them is expected"]
+    assert (error.hint, str(error.location)) == ("write [[sources]]", "clicked.toml, line 2, column 1")
+
+
 def test_a_setting_from_outside_stands_in_no_file():
     with pytest.raises(WatersmeetError) as raised:
         job_of(CLICKED, "clicked.toml", {"max_rows": "many"}, None)

@@ -8,6 +8,7 @@ which keeps the tools of this package off them. Adding a kind is adding a folder
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shlex
@@ -40,7 +41,8 @@ class Project:
         block = re.search(r"^```sh\n(.*?)^```", self.readme, re.DOTALL | re.MULTILINE)
         commands = block.group(1).splitlines() if block else []
         if self.directory != Path():
-            commands.insert(0, f"cd {shlex.quote(str(self.directory))}")
+            way = f"./{self.directory}" if str(self.directory).startswith("-") else str(self.directory)
+            commands.insert(0, f"cd {shlex.quote(way)}")
         where = "here" if self.directory == Path() else f'in "{self.directory}"'
         made = f"{title}: made {counted(len(self.paths), 'file')} {where}"
         return printable(
@@ -112,6 +114,8 @@ def _written(wanted: dict[str, bytes], directory: Path) -> None:
             target = directory / path
             for folder in reversed([target.parent, *target.parent.parents]):
                 if not folder.is_dir():
+                    if os.path.lexists(folder):
+                        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
                     folder.mkdir()
                     made.append(folder)
             with target.open("xb") as file:  # whoever makes one meanwhile keeps it

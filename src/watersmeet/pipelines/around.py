@@ -34,11 +34,11 @@ def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str
     store = description.state_store
     if store is None:
         return settings
-    is_there = store.kind == "files"
-    url = settings["checkpoint"] if is_there else elsewhere.text(_URL, store.url)
+    of_files = store.kind == "files"
+    url = settings["checkpoint"] if of_files else elsewhere.text(_URL, store.url)
     if all(problem.key != _URL for problem in elsewhere.problems):
         elsewhere.problems += url_problems(_URL, store.kind, url)
-    if is_there:
+    if of_files:
         return settings
     if store.kind == "postgres":
         url = with_parameter(url, "pipeline", description.name)

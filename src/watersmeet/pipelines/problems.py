@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -105,6 +105,8 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]
         return Problem(key, f"is {given}, and has to be {than} {limit}", "bad-value")
     words = _WORDS.get(kind)
+    if kind == "tuple_type" and key == ("sources",) and isinstance(given, Mapping):
+        return Problem(key, "is one table, and a list of them is expected", "bad-value", "write [[sources]]")
     if words == "is empty":
         return Problem(key, words, "bad-value")
     return Problem(key, f"is {_shown(given)}: {words or detail['msg']}", "bad-value")
