@@ -303,6 +303,20 @@ WRONG = {
         [('connector = "memory"', 'connector = "file"\npath = "in"\nformat = "xml"')],
         [("unknown-format", "sources[0].connection.format", "format", "json")],
     ),
+    "unknown-column-of-an-aggregate": (
+        [
+            CHAINED,
+            (
+                "[target]",
+                f"[[transform]]{WINDOW}".replace("count(*)", "count(nope)").replace(" }", ", m = 'sum(x)' }")
+                + "[target]",
+            ),
+        ],
+        [
+            ("unknown-column", "transform[1].window.aggregates.n", "aggregates", "left_ad"),
+            ("unknown-column", "transform[1].window.aggregates.m", "aggregates", "left_ad"),
+        ],
+    ),
     # what sources say
     "unknown-connector": (
         [('connector = "memory"', 'connector = "memry"')],

@@ -179,6 +179,8 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
             told.problem((*key, "group_by"), f'"{name}" is that of the window', "duplicate-column", hint)
         else:
             keys.append(tree_of(column.name))
+    grouped = rows.group_by(made, *keys)
+    grouped.agg(named(exp.Count(this=exp.Star()), "n"))  # the window, without any aggregate of the pipeline's
     aggregates: list[exp.Expression] = []
     taken = {WINDOW_START, WINDOW_END, *(name.lower() for name in window.group_by)}
     for name, text in window.aggregates.items():
@@ -186,10 +188,13 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
             told.problems([collision((*key, "aggregates", name), name)])
         taken.add(name.lower())
         with told.at((*key, "aggregates", name)):
-            aggregates.append(named(_read(text), name))
+            aggregate = named(_read(text), name)
+            if len(keys) == len(window.group_by):  # else a key that is missing would be told again
+                grouped.agg(aggregate.copy())  # by itself: what is wrong is told with its key
+            aggregates.append(aggregate)
     if told.errors:
         return rows
-    return rows.group_by(made, *keys).agg(*aggregates)
+    return grouped.agg(*aggregates)
 
 
 def _time_key(join: Join, side: str) -> str:
