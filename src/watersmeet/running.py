@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.errors import SpecError
+from watersmeet.errors import SpecError, raise_all
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.objects.setting import store_of
+from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.base import RowPrinter
@@ -127,6 +128,7 @@ def run_planned(
     asked = job.run
     directory = asked.get("checkpoint", checkpoint)
     store = store_of(asked)
+    raise_all(check_checkpoint(job, directory))
     again = f"watersmeet reset JOB.sql --checkpoint {directory}"
     check_not_half_gone(Checkpoint(directory, store), again)
     return run_job(

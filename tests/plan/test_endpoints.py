@@ -7,6 +7,7 @@ import pytest
 from tests.support.columns import column
 from watersmeet.errors import PlanError, SeveralErrors, SpecError, WatersmeetError
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
@@ -204,6 +205,32 @@ def test_a_sink_among_the_files_of_a_source_is_refused(paths):
     named = "late" if "late" in paths else "out"
     assert f'file sink "{named}" would write into what file source "a" reads' in found[0].message
     assert f'"{paths[named]}"' in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "among"),
+    [
+        ("in/a", "a"),
+        ("./in//x/../a/state", "a"),
+        ("in/a/l/state", "a"),
+        ("out", "out"),
+        ("out/state", "out"),
+        ("in/b/state", "b"),
+        ("in", None),
+        ("in/a/.state", None),
+        ("in/a/_state/x", None),
+        ("in/a2", None),
+        ("state", None),
+    ],
+)
+def test_a_checkpoint_among_files_of_the_job_is_refused(checkpoint, among):
+    job = parse_job(
+        JOB.format(a=", 'path' = 'in/a'", b=", 'path' = 'in/b*'", out=", 'path' = 'out'", late="")
+    )
+    found = check_checkpoint(job, checkpoint)
+    assert [error.code for error in found] == ["checkpoint-in-files"] * (among is not None)
+    if among is not None:
+        assert f'the checkpoint "{checkpoint}" would be among what "{among}"' in found[0].message
 
 
 @pytest.mark.parametrize(

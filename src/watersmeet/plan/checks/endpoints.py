@@ -78,6 +78,28 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     return errors
 
 
+def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
+    """Whether files of the checkpoint would be among those that the job reads, or others read of it. What is
+    beneath a name with a dot or an underscore at its beginning readers pass over."""
+    place = Path(os.path.abspath(os.path.expanduser(directory))).parts
+    read = [source for source, _ in _read(insert.query for insert in job.inserts)]
+    named = [(f'what "{source.name}" reads', source.options) for source in read if source.traits.files]
+    named += [
+        (f'what "{sink.name}" writes', sink.options) for sink in written_sinks(job) if sink.traits.files
+    ]
+    return [
+        PlanError(
+            f'the checkpoint "{directory}" would be among {what}: "{path_of(options)}"',
+            code="checkpoint-in-files",
+            hint="give it a directory of its own, not beneath that of a source or sink",
+        )
+        for what, options in named
+        if (parts := _parts(path_of(options)))
+        and _is_beneath(place, parts)
+        and not any(part.startswith((".", "_")) for part in place[len(parts) :])
+    ]
+
+
 def _unknown_beside(job: Job) -> list[PlanError]:
     """Rows beside those of queries go to sinks of the job."""
     declared = {sink.name for sink in (*job.sinks, *(insert.sink for insert in job.inserts))}
@@ -189,8 +211,17 @@ def _overlap(source: Source, sink: Sink) -> bool:
     parts = [_parts(path_of(options)) for options in (source.options, sink.options)]
     if not all(parts):
         return False
-    pairs = zip(*parts, strict=False)
-    return all(read == written or fnmatchcase(written, read) for read, written in pairs)
+    return _match(*parts)
+
+
+def _is_beneath(place: tuple[str, ...], above: tuple[str, ...]) -> bool:
+    """Or the same; ``above`` may have wildcards."""
+    return len(place) >= len(above) and _match(above, place)
+
+
+def _match(read: tuple[str, ...], written: tuple[str, ...]) -> bool:
+    """As far as both go."""
+    return all(one == other or fnmatchcase(other, one) for one, other in zip(read, written, strict=False))
 
 
 def _parts(path: str) -> tuple[str, ...]:
