@@ -79,3 +79,27 @@ def test_what_is_no_amount_is_refused(name: str, written: str) -> None:
     with pytest.raises(WatersmeetError) as caught:
         parse_job(JOB.format(f"SET {name} = {written};"))
     assert caught.value.code == "bad-setting"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("", "a directory of this machine"),
+        (" ", "a directory of this machine"),
+        ("s3://bucket/state", "state_store = 's3://…'"),
+        ("hdfs://names/state", "state_store"),
+        ("dbfs:/state", "state_store"),
+        ("postgresql://host/db", "state_store"),
+    ],
+)
+def test_a_checkpoint_is_a_directory(value: str, says: str) -> None:
+    """A directory named s3: was made."""
+    with pytest.raises(WatersmeetError) as caught:
+        parse_job(JOB.format(f"SET checkpoint = '{value}';"))
+    assert caught.value.code == "bad-setting"
+    assert says in str(caught.value.hint)
+
+
+def test_a_checkpoint_may_be_the_url_of_a_directory() -> None:
+    for written, place in (("file:///a/b%20c", "/a/b c"), ("/a/b%20c", "/a/b%20c"), ("a/b#c?d", "a/b#c?d")):
+        assert parse_job(JOB.format(f"SET checkpoint = '{written}';")).run["checkpoint"] == place

@@ -82,8 +82,11 @@ def check_directory(
     description: Description, settings: Mapping[str, str], overrides: Mapping[str, str], told: Told
 ) -> None:
     """Whether it can be one; of one from outside that is told with the others from there."""
+    key = key_of_checkpoint(description)
+    if key == _URL and any(url_problems(key, "files", settings["checkpoint"])):
+        return  # told with the store
     if not any(is_same_setting("checkpoint", other) for other in overrides):
-        with told.at(key_of_checkpoint(description)):
+        with told.at(key):
             Settings().set("checkpoint", settings["checkpoint"])
 
 

@@ -23,6 +23,7 @@ from watersmeet.spec.model import (
     PlanChoice,
     WatermarkRule,
 )
+from watersmeet.spec.options.files import local_path
 from watersmeet.spec.options.spark_settings import problem_of
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
@@ -193,8 +194,12 @@ def _time_zone(value: str, location: Location | None) -> str:
 
 def _run_setting(name: str, value: str, location: Location | None) -> str:
     """As text for whoever runs the job."""
-    if name == "checkpoint" and not value.strip():
-        hint: str | None = "a directory for the job's state"
+    if name == "checkpoint":
+        place = local_path(value)
+        if place is not None and place.strip():
+            return place
+        elsewhere = "; state_store = 's3://…' or 'postgresql://…' keeps the job's state elsewhere"
+        hint: str | None = f"a directory of this machine{elsewhere if place is None else ''}"
     elif name == "partitions" and rows_in(value) is None:
         hint = "it is a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
