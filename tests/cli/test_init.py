@@ -261,6 +261,12 @@ def delivered(project: Path) -> list[tuple[int, str | None]]:
 
 
 @pytest.mark.spark
+def test_a_directory_in_the_place_of_the_kind(tmp_path):
+    with pytest.raises(SpecError) as raised:
+        make_project("my shop", tmp_path)
+    assert "the second word: watersmeet init files 'my shop')" in str(raised.value.hint)
+
+
 def test_a_project_of_python_runs_on_spark(tmp_path):
     """As its README says."""
     make_project("python", tmp_path)

@@ -70,9 +70,8 @@ def make_project(kind: str, directory: Path) -> Project:
         raise SpecError(
             f'there is no project of "{kind}"',
             code="unknown-template",
-            hint=near_names(kind, kinds())
-            or f"the first word is one of {', '.join(kinds())}; a directory is the second one:"
-            f" watersmeet init {DEFAULT_KIND} {shlex.quote(kind)}",
+            hint=f"{near_names(kind, kinds())} (a directory is the second word: watersmeet init"
+            f" {DEFAULT_KIND} {shlex.quote(kind)})",
         )
     wanted = dict(_files(_templates().joinpath(kind)))
     taken = [path for path in wanted if os.path.lexists(directory / path)]
