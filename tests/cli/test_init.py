@@ -260,13 +260,13 @@ def delivered(project: Path) -> list[tuple[int, str | None]]:
     return sorted((row["order_id"], row["address"]) for row in rows)
 
 
-@pytest.mark.spark
 def test_a_directory_in_the_place_of_the_kind(tmp_path):
     with pytest.raises(SpecError) as raised:
         make_project("my shop", tmp_path)
     assert "the second word: watersmeet init files 'my shop')" in str(raised.value.hint)
 
 
+@pytest.mark.spark
 def test_a_project_of_python_runs_on_spark(tmp_path):
     """As its README says."""
     make_project("python", tmp_path)
