@@ -20,7 +20,7 @@ def main() -> int:
     place, home, _ = (os.environ[name] for name in VARIABLES)
     told = os.environ.pop("_PYSPARK_DRIVER_CONN_INFO_PATH")
     others = {name: value for name, value in os.environ.items() if name not in VARIABLES}
-    with socket.socket(socket.AF_UNIX) as lender:
+    with suppress(ConnectionError, FileNotFoundError), socket.socket(socket.AF_UNIX) as lender:
         lender.connect(place)
         lender.sendall(json.dumps({"words": sys.argv[1:], "environment": others}).encode() + b"\n")
         answer, rest = _line(lender)
