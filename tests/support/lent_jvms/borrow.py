@@ -56,13 +56,22 @@ def _serve(lender: socket.socket, words: bytes) -> int:
     while True:
         for ready in select.select(watched, [], [])[0]:
             if isinstance(ready, socket.socket):
-                words = ready.recv(1 << 16)
+                words = _received(ready)
                 if not words:
                     return 0 if len(watched) == 1 else 1  # the JVM went away
                 _say(words)
             elif not os.read(ready, 1 << 16):
                 watched.remove(ready)
-                lender.shutdown(socket.SHUT_WR)
+                with suppress(OSError):
+                    lender.shutdown(socket.SHUT_WR)
+
+
+def _received(lender: socket.socket) -> bytes:
+    """Nothing, where the lender has gone."""
+    try:
+        return lender.recv(1 << 16)
+    except ConnectionError:
+        return b""
 
 
 def _say(words: bytes) -> None:
