@@ -1,0 +1,141 @@
+"""Wrong pipelines that Python makes: what is wrong with their parts is said when they are put together, and
+what sources and columns have to do with it when the job is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.pipelines import Join, Lookup, Pipeline, Source, Target, Transform, Window
+
+COLUMNS = {"ad": "BIGINT", "at": "BIGINT"}
+
+
+def source(name: str, **more: Any) -> Source:
+    return Source(name=name, **{"connection": {"connector": "memory"}, "columns": COLUMNS, **more})
+
+
+ITEMS = source("items", columns={"id": "BIGINT", "title": "STRING"})
+JOIN: dict[str, Any] = {
+    "left_source": "l",
+    "right_source": "r",
+    "left_keys": "ad",
+    "right_keys": "ad",
+    "time_window_ms": 5,
+    "event_time_column": "at",
+}
+
+
+def made(
+    *sources: Source, transform: Any = None, connection: dict[str, Any] | None = None, **join: Any
+) -> Pipeline:
+    """A join of two streams, with another part."""
+    return Pipeline(
+        name="wrong",
+        sources=sources or (source("l"), source("r")),
+        transform=[Transform(join=Join(**{**JOIN, **join}))] if transform is None else transform,
+        target=Target(connection=connection or {"connector": "memory"}),
+    )
+
+
+def with_lookup(**lookup: Any) -> Pipeline:
+    asked = {"source": "items", "keys": {"left_ad": "id"}, **lookup}
+    step = Transform(join=Join(**JOIN), lookups={"items": Lookup(**asked)})
+    return made(source("l"), source("r"), ITEMS, transform=[step])
+
+
+def counted(**window: Any) -> Pipeline:
+    asked = {"event_time_column": "at", "size_ms": 5, "aggregates": {"n": "count(*)"}, **window}
+    return made(source("l"), transform=[Transform(window=Window(**asked))])
+
+
+WRONG = {
+    "no sources": (
+        lambda: Pipeline(name="a", sources=[], transform=Transform(join=Join(**JOIN)), target=made().target),
+        "sources: is empty",
+    ),
+    "two of one name": (lambda: made(source("l"), source("L"), source("r")), 'two sources are named "L"'),
+    "a name that is none": (lambda: made(source("l/x"), source("r"), left_source="l/x"), 'name: is "l/x"'),
+    "no transform": (lambda: made(transform=[]), "transform: is empty"),
+    "a transform of nothing": (lambda: made(transform=[Transform()]), "transform: says nothing"),
+    "a column of no name": (
+        lambda: made(source("l", columns={**COLUMNS, " ": "INT"}), source("r")),
+        "is no name that a column can have",
+    ),
+    "a column twice": (
+        lambda: made(source("l", columns={**COLUMNS, "AD": "INT"}), source("r")),
+        "columns.AD: is there twice",
+    ),
+    "no connector": (lambda: made(source("l", connection={}), source("r")), 'has no "connector"'),
+    "an option that is a list": (
+        lambda: made(connection={"connector": "file", "path": ["a", "b"]}),
+        "path: is ['a', 'b']",
+    ),
+    "a file of no name": (
+        lambda: made(connection={"connector": "postgres", "url": {"from_file": " "}}),
+        "from_file is ' '",
+    ),
+    "a file that is not there": (
+        lambda: made(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
+        '"/no/such" cannot be read',
+    ),
+    "a variable of no name": (
+        lambda: made(connection={"connector": "file", "path": "out/${a b}"}),
+        "names no variable of the environment: ${a b}",
+    ),
+    "no columns go out": (
+        lambda: made(output_left_columns=(), output_right_columns=()),
+        "output_left_columns: is empty",
+    ),
+    "a column goes out twice": (lambda: made(output_left_columns=["ad", "Ad"]), 'has "ad" twice'),
+    "names that meet": (
+        lambda: made(left_column_prefix="a_", right_column_prefix="a_"),
+        "right_column_prefix",
+    ),
+    "a window of nothing": (lambda: counted(aggregates={}), "aggregates: is empty"),
+    "a window by a column that is not there": (
+        lambda: counted(event_time_column="att"),
+        '"l" has no column "att", which is to be its event time',
+    ),
+    "an aggregate of a name that is taken": (
+        lambda: counted(group_by="ad", aggregates={"AD": "count(*)"}),
+        "AD",
+    ),
+    "keys of a look-up that the rows have not": (
+        lambda: with_lookup(keys={"ad": "id"}),
+        'the rows have no column "ad"',
+    ),
+    "columns that the table has not": (
+        lambda: with_lookup(columns=["name"]),
+        '"items" has no column "name"',
+    ),
+    "a look-up whose columns are there": (
+        lambda: with_lookup(column_prefix="left_", keys={"left_ad": "id"}, columns=["id"]),
+        None,
+    ),
+    "a look-up in the stream": (lambda: with_lookup(source="l", keys={"left_ad": "ad"}), "the stream itself"),
+    "a query without the time": (
+        lambda: made(source("l", query="SELECT ad FROM l"), source("r")),
+        'it gives no column "at", the event time',
+    ),
+    "a time that is none": (
+        lambda: made(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),
+        '"at" is STRING and cannot be an event time',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make, message = WRONG[what]
+    if message is None:
+        assert make().job().plan.queries
+        return
+    with pytest.raises(WatersmeetError) as raised:
+        make().job()
+    assert message in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
