@@ -473,7 +473,9 @@ WRONG = {
         "does not change by it",
         "leave key out",
     ),
-    "a key that is no column": (lambda: ws.table({"id": "INT"}, name="t", key="i"), "PRIMARY KEY", "id"),
+    "a key that is no column": (
+        lambda: ws.table({"id": "INT"}, name="t", key="i"), 'key: unknown column "i"', "id"
+    ),
     "a look at what is given": (
         lambda: ws.table({"id": "INT"}, name="t", refresh="1 minute"),
         "refresh",

@@ -15,6 +15,7 @@ from watersmeet.front.sql import declared_sources
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
+from watersmeet.relations.changes import Changes, Values
 from watersmeet.relations.fragments import names_of, read_select, whole_error
 from watersmeet.relations.given import Given
 from watersmeet.relations.relation import Relation
@@ -22,6 +23,7 @@ from watersmeet.relations.terms import Length, length_node
 from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
 from watersmeet.spec.options.primary_key import primary_key
+from watersmeet.spec.options.words import IN_PYTHON
 from watersmeet.types.intervals import interval_us
 from watersmeet.types.sql_type import INTEGERS
 
@@ -31,9 +33,16 @@ Lags = str | Mapping[str, Length]
 def stream(
     rows: Any,
     *,
-    time: Lags,
+    time: Lags | None = None,
     lag: Length | None = None,
     name: str,
+    op: str | None = None,
+    diff: str | None = None,
+    inserts: Values | None = None,
+    deletes: Values | None = None,
+    key: str | Sequence[str] = (),
+    sequence: str | None = None,
+    tombstones: Length | None = None,
     idle_timeout: Length | None = None,
     on_idle: str | None = None,
     max_ahead: Length | None = None,
@@ -41,16 +50,25 @@ def stream(
     max_rows: int | None = None,
     max_bytes: str | int | None = None,
 ) -> Relation:
-    """A stream of rows with event times.
+    """A stream of rows with event times; or of records that say what changes in a table, which has none.
 
     Args:
         rows: a streaming DataFrame of Spark's with one source, and without state of its own (aggregations,
             dropDuplicates); or columns, by name their types (``{"id": "BIGINT"}``), of rows that come from
             elsewhere, as for `LocalJob`.
         time: the event-time column, a TIMESTAMP, DATE or integer; or several with their lags,
-            ``{"delivery_time": "1 minute"}``.
+            ``{"delivery_time": "1 minute"}``. None: it is a table that changes, by ``op``, ``diff`` or
+            ``key``.
         lag: how far the watermark stays behind the greatest time; None: not at all.
         name: of the stream. A job that goes on knows it by this.
+        op: the column that says whether a row comes or goes, and is none of the row's.
+        diff: the column that says how often it comes (below zero: goes), likewise.
+        inserts: values of ``op`` by which a row comes; None: I, i, c, r, +I, +U, INSERT, insert.
+        deletes: those by which it goes; None: D, d, -D, -U, DELETE, delete.
+        key: columns of which a record takes the place of another one's row, or deletes it.
+        sequence: the column by which the changes of a key are in order. A DataFrame's rows are in no other.
+        tombstones: for how long deletes are remembered, so that older changes do not bring a row back, or
+            ``"off"``; None: a day.
         idle_timeout: after so long without rows it no longer holds watermarks back; None: it always does.
         on_idle: what watermarks do then: ``hold`` or ``follow``.
         max_ahead: rows so far ahead of the clock are set aside.
@@ -67,23 +85,27 @@ def stream(
     ...     {"id": "BIGINT", "at": "TIMESTAMP"}, time="at", lag=timedelta(seconds=10), name="orders")
     >>> [(column.name, str(column.type)) for column in orders.columns]
     [('id', 'BIGINT'), ('at', 'TIMESTAMP')]
+    >>> customers = stream(
+    ...     {"id": "BIGINT", "name": "STRING", "op": "STRING", "version": "BIGINT"}, name="customers",
+    ...     op="op", deletes="removed", key="id", sequence="version")
+    >>> [column.name for column in customers.columns]
+    ['id', 'name', 'version']
     """
-    options = {
-        "idle_timeout": idle_timeout,
-        "on_idle": on_idle,
-        "max_ahead": max_ahead,
-        "rows_per_second": rows_per_second,
-        "max_rows": max_rows,
-        "max_bytes": max_bytes,
-    }
+    of_times = {"idle_timeout": idle_timeout, "on_idle": on_idle, "max_ahead": max_ahead}
+    of_deletes = {"sequence_by": _column_named(sequence, "sequence"), "tombstones": tombstones}
+    limits = {"rows_per_second": rows_per_second, "max_rows": max_rows, "max_bytes": max_bytes}
     columns, frame = _columns(rows, name)
     if frame is not None and not frame.isStreaming:
         raise whole_error(
             f'"{name}"', "is no stream: its DataFrame has an end", "spark.readStream makes streaming ones"
         )
+    said = Changes(op, diff, inserts, deletes, key)
+    if time is None:
+        _check_timeless(name, said, {"lag": lag, **of_times})
     connector = MEMORY if frame is None else DATAFRAME
-    fields = _fields(name, options, connector)
-    times = _event_times(name, columns, time, lag)
+    fields = _fields(name, {**of_times, **limits, **of_deletes}, connector)
+    times = () if time is None else _event_times(name, columns, time, lag)
+    change, primary = said.of(name, columns, connector, times, fields)
     source = Source(
         name,
         columns,
@@ -93,9 +115,13 @@ def stream(
         idle_timeout_us=fields.idle_timeout_us,
         on_idle=fields.on_idle,
         max_ahead_us=fields.max_ahead_us,
+        is_table=not times,
+        changes=said.are_said,
         rows_per_second=fields.rows_per_second,
         max_rows=fields.max_rows,
         max_bytes=fields.max_bytes,
+        change_column=change,
+        primary_key=primary,
     )
     return relation_of(source, frame)
 
@@ -158,7 +184,9 @@ def table(
         is_table=compared,
         changes=compared,
         compared=compared,
-        primary_key=primary_key(names_of(key, "key"), None, None, columns, wrong) if key else None,
+        primary_key=primary_key(names_of(key, "key"), None, None, columns, wrong, words=IN_PYTHON)
+        if key
+        else None,
         refresh_us=fields.refresh_us,
         max_rows=fields.max_rows,
         max_bytes=fields.max_bytes,
@@ -261,14 +289,34 @@ def _fields(name: str, given: Mapping[str, Any], connector: str) -> SourceFields
         for key, value in given.items()
         if value is not None
     }
-    for key in ("idle_timeout", "max_ahead", "refresh"):
-        if given.get(key) is not None:
+    for key in ("idle_timeout", "max_ahead", "refresh", "tombstones"):
+        if given.get(key) not in (None, "off"):
             options[key] = f"{_us(given[key], key)} microseconds"
 
     def error(message: str, hint: str | None) -> SqlError:
         return SqlError(f'"{name}": {message}', code="bad-argument", hint=hint)
 
     return source_fields(options, connector, error)
+
+
+def _check_timeless(name: str, said: Changes, of_times: Mapping[str, Any]) -> None:
+    """Of what has no event time."""
+    if not said.are_said:
+        raise whole_error(
+            f'"{name}"',
+            "has no event time, and nothing says what becomes of its rows",
+            "time='order_time', lag='10 seconds'; of a table that changes op='op', diff='d' or key='id';"
+            " what has an end is a table: table(lambda: …, name='…')",
+        )
+    label = next((label for label, given in of_times.items() if given is not None), None)
+    if label is not None:
+        raise whole_error(label, f'is said of "{name}", which has no event time', "leave it out, or say time")
+
+
+def _column_named(given: Any, label: str) -> str | None:
+    if given is not None and not (isinstance(given, str) and given.strip()):
+        raise whole_error(label, f"is {given!r}", "the name of a column")
+    return given
 
 
 def _us(length: Length, label: str) -> int:

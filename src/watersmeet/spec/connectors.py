@@ -20,8 +20,9 @@ class Connector:
 
     ``aliases``: other names of it. Of what is read: ``tables``: as a whole, again and again;
     ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
-    carries one; ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a
-    folder of files; ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
+    carries one; ``in_order``: rows of a tick come in an order, which is the same when it is repeated;
+    ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a folder of files;
+    ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
     rows, so many per second; ``kept_by_spark``: what Spark keeps of it beside its offsets, and what it has
     written, is not known here; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
     else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
@@ -34,6 +35,7 @@ class Connector:
     tables: bool = False
     one_partition: bool = False
     tells_partitions: bool = False
+    in_order: bool = False
     log: bool = False
     files: bool = False
     snapshot: bool = False
@@ -45,21 +47,26 @@ class Connector:
     unique_names: bool = False
     by_key: bool = False
 
+    @property
+    def called(self) -> str:
+        """In messages."""
+        return "a DataFrame" if self.name == DATAFRAME else f"a {self.name} source"
+
 
 _ALL = (
     Connector(
-        "kafka", tells_partitions=True, log=True, max_ahead_us=24 * 60 * _MINUTE_US,
+        "kafka", tells_partitions=True, in_order=True, log=True, max_ahead_us=24 * 60 * _MINUTE_US,
         sinks=True, unique_names=True, by_key=True,
     ),
     Connector(
-        "file", ("files", "filesystem"), tables=True, one_partition=True, files=True,
+        "file", ("files", "filesystem"), tables=True, one_partition=True, in_order=True, files=True,
         refresh_us=0, sinks=True, unique_names=True,
     ),
     Connector("postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
     Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
     Connector("console", ("print",), sinks=True),
-    Connector("memory", tables=True, tells_partitions=True, sinks=True),
+    Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True),
     Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
     Connector("iceberg", sinks=True, unique_names=True, by_key=True),
     Connector("function", sinks=True, unique_names=True, by_key=True),

@@ -245,11 +245,13 @@ DELETED = ours("deleted")
 @dataclass(frozen=True, kw_only=True)
 class UpsertShape(NodeShape):
     """Records of a table with a primary key; see `UpsertPlan`. ``table``: of the runs that hold its rows, and
-    its deletes. ``keys``: the columns of the key; ``sequence``: that by which changes are ordered."""
+    its deletes. ``keys``: the columns of the key; ``sequence``: that by which changes are ordered.
+    ``in_order``: they come in an order that a repeated tick has again."""
 
     table: SideShape
     keys: tuple[str, ...]
     sequence: str | None
+    in_order: bool
 
     @property
     def stored(self) -> tuple[SideShape, ...]:

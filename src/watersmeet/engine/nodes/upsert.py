@@ -5,6 +5,11 @@ that the key has had is stale: it is dropped. Each of the others takes the place
 away; what is put out is the key's row before the tick with −1 and its row after it with +1. So neither rows
 nor counts depend on how records are cut into ticks.
 
+Where the records of a tick come in no order that is the same when it is repeated, they count in the order of
+their sequence, which each of them has. Of those of a key with equal sequences one counts: a row, if there is
+one, and of several rows the greatest by its columns; the others are stale. So what counts depends on the
+records of a tick alone.
+
 State: of each key its row, in runs that are hashed by it; a row that goes gets the mark ``gone``. Where
 changes have a sequence, deletes are kept likewise, in runs of their own that stand for no row: the key, the
 greatest sequence, and when it was (`DELETED`), by which they are released.
@@ -107,8 +112,10 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
     diffs = batch.column(DIFF).to_numpy(zero_copy_only=False).astype(np.int64)
     counts = diffs != 0
     if shape.sequence is not None:
-        unknown = counts & (diffs > 0) & batch.column(shape.sequence).is_null().to_numpy(zero_copy_only=False)
-        count(report, "unmatchable", int(diffs[unknown].sum()))
+        unknown = counts & batch.column(shape.sequence).is_null().to_numpy(zero_copy_only=False)
+        if shape.in_order:
+            unknown &= diffs > 0
+        count(report, "unmatchable", int(np.abs(diffs[unknown]).sum()))
         counts &= ~unknown
     # A record that comes several times takes its own place.
     count(report, "deleted", int((np.abs(diffs[counts]) - 1).sum()))
@@ -117,7 +124,10 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
         chosen = np.flatnonzero(counts)
         batch, slots, diffs = take_rows(batch, chosen), slots[chosen], diffs[chosen]
     numbers = key_numbers(batch, slots, shape.keys)
-    order = np.lexsort((batch.column(CAME).to_numpy(zero_copy_only=False), numbers))
+    if shape.in_order:
+        order = np.lexsort((batch.column(CAME).to_numpy(zero_copy_only=False), numbers))
+    else:
+        order = _by_sequence(shape, batch, numbers, diffs)
     in_order = numbers[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = in_order[1:] != in_order[:-1]
@@ -129,6 +139,25 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
         diffs[order] < 0,
         np.flatnonzero(is_first),
     )
+
+
+def _by_sequence(
+    shape: UpsertShape, batch: pa.RecordBatch, numbers: Rows, diffs: npt.NDArray[np.int64]
+) -> Rows:
+    """The order in which records count that came in none: of each key by their sequences, of equal ones
+    deletes, then rows by their columns."""
+    assert shape.sequence is not None
+    ranks = _dense_ranks(batch.column(shape.sequence))
+    comes = diffs > 0
+    order = np.lexsort((comes, ranks, numbers))
+    by = [values[order] for values in (numbers, ranks, comes)]
+    same = np.logical_and.reduce([values[1:] == values[:-1] for values in by])
+    if not same.any():
+        return order
+    tied = order[np.append(same, False) | np.insert(same, 0, False)]
+    values = np.zeros(len(order), dtype=np.int64)
+    values[tied] = group_numbers(take_rows(batch, tied), shape.sides[0].schema.names)
+    return np.lexsort((values, comes, ranks, numbers))
 
 
 def key_numbers(batch: pa.RecordBatch, slots: Slots, keys: tuple[str, ...]) -> Rows:
@@ -239,6 +268,9 @@ def _sequences(shape: UpsertShape, kept: SideSlice, records: _Records, before: _
     earlier[1:] = upto[:-1]
     earlier[records.first] = held
     applies = (ranks_own == _UNORDERED) | (ranks_own >= earlier)
+    if not shape.in_order:
+        same = (ranks_own[1:] == ranks_own[:-1]) & (records.key[1:] == records.key[:-1])
+        applies[:-1] &= ~same
     place_of = np.full(span, -1)
     place_of[ranks] = np.arange(len(ranks))
     return _Sequences(values, applies, np.where(upto == _UNORDERED, -1, place_of[upto]))

@@ -36,7 +36,7 @@ from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, Sink, Source
-from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, refuse_time_of
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.spec.options.records import inlined
 from watersmeet.types.parser import parse_type
@@ -466,6 +466,6 @@ def _check_changes(
     if fields.refresh_us is not None:
         hint = "leave 'refresh' out, or what says the changes"
         raise cursor.text.error(f"{said}, so it is never read as a whole", "bad-option", start, hint)
-    if any(time.column == change.column for time in times):
-        hint = "a time of the row is its event time"
-        raise cursor.text.error(f"{said}, which is no column of its rows", "wrong-type", start, hint)
+    refuse_time_of(
+        name, change, times, lambda message, hint: cursor.text.error(message, "wrong-type", start, hint)
+    )

@@ -17,6 +17,7 @@ from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import Column, EventTime, Sink
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
+from watersmeet.spec.options.words import IN_SQL, Words
 
 
 @dataclass(frozen=True)
@@ -89,36 +90,66 @@ def key_of(
 
     if len(clauses) > 1:
         raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
+    return checked_key(name, clauses[0].columns, columns, connector, change, times, fields, wrong, IN_SQL)
+
+
+def checked_key(
+    name: str,
+    written: Sequence[str],
+    columns: Sequence[Column],
+    connector: str,
+    change: ChangeColumn | None,
+    times: Sequence[EventTime],
+    fields: SourceFields,
+    wrong: OptionError,
+    words: Words,
+) -> PrimaryKey:
+    """The primary key of these columns, which goes with all else that is said of the source ``name``.
+
+    Args:
+        wrong: a problem of the key, of a message and a hint.
+        words: of those who said it.
+    """
     traits, is_compared = connector_of(connector), fields.changes is not None
     if (traits.snapshot and not is_compared) or traits.own_rate:
         what = "is read as a whole" if traits.snapshot else "makes no two rows of a key"
         raise wrong(
-            f"a PRIMARY KEY says which row a record takes the place of, and a {connector} source {what}",
+            f"a {words.key} says which row a record takes the place of, and a {connector} source {what}",
             "leave it out"
             if traits.own_rate
             else "leave it out, or compare what it holds: 'changes' = 'snapshot'",
         )
     if times:
         raise wrong(
-            "it has a PRIMARY KEY, so its rows are kept until others take their place, and WATERMARK FOR, by"
+            f"it has a {words.key}, so its rows are kept until others take their place, and {words.time}, by"
             " which they would be released before that",
-            f"leave WATERMARK FOR out; '{SEQUENCE}' = '{times[0].column}' says which change is the later one",
+            f"leave {words.time} out; {words.such_as(words.sequence, times[0].column)} says which change is"
+            " the later one",
         )
     if fields.refresh_us is not None and not is_compared:
-        raise wrong("it has a PRIMARY KEY and 'refresh', and is never read as a whole", "leave 'refresh' out")
+        raise wrong(
+            f"it has a {words.key} and 'refresh', and is never read as a whole", "leave 'refresh' out"
+        )
     if change is not None and change.is_diff:
         raise wrong(
-            f'"{change.column}" says how often a row comes, and of a PRIMARY KEY there is one row at most',
-            "say with 'op.column' whether a record inserts or deletes",
+            f'"{change.column}" says how often a row comes, and of a {words.key} there is one row at most',
+            f"say with {words.op} whether a record inserts or deletes",
+        )
+    if fields.sequence_by is None and not (traits.in_order or is_compared):
+        raise wrong(
+            f"it has a {words.key} and no {words.sequence}, and rows of {traits.called} have no order that is"
+            " the same when a tick is repeated: nothing says which change of a key is the last one",
+            f"{words.such_as(words.sequence, 'updated_at')}, a column that grows with each change of a key",
         )
     rows = [column for column in columns if change is None or column.name != change.column]
     return primary_key(
-        clauses[0].columns,
+        written,
         fields.sequence_by,
         fields.tombstones.us if fields.tombstones else None,
         rows,
         wrong,
         remembers=fields.tombstones is None or fields.tombstones.us is not None,
+        words=words,
     )
 
 

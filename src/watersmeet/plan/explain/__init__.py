@@ -194,7 +194,8 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
         inserts, deletes = ", ".join(change.inserts), ", ".join(change.deletes)
         yield f"{INDENT}changes: {change.column} says insert ({inserts}) or delete ({deletes})"
     if branch.source.primary_key is not None:
-        yield from (f"{INDENT}{line}" for line in key_lines(branch.source.primary_key))
+        lines = key_lines(branch.source.primary_key, in_order=branch.source.traits.in_order)
+        yield from (f"{INDENT}{line}" for line in lines)
     if branch.beneath is not None:
         yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
     if branch.above is not None:

@@ -29,12 +29,14 @@ def changes_told(source: Source) -> str | None:
     return "a record without a value deletes the row of its key" if records == UPSERT else None
 
 
-def key_lines(key: PrimaryKey) -> Iterator[str]:
+def key_lines(key: PrimaryKey, *, in_order: bool) -> Iterator[str]:
     yield f"primary key: {', '.join(key.columns)}; a record takes the place of its key's row"
     if key.sequence is None:
         yield "of the records of a key the last one counts"
         return
     yield f"sequence: {key.sequence}; a record with a lesser one than its key has had is dropped (stale)"
+    if not in_order:
+        yield "of equal ones in a tick one counts: a row before a delete, of rows the greatest by its columns"
 
 
 def _asked(expr: Expr) -> Expr:

@@ -6,11 +6,13 @@ Such a column is read, but it is none of the table's: a row that comes and the s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import ChangeColumn
-from watersmeet.spec.model import Column
+from watersmeet.spec.model import Column, EventTime
+from watersmeet.spec.options.words import IN_SQL, Words
 from watersmeet.types.sql_type import INTEGERS, STRING
 
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")
@@ -41,54 +43,88 @@ def change_column(
         options: by `OPTIONS`, as they are written there.
         error: makes a problem of a message and a hint.
     """
-    written = {name: options[name] for name in OPTIONS if name in options}
-    asked = written.get("op.column"), written.get("diff.column")
-    if asked == (None, None):
-        if written:
-            name = next(iter(written))
-            raise error(f"option '{name}' is said without 'op.column'", "'op.column' = 'op'")
+    words = {
+        name: tuple(value.strip() for value in options[name].split(","))
+        for name in ("op.insert", "op.delete")
+        if name in options
+    }
+    for name, values in words.items():
+        if "" in values and "op.column" in options:
+            written = f"option '{name}' has an empty word: '{options[name]}'"
+            raise error(written, "leave out the extra comma")
+    said = Said(
+        options.get("op.column"), options.get("diff.column"), words.get("op.insert"), words.get("op.delete")
+    )
+    return change_said(said, columns, error, IN_SQL)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of the column: its name as ``op`` or as ``diff``, and which values are inserts, and which
+    deletes (None: the usual ones)."""
+
+    op: str | None
+    diff: str | None
+    inserts: tuple[str, ...] | None = None
+    deletes: tuple[str, ...] | None = None
+
+
+def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Words) -> ChangeColumn | None:
+    """The column that is named; None: rows only come. ``words``: of those who said it."""
+    listed = [(words.insert, said.inserts), (words.delete, said.deletes)]
+    wanted = said.op if said.op is not None else said.diff
+    if wanted is None:
+        without = next((name for name, values in listed if values is not None), None)
+        if without is not None:
+            raise error(f"{words.option}{without} is said without {words.op}", words.such_as(words.op, "op"))
         return None
-    if None not in asked:
-        raise error("'op.column' and 'diff.column' both say what changes", "leave out one of them")
-    kind = "op.column" if asked[1] is None else "diff.column"
-    column = next((c for c in columns if c.name.lower() == written[kind].strip().lower()), None)
+    if None not in (said.op, said.diff):
+        raise error(f"{words.op} and {words.diff} both say what changes", "leave out one of them")
+    kind = words.diff if said.op is None else words.op
+    column = next((c for c in columns if c.name.lower() == wanted.strip().lower()), None)
     if column is None:
-        hint = near_names(written[kind], [c.name for c in columns])
-        raise error(
-            f"option '{kind}' names no column: \"{written[kind]}\"", hint or "declare it: (…, op STRING)"
-        )
+        hint = near_names(wanted, [c.name for c in columns])
+        raise error(f'{words.option}{kind} names no column: "{wanted}"', hint or "declare it: (…, op STRING)")
     if len(columns) == 1:
-        raise error(
-            f'"{column.name}" says what changes, and there is no other column', "declare the row's columns"
-        )
-    if kind == "diff.column":
-        if len(written) > 1:
-            raise error("'op.insert' and 'op.delete' are values of 'op.column'", "leave them out")
+        hint = "declare the row's columns" if words is IN_SQL else "the row's columns stand beside it"
+        raise error(f'"{column.name}" says what changes, and there is no other column', hint)
+    if said.op is None:
+        if any(values is not None for _, values in listed):
+            raise error(f"{words.insert} and {words.delete} are values of {words.op}", "leave them out")
         if column.type not in INTEGERS:
             raise error(
-                f'"{column.name}" is {column.type}, and a diff is a whole number', "declare it BIGINT"
+                f'"{column.name}" is {column.type}, and a diff is a whole number', f"{words.make} BIGINT"
             )
         return ChangeColumn(column.name)
     if column.type != STRING and column.type not in INTEGERS:
-        hint = "declare it STRING, or as an integer"
+        hint = f"{words.make} STRING, or {'as ' if words is IN_SQL else ''}an integer"
         raise error(f'"{column.name}" is {column.type} and cannot say what was done', hint)
-    inserts, deletes = (
-        tuple(value.strip() for value in written[name].split(",")) if name in written else default
-        for name, default in (("op.insert", INSERTS), ("op.delete", DELETES))
-    )
-    for name, values in (("op.insert", inserts), ("op.delete", deletes)):
-        if "" in values:
-            raise error(f"option '{name}' has an empty word: '{written[name]}'", "leave out the extra comma")
+    inserts = INSERTS if said.inserts is None else said.inserts
+    deletes = DELETES if said.deletes is None else said.deletes
+    for name, values in ((words.insert, inserts), (words.delete, deletes)):
         never = [value for value in values if not _is_a_value(value, column)]
         if never:
             raise error(
-                f"'{never[0]}' of '{name}' is never a value of \"{column.name}\", which is {column.type}",
-                f"say which numbers they are, plainly written: '{name}' = '1'",
+                f"'{never[0]}' of {name} is never a value of \"{column.name}\", which is {column.type}",
+                f"say which numbers they are, plainly written: {words.such_as(name, '1')}",
             )
     both = [value for value in inserts if value in deletes]
     if both:
-        raise error(f"'{both[0]}' is an insert and a delete", "name it in one of 'op.insert' and 'op.delete'")
+        raise error(
+            f"'{both[0]}' is an insert and a delete", f"name it in one of {words.insert} and {words.delete}"
+        )
     return ChangeColumn(column.name, inserts, deletes)
+
+
+def refuse_time_of(
+    name: str, change: ChangeColumn | None, times: Sequence[EventTime], error: Problem
+) -> None:
+    """Raises: what ``error`` makes, if the column that says what changes is to be an event time as well."""
+    if change is not None and any(time.column == change.column for time in times):
+        raise error(
+            f'"{name}" says what changes by "{change.column}", which is no column of its rows',
+            "a time of the row is its event time",
+        )
 
 
 def _is_a_value(word: str, column: Column) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
 from watersmeet.spec.model import Column
+from watersmeet.spec.options.words import IN_SQL, Words
 from watersmeet.types.sql_type import PLAIN, SqlType
 
 SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"
@@ -23,6 +24,7 @@ def primary_key(
     error: Problem,
     *,
     remembers: bool = True,
+    words: Words = IN_SQL,
 ) -> PrimaryKey:
     """The key of a table.
 
@@ -32,19 +34,20 @@ def primary_key(
         columns: of the table's rows.
         error: makes a problem of a message and a hint.
         remembers: False: deletes are not remembered.
+        words: of those who said it.
     """
     names: list[str] = []
     for name in written:
-        column = _column("PRIMARY KEY", name, columns, error)
+        column = _column(words.key, name, columns, error)
         if column.name in names:
-            raise error(f'PRIMARY KEY names "{column.name}" twice', "leave out one of them")
+            raise error(f'{words.key} names "{column.name}" twice', "leave out one of them")
         if not _may_be_key(column.type):
             raise error(
                 f'"{column.name}" is {column.type} and cannot be in a primary key',
                 "cast it to a text in the source",
             )
         names.append(column.name)
-    by = None if sequence is None else _column(f"option '{SEQUENCE}'", sequence, columns, error)
+    by = None if sequence is None else _column(f"{words.option}{words.sequence}", sequence, columns, error)
     if by is not None and not _is_ordered(by.type):
         raise error(
             f'"{by.name}" is {by.type} and cannot say which change is the later one',
@@ -53,13 +56,13 @@ def primary_key(
     if by is not None and by.name in names:
         raise error(
             f'"{by.name}" is in the primary key: all changes of a key have the same one',
-            f"name a column in '{SEQUENCE}' that grows with each change",
+            f"name a column in {words.sequence} that grows with each change",
         )
     if by is None and (tombstones_us is not None or not remembers):
         raise error(
-            f"option '{TOMBSTONES}' is said without '{SEQUENCE}': changes that are taken as they come need no"
-            " memory of deletes",
-            f"'{SEQUENCE}' = 'updated_at'",
+            f"{words.option}{words.tombstones} is said without {words.sequence}: changes that are taken as"
+            " they come need no memory of deletes",
+            words.such_as(words.sequence, "updated_at"),
         )
     if by is None or not remembers:
         remembered = None

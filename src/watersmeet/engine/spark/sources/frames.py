@@ -109,7 +109,8 @@ def _finished(frame: DataFrame, source: Source) -> DataFrame:
 
 def may_be_broken(source: Source) -> bool:
     """Whether a record of ``source`` can be broken."""
-    keyed = source.primary_key is not None and (source.traits.log or source.traits.files)
+    traits = source.traits
+    keyed = source.primary_key is not None and (traits.log or traits.files or traits.kept_by_spark)
     return parses(source) or source.change_column is not None or keyed
 
 

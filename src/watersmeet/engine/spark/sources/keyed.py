@@ -1,7 +1,8 @@
 """Frames of tables with a primary key: records that say which change they are, and format ``upsert-json``.
 
-A record whose key is NULL in any column, or one that brings a row without a sequence, is broken. What else a
-delete says is not looked at: its other columns are NULL, so that nothing that is computed of them can fail.
+A record whose key is NULL in any column, or one that brings a row without a sequence, is broken; where
+records come in no order that counts, so is a delete without one. What else a delete says is not looked at:
+its other columns are NULL, so that nothing that is computed of them can fail.
 
 ``upsert-json``: the value is the row as JSON; a record without one deletes the row of its key. The record's
 key is a JSON object with the columns of the primary key, or, with ``'key.format' = 'raw'``, the text of its
@@ -35,7 +36,9 @@ def with_key(frame: DataFrame, source: Source) -> DataFrame:
     if DIFF not in frame.columns:
         frame = frame.withColumn(DIFF, F.lit(1).cast("bigint"))
     columns = ", ".join(quoted(column.name) for column in source.columns)
-    unclear = F.when(F.expr(_unclear(key)), F.expr(f"to_json(struct({columns}))"))
+    unclear = F.when(
+        F.expr(_unclear(key, in_order=source.traits.in_order)), F.expr(f"to_json(struct({columns}))")
+    )
     frame = frame.withColumn(BROKEN, F.coalesce(F.col(BROKEN), unclear))
     others = [column for column in source.row_columns if column.name not in key.named]
     return frame.withColumns(
@@ -46,10 +49,11 @@ def with_key(frame: DataFrame, source: Source) -> DataFrame:
     )
 
 
-def _unclear(key: PrimaryKey) -> str:
+def _unclear(key: PrimaryKey, *, in_order: bool) -> str:
     conditions = [f"{quoted(name)} IS NULL" for name in key.columns]
     if key.sequence is not None:
-        conditions.append(f"({DIFF} > 0 AND {quoted(key.sequence)} IS NULL)")
+        unknown = f"{quoted(key.sequence)} IS NULL"
+        conditions.append(f"({DIFF} > 0 AND {unknown})" if in_order else unknown)
     return " OR ".join(conditions)
 
 

@@ -1,0 +1,217 @@
+"""Streams whose records say what changes, by calls: plans and rows are those of SQL, and what is refused."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+import watersmeet as ws
+from watersmeet import local
+
+COLUMNS = {"id": "BIGINT", "name": "STRING", "op": "STRING", "n": "INT", "v": "BIGINT", "at": "TIMESTAMP"}
+DECLARED = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
+KEY = ", PRIMARY KEY (id) NOT ENFORCED"
+TIME = ", WATERMARK FOR at AS at - INTERVAL '10' SECONDS"
+LAG = {"time": "at", "lag": "10 seconds"}
+
+SAME: dict[str, tuple[dict[str, Any], str, str]] = {
+    "an operation": ({"op": "OP"}, "", ", 'op.column' = 'op'"),
+    "words of its own": (
+        {"op": "op", "inserts": ["new", "again"], "deletes": "old"},
+        "",
+        ", 'op.column' = 'op', 'op.insert' = 'new, again', 'op.delete' = 'old'",
+    ),
+    "an operation that is a number": (
+        {"op": "n", "inserts": [0, 1], "deletes": 2},
+        "",
+        ", 'op.column' = 'n', 'op.insert' = '0,1', 'op.delete' = '2'",
+    ),
+    "a diff": ({"diff": "n"}, "", ", 'diff.column' = 'n'"),
+    "a key": ({"key": "id"}, KEY, ""),
+    "a key of two": ({"key": ["id", "name"]}, KEY.replace("id", "id, name"), ""),
+    "a key and an operation": ({"key": "id", "op": "op"}, KEY, ", 'op.column' = 'op'"),
+    "a sequence": ({"key": "id", "sequence": "v"}, KEY, ", 'sequence.by' = 'v'"),
+    "deletes that are remembered": (
+        {"key": "id", "op": "op", "sequence": "v", "tombstones": "2 hours"},
+        KEY,
+        ", 'op.column' = 'op', 'sequence.by' = 'v', 'tombstones' = '2 hours'",
+    ),
+    "deletes that are not": (
+        {"key": "id", "op": "op", "sequence": "v", "tombstones": "off", "max_rows": 9},
+        KEY,
+        ", 'op.column' = 'op', 'sequence.by' = 'v', 'tombstones' = 'off', 'max_rows' = '9'",
+    ),
+    "a stream of operations": ({"op": "op", **LAG}, TIME, ", 'op.column' = 'op'"),
+    "a stream of diffs": (
+        {"diff": "n", **LAG, "idle_timeout": "1 minute"},
+        TIME,
+        ", 'diff.column' = 'n', 'idle_timeout' = '1 minute'",
+    ),
+}
+
+
+def both(what: str) -> tuple[ws.Relation, ws.Relation]:
+    """By calls, and by SQL."""
+    arguments, clause, options = SAME[what]
+    text = f"CREATE TABLE c ({DECLARED}{clause}) WITH ('connector' = 'memory'{options})"
+    return ws.stream(COLUMNS, name="c", **arguments), ws.declared(text)["c"]
+
+
+def of(relation: ws.Relation, mode: str | None = "changes") -> ws.Job:
+    return ws.job(relation.to_sink(ws.memory("q"), emit=mode))
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_calls_give_the_plan_of_sql(what):
+    made, said = both(what)
+    assert made._given["c"].source == said._given["c"].source
+    others = [
+        ws.stream({"k": "BIGINT", "d": "INT", "t": "TIMESTAMP"}, name="o", diff="d", **time)
+        for time in [{"time": "t", "lag": "5 seconds"} if "time" in SAME[what][0] else {}]
+    ] * 2
+    jobs = []
+    for relation, other in zip((made, said), others, strict=True):
+        c, o = relation.alias("c"), other.alias("o")
+        within = ws.between("c.at", "o.t", "0s", "1h") if "time" in SAME[what][0] else ()
+        joined = c.join(o, on="c.id = o.k", within=within or None, how="left").select("c.id", "c.name", "o.k")
+        grouped = relation.group_by(ws.tumble("at", "10 minutes") if within else "name").agg("count(*) AS n")
+        jobs.append([of(joined), of(relation.where("id > 3").select("id", "at")), of(grouped)])
+    for one, other in zip(*jobs, strict=True):
+        assert one.plan.queries[0].fingerprint == other.plan.queries[0].fingerprint
+        assert one.explain() == other.explain()
+    text = (
+        "INSERT INTO q SELECT c.id, o.k FROM c JOIN o ON c.id = o.k AND c.at BETWEEN o.t AND o.t EMIT CHANGES"
+    )
+    texts = [ws.sql(f"CREATE SINK q WITH ('connector' = 'memory'); {text}", c=one, o=others[0])
+             for one in (made, said)]  # fmt: skip
+    assert texts[0].explain() == texts[1].explain()
+
+
+def test_the_plan_says_by_what_records_of_a_tick_are_in_order():
+    frame = ws.declared(
+        f"CREATE TABLE c ({DECLARED}{KEY}) TYPE Spark"
+        " OPTIONS ('format' = 'x', 'op.column' = 'op', 'sequence.by' = 'v')"
+    )["c"]
+    assert "of equal ones in a tick one counts: a row before a delete" in of(frame).explain()
+    assert "of equal ones" not in of(both("a sequence")[0]).explain()
+
+
+def test_pushed_rows_come_and_go_as_records_say(seed):
+    """Against a dict and a sum, tick by tick."""
+    draw = random.Random(seed)
+    customers = ws.stream(
+        {"id": "BIGINT", "name": "STRING", "what": "INT", "v": "BIGINT"},
+        name="customers", op="what", inserts=[1, 2], deletes=0, key="id", sequence="v", tombstones="10 days",
+    )  # fmt: skip
+    orders = ws.stream({"k": "BIGINT", "item": "STRING", "d": "INT"}, name="orders", diff="d")
+    joined = orders.alias("o").join(customers.alias("c"), on="o.k = c.id", how="left")
+    job = local.job(of(joined.select("o.k", "o.item", "c.name")).plan)
+    versions: dict[int, tuple[int, str | None]] = {}
+    there: Counter[tuple[int, str]] = Counter()
+    total: Counter[tuple[Any, ...]] = Counter()
+    for _ in range(30):
+        for _ in range(draw.randrange(6)):
+            key, version, what = draw.randrange(5), draw.randrange(40), draw.choice([0, 1, 2])
+            name = draw.choice("ab")
+            job.push("customers", {"id": key, "name": name, "what": what, "v": version})
+            if version >= versions.get(key, (-1, None))[0]:
+                versions[key] = version, name if what else None
+        for _ in range(draw.randrange(6)):
+            row, times = (draw.randrange(5), draw.choice("xy")), draw.choice([1, 2, -1])
+            if there[row] + times >= 0:
+                job.push("orders", {"k": row[0], "item": row[1], "d": times})
+                there[row] += times
+        for row in job.tick().table.to_pylist():
+            total[row["k"], row["item"], row["name"]] += row["_diff"]
+        wanted = {
+            (k, item, versions.get(k, (-1, None))[1]): times for (k, item), times in there.items() if times
+        }
+        assert {row: times for row, times in total.items() if times} == wanted, f"seed {seed}"
+
+
+WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
+    "nothing that changes": ({}, "nothing says what becomes of its rows", "op='op'"),
+    "no such column": ({"op": "opp"}, 'op names no column: "opp"', 'did you mean "op"?'),
+    "no such diff": ({"diff": "nn"}, 'diff names no column: "nn"', "n"),
+    "two that say it": ({"op": "op", "diff": "n"}, "op and diff both say what changes", "leave out one"),
+    "inserts of nothing": ({"inserts": "I", **LAG}, "inserts is said without op", "op='op'"),
+    "deletes of a diff": ({"diff": "n", "deletes": "D"}, "inserts and deletes are values of op", "leave"),
+    "a diff that is no number": ({"diff": "name"}, "a diff is a whole number", "BIGINT"),
+    "an operation that is a time": ({"op": "at"}, "cannot say what was done", "STRING, or an integer"),
+    "words that are no numbers": ({"op": "n"}, "'I' of inserts is never a value", "inserts='1'"),
+    "a word of both": (
+        {"op": "op", "inserts": "x", "deletes": ["x", "y"]},
+        "'x' is an insert and a delete",
+        "one of inserts and deletes",
+    ),
+    "a word that is none": ({"op": "op", "inserts": [None]}, "inserts is [None]", "inserts=["),
+    "a truth": ({"op": "op", "deletes": True}, "deletes is True", "deletes=["),
+    "an empty word": ({"op": "op", "deletes": ["D", " "]}, "deletes has an empty word", "leave it out"),
+    "an operation of no name": ({"op": 3}, "op is 3", "the name of a column"),
+    "a key that is no column": ({"key": "idd"}, 'key: unknown column "idd"', "id"),
+    "a key that says what changes": ({"key": "op", "op": "op"}, 'key: unknown column "op"', "id"),
+    "a key twice": ({"key": ["id", "ID"]}, 'key names "id" twice', "leave out one"),
+    "a key and a diff": ({"key": "id", "diff": "n"}, "of a key there is one row at most", "say with op"),
+    "a key and a time": ({"key": "id", **LAG}, "it has a key", "sequence='at'"),
+    "a sequence without a key": ({"sequence": "v", **LAG}, "sequence is said of tables with", "key='id'"),
+    "a sequence that is no column": ({"key": "id", "sequence": "w"}, 'sequence: unknown column "w"', "v"),
+    "a sequence in the key": ({"key": "id", "sequence": "id"}, "is in the primary key", "in sequence that"),
+    "a sequence of no name": ({"key": "id", "sequence": ["v"]}, "sequence is ['v']", "the name of a column"),
+    "tombstones without a key": ({"tombstones": "1 day", **LAG}, "tombstones is said of tables", "key='id'"),
+    "tombstones without a sequence": (
+        {"key": "id", "tombstones": "1 day"}, "tombstones is said without sequence", "sequence='updated_at'"
+    ),
+    "tombstones that are no length": (
+        {"key": "id", "sequence": "v", "tombstones": "never"}, "tombstones is 'never'", "INTERVAL"
+    ),
+    "a time that says what changes": (
+        {"diff": "n", "time": "n"}, 'says what changes by "n", which is no column of its rows', "a time of"
+    ),
+    "a lag of no time": ({"op": "op", "lag": "1 second"}, 'lag is said of "c"', "say time"),
+    "idle without a time": ({"op": "op", "idle_timeout": "1 second"}, "idle_timeout is said of", "say time"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_argument_says_what_and_what_to_do(what):
+    arguments, message, hint = WRONG[what]
+    with pytest.raises(ws.WatersmeetError) as caught:
+        ws.stream(COLUMNS, name="c", **arguments)
+    assert message in str(caught.value)
+    assert hint in str(caught.value.hint)
+    assert '"c": "c"' not in str(caught.value)
+
+
+def test_what_sql_refuses_of_changes_is_refused_of_calls():
+    changing, rows = both("an operation")[0], ws.stream(COLUMNS, name="s", **LAG)
+    with pytest.raises(ws.WatersmeetError, match="whose records are changes"):
+        rows.alias("s").join(changing.alias("c").as_of(), on="s.id = c.id").query()
+    with pytest.raises(ws.WatersmeetError, match="EMIT FINAL cannot be kept"):
+        of(changing.alias("a").join(changing.alias("b"), on="a.id = b.id").select("a.id"), "final")
+    with pytest.raises(ws.WatersmeetError, match="unbounded-state"):
+        of(rows.alias("s").join(changing.alias("c"), on="s.id = c.id").select("s.id"))
+    with pytest.raises(ws.WatersmeetError, match='unknown column "op"'):
+        changing.select("id", "op")
+
+
+@pytest.mark.parametrize("op", ["", ", 'op.column' = 'op'"])
+def test_a_key_of_rows_in_no_order_needs_a_sequence(op):
+    text = f"CREATE TABLE c ({DECLARED}{KEY}) TYPE Spark OPTIONS ('format' = 'x'{op})"
+    with pytest.raises(ws.SqlError, match="rows of a spark source have no order") as caught:
+        ws.declared(text)
+    assert caught.value.code == "primary-key"
+    assert "'sequence.by' = 'updated_at'" in str(caught.value.hint)
+    assert ws.declared(text.replace("'x'", "'x', 'sequence.by' = 'v'"))
+    schema = StructType([StructField("id", LongType()), StructField("v", LongType())])
+    frame = SimpleNamespace(schema=schema.add("op", StringType()), isStreaming=True)
+    said = {"op": "op"} if op else {}
+    with pytest.raises(ws.SqlError, match="rows of a DataFrame have no order") as caught:
+        ws.stream(frame, name="c", key="id", **said)
+    assert "sequence='updated_at'" in str(caught.value.hint)
+    made = ws.stream(frame, name="c", key="id", sequence="v", **said)
+    assert made._given["c"].source.connector == "dataframe"
