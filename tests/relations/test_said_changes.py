@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import watersmeet as ws
 from watersmeet import local
+from watersmeet.engine.spark.sources.frames import may_be_broken
 
 COLUMNS = {"id": "BIGINT", "name": "STRING", "op": "STRING", "n": "INT", "v": "BIGINT", "at": "TIMESTAMP"}
 DECLARED = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
@@ -53,6 +55,11 @@ SAME: dict[str, tuple[dict[str, Any], str, str]] = {
         ", 'diff.column' = 'n', 'idle_timeout' = '1 minute'",
     ),
 }
+
+
+SCHEMA = StructType(
+    [StructField("id", LongType()), StructField("v", LongType()), StructField("op", StringType())]
+)
 
 
 def both(what: str) -> tuple[ws.Relation, ws.Relation]:
@@ -207,11 +214,20 @@ def test_a_key_of_rows_in_no_order_needs_a_sequence(op):
     assert caught.value.code == "primary-key"
     assert "'sequence.by' = 'updated_at'" in str(caught.value.hint)
     assert ws.declared(text.replace("'x'", "'x', 'sequence.by' = 'v'"))
-    schema = StructType([StructField("id", LongType()), StructField("v", LongType())])
-    frame = SimpleNamespace(schema=schema.add("op", StringType()), isStreaming=True)
+    frame = SimpleNamespace(schema=SCHEMA, isStreaming=True)
     said = {"op": "op"} if op else {}
     with pytest.raises(ws.SqlError, match="rows of a DataFrame have no order") as caught:
         ws.stream(frame, name="c", key="id", **said)
     assert "sequence='updated_at'" in str(caught.value.hint)
-    made = ws.stream(frame, name="c", key="id", sequence="v", **said)
-    assert made._given["c"].source.connector == "dataframe"
+    made = ws.stream(frame, name="c", key="id", sequence="v", **said)._given["c"].source
+    of_spark = (
+        ws.declared(
+            "CREATE TABLE c (id BIGINT PRIMARY KEY NOT ENFORCED, v BIGINT, op STRING) TYPE Spark"
+            f" OPTIONS ('format' = 'x', 'sequence.by' = 'v'{op})"
+        )["c"]
+        ._given["c"]
+        .source
+    )
+    assert made.connector == "dataframe"
+    assert replace(made, connector="spark", options=of_spark.options) == of_spark
+    assert may_be_broken(made), "a record without a key, or without a sequence"

@@ -28,6 +28,17 @@ def relations() -> ws.Relation:
         idle_timeout="30 seconds",
         name="deliveries",
     )
+    changing = ws.stream(
+        orders_df,
+        name="customers",
+        op="what",
+        inserts=["put", 1],
+        deletes="gone",
+        key=["id"],
+        sequence="version",
+        tombstones=timedelta(days=2),
+    )
+    assert_type(changing.group_by("segment").agg("count(*) AS customers"), ws.Relation)
     within = assert_type(ws.between("d.delivery_time", "o.order_time", "0s", timedelta(hours=1)), ws.Between)
     joined = (
         orders.alias("o")
