@@ -12,7 +12,7 @@ from watersmeet.relations.fragments import names_of, whole_error
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Column, EventTime
 from watersmeet.spec.options.changes import Said, change_said, refuse_time_of
-from watersmeet.spec.options.words import IN_PYTHON
+from watersmeet.spec.words import IN_PYTHON
 
 Values = str | int | Sequence[str | int]
 """One, or several."""

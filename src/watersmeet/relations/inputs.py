@@ -23,7 +23,7 @@ from watersmeet.relations.terms import Length, length_node
 from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
 from watersmeet.spec.options.primary_key import primary_key
-from watersmeet.spec.options.words import IN_PYTHON
+from watersmeet.spec.words import IN_PYTHON
 from watersmeet.types.intervals import interval_us
 from watersmeet.types.sql_type import INTEGERS
 

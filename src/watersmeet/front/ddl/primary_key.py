@@ -17,7 +17,7 @@ from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import Column, EventTime, Sink
 from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
-from watersmeet.spec.options.words import IN_SQL, Words
+from watersmeet.spec.words import IN_SQL, Words
 
 
 @dataclass(frozen=True)

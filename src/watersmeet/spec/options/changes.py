@@ -12,7 +12,7 @@ from typing import Any
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Column, EventTime
-from watersmeet.spec.options.words import IN_SQL, Words
+from watersmeet.spec.words import IN_SQL, Words
 from watersmeet.types.sql_type import INTEGERS, STRING
 
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
 from watersmeet.spec.model import Column
-from watersmeet.spec.options.words import IN_SQL, Words
+from watersmeet.spec.words import IN_SQL, Words
 from watersmeet.types.sql_type import PLAIN, SqlType
 
 SEQUENCE, TOMBSTONES = "sequence.by", "tombstones"
