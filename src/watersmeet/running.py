@@ -21,6 +21,7 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.base import RowPrinter
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
+from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.engine.spark.job.job import OnTick as OnTick
@@ -108,7 +109,7 @@ def run_planned(
     rebuild: bool = False,
     inferred: Mapping[str, Sequence[Column]] | None = None,
     given: Mapping[str, Any] | None = None,
-    functions: Mapping[str, Callable[[Any, int], object]] | None = None,
+    functions: Mapping[str, OfBatches] | None = None,
     stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,

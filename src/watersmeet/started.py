@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -17,6 +18,7 @@ from watersmeet.observe.result import Result
 from watersmeet.running import no_checkpoint, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
+from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.plan.model.job import JobPlan
@@ -54,7 +56,7 @@ class StartedJob:
         description: Job,
         plan: JobPlan,
         frames: Mapping[str, Any],
-        functions: Mapping[str, Callable[[Any, int], object]] = MappingProxyType({}),
+        functions: Mapping[str, OfBatches] = MappingProxyType({}),
         *,
         on_tick: Callable[[TickReport], None] | None = None,
         inferred: Mapping[str, Any] | None = None,
@@ -108,8 +110,9 @@ class StartedJob:
             self._of_a_tick(self._told)(report)
 
     def _of_a_tick(self, function: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-        """The same; what it asks of this job while it runs cannot wait for the job."""
+        """The same, with its parameters; what it asks of this job while it runs cannot wait for the job."""
 
+        @wraps(function)
         def called(*arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
             self._within.tick = True
             try:

@@ -14,6 +14,7 @@ import watersmeet as ws
 from watersmeet import started
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.relations.terms import length_node
+from watersmeet.spec.options.function import NAMED, named_among
 from watersmeet.types.intervals import interval_us
 
 ORDERS = {"order_id": "BIGINT", "order_time": "TIMESTAMP", "item_id": "BIGINT"}
@@ -143,6 +144,24 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     assert made[0].await_termination(5)
     assert said == [False]
     assert made[0].status == "stopped"
+
+
+def test_a_function_of_batches_is_run_with_the_parameters_that_it_has(monkeypatch):
+    """By which it is told of the job and the INSERT, as its sink sees them."""
+    seen = []
+
+    def put(rows, tick, *, job, insert):
+        seen.append((rows, tick, job, insert))
+
+    def run(*_, functions, **__):
+        asked = {name: name.upper() for name in named_among(functions["put"], NAMED)}
+        functions["put"]("rows", 7, **asked)
+        return SimpleNamespace(stopped=False)
+
+    monkeypatch.setattr(started, "run_planned", run)
+    job = ws.job(ticks.select("n").foreach_batch(put), checkpoint="state")
+    assert job.start().await_termination(5)
+    assert seen == [("rows", 7, "JOB", "INSERT")]
 
 
 def test_what_makes_a_table_does_not_wait_for_its_job(monkeypatch):

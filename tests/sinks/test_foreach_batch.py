@@ -98,9 +98,12 @@ def test_it_is_told_of_what_the_tick_is_if_it_asks(tmp_path):
         def __call__(self, rows: Any, tick: int, insert: str) -> None:
             told.append((tick, insert))
 
-    for tick, function in enumerate((both, one, own, Object()), 1):
+    def by_place(job: Any, insert: int) -> None:
+        told.append((insert, len(job)))
+
+    for tick, function in enumerate((both, one, own, Object(), by_place), 1):
         assert put_out(sink_of(function, tmp_path), tick, ROWS, 1)
-    assert told == [(1, "q", "the job"), (2, "the job"), (3, 3), (4, "q")]
+    assert told == [(1, "q", "the job"), (2, "the job"), (3, 3), (4, "q"), (5, 1)]
 
 
 def test_a_tick_without_rows_is_none_for_it(tmp_path):

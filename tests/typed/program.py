@@ -87,11 +87,16 @@ def wrote(rows: DataFrame, tick: int) -> None:
     rows.write.mode("overwrite").parquet(f"out/{tick}")
 
 
+def noted(rows: DataFrame, tick: int, *, job: str, insert: str) -> None:
+    print(job, insert, tick, rows.count())
+
+
 def by_spark(joined: ws.Relation) -> list[ws.Output]:
     outputs = [
         joined.to_sink(format="delta", options={"path": "lake/delivered"}, name="delivered"),
         joined.to_table("catalog.db.delivered", emit="final"),
         joined.foreach_batch(wrote, primary_key=["order_id"]),
+        joined.foreach_batch(noted),
     ]
     return [assert_type(output, ws.Output) for output in outputs]
 

@@ -21,9 +21,10 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.relations.fragments import whole_error
 from watersmeet.relations.given import Given, by_spark, together
 from watersmeet.relations.relation import Relation
-from watersmeet.relations.sinks import OfBatches, Output
+from watersmeet.relations.sinks import Output
 from watersmeet.spec.model import Insert, Sink, Source
 from watersmeet.spec.model import Job as Description
+from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.observe.progress import TickReport

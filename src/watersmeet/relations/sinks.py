@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,13 +12,11 @@ from watersmeet.relations.fragments import names_of, whole_error
 from watersmeet.relations.outputs import checked_name, written_by_spark
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import OutputMode, Sink
-from watersmeet.spec.options.function import NAMED, call_problem
+from watersmeet.spec.options.function import NAMED, OfBatches, call_problem
 from watersmeet.spec.options.spark import FORMAT, TABLE
 
 if TYPE_CHECKING:
     from watersmeet.relations.relation import Relation
-
-OfBatches = Callable[[Any, int], object]
 
 
 @dataclass(frozen=True)

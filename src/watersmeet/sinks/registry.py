@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.sinks.base import ArrowPart, RowPrinter, Sink
-from watersmeet.sinks.function.batches import ForeachBatchSink, OfBatches
+from watersmeet.sinks.function.batches import ForeachBatchSink
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import path_of
+from watersmeet.spec.options.function import OfBatches
 from watersmeet.spec.options.stored_files import in_store
 
 STORED = "file in an object store"

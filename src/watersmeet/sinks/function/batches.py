@@ -6,7 +6,7 @@ comes again, its rows and their partitions are the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,10 +18,7 @@ from watersmeet.sinks.function.loading import in_words
 from watersmeet.sinks.function.recorded import SHOWN_DELETED, RecordedSink
 from watersmeet.sinks.staged_rows import Staged, batches_in
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.function import NAMED, left_undone, named_among
-
-OfBatches = Callable[..., object]
-"""A function of a tick's rows, and of its number; and of what is in `NAMED`, if it has such parameters."""
+from watersmeet.spec.options.function import NAMED, OfBatches, left_undone, named_among
 
 
 class ForeachBatchSink(RecordedSink):

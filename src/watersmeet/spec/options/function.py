@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from watersmeet.errors import SpecError, near_names
@@ -13,6 +13,9 @@ from watersmeet.spec.options.lowered import lowered
 
 FUNCTION = "function"
 OPTIONS = (FUNCTION,)
+
+OfBatches = Callable[..., object]
+"""A function of a tick's rows, and of its number; and of what is in `NAMED`, if it has such parameters."""
 
 NAMED = ("job", "insert")
 """What a function of batches may ask for by name: what identifies the job's state, of which it has the tick,
@@ -64,13 +67,18 @@ def left_undone(given: Any) -> str | None:
 
 
 def named_among(function: Any, names: Collection[str]) -> tuple[str, ...]:
-    """Those of the names that the function has parameters of, and may be called with by name."""
+    """Those of the names that the function has parameters of, behind the two that it is called with by
+    place, and may be called with by name."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # nobody knows what it takes: of some that are not written in Python
         return ()
-    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return tuple(name for name in names if name in parameters and parameters[name].kind in by_name)
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    by_place = [
+        name for name, p in parameters.items() if p.kind in (inspect.Parameter.POSITIONAL_ONLY, either)
+    ]
+    by_name = {name for name, p in parameters.items() if p.kind in (inspect.Parameter.KEYWORD_ONLY, either)}
+    return tuple(name for name in names if name in by_name - {*by_place[:2]})
 
 
 def call_problem(function: Any, given: str, named: Collection[str] = ()) -> str | None:

@@ -27,10 +27,10 @@ from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import RowPrinter, Sink
-from watersmeet.sinks.function.batches import OfBatches
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
+from watersmeet.spec.options.function import OfBatches
 
 _STARTING = threading.Lock()
 """Two jobs that start at once make one session."""
