@@ -169,3 +169,10 @@ def test_what_fails_behind_the_commit_does_not_bring_rows_again(monkeypatch: pyt
     assert job.last is not None
     assert job.last.table.num_rows == 1
     assert job.tick().table.num_rows == 0
+
+
+def test_the_url_of_a_directory_is_one(tmp_path):
+    job = local.job(SPEC, store=f"file://{tmp_path}/a%20state")
+    job.tick()
+    assert [path.name for path in tmp_path.iterdir()] == ["a state"]
+    assert local.job(SPEC, store=tmp_path / "a state").last is not None

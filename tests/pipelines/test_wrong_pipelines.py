@@ -473,6 +473,12 @@ def test_where_the_state_is_may_be_a_variable(edit, setting, given, monkeypatch)
     assert settings_in(text, "clicked.toml", {})[setting] == given
 
 
+def test_the_url_of_a_directory_is_read_as_in_sql():
+    text = edited(('kind = "object"\nurl = "s3://bucket/clicked"', 'kind = "files"\nurl = "file:///a/b%20c"'))
+    assert job_of(text, "clicked.toml", {}, None)[1].description.run["checkpoint"] == "/a/b c"
+    assert settings_in(text, "clicked.toml", {})["checkpoint"] == "/a/b c"
+
+
 def test_what_looks_after_a_state_guesses_none(tmp_path, monkeypatch, capsys):
     """The state of a file that cannot be read is not that of a job which has the file's name."""
     monkeypatch.chdir(tmp_path)

@@ -18,6 +18,7 @@ from watersmeet.local.join_spec import JoinSpec
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Job
+from watersmeet.spec.options.files import local_path
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
 Asked = str | JoinSpec | Job | JobPlan
@@ -111,7 +112,7 @@ def _store(place: Any) -> Store:
         assert remote is not None
         return remote
     if isinstance(place, str | os.PathLike):
-        return LocalStore(os.fspath(place).removeprefix("file://"))
+        return LocalStore(local_path(os.fspath(place)) or os.fspath(place))
     if hasattr(place, "create") and hasattr(place, "names"):
         own: Store = place
         return own

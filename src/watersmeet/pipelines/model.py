@@ -27,6 +27,7 @@ from pydantic_core import CoreSchema
 from watersmeet.errors import raise_all
 from watersmeet.pipelines.problems import Key, errors_of, shape_problems
 from watersmeet.pipelines.values import flat
+from watersmeet.spec.options.files import local_path
 
 EVENT_TS = "_event_ts"
 """The time of the record, of a source whose rows have no such column."""
@@ -367,8 +368,8 @@ class Description(Part):
 
 
 def directory_of(url: str) -> str:
-    """The directory that the URL of a store of kind ``files`` is."""
-    return url.removeprefix("file://")
+    """The directory that the URL of a store of kind ``files`` is; one of another file system as it is."""
+    return local_path(url) or url
 
 
 def json_schema() -> dict[str, Any]:
