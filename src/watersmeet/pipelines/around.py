@@ -42,14 +42,14 @@ def settings_of(description: Description, elsewhere: Elsewhere) -> dict[str, str
         return settings
     if store.kind == "postgres":
         url = with_parameter(url, "pipeline", description.name)
-    settings["state_store"] = url
-    for name, value in (("cache", store.cache), ("endpoint", store.endpoint), ("region", store.region)):
+    said = {"url": url}
+    for name in ("cache", "endpoint", "region"):
+        value = getattr(store, name)
         if value is not None:
-            setting = "state_cache" if name == "cache" else f"state_store_{name}"
-            settings[setting] = elsewhere.text(("state_store", name), value)
+            said[name] = elsewhere.text(("state_store", name), value)
     if store.allow_http:
-        settings["state_store_allow_http"] = "true"
-    return settings
+        said["allow_http"] = "true"
+    return settings | {_STORE_SETTINGS[name]: value for name, value in said.items()}
 
 
 def checkpoint_of(description: Description, elsewhere: Elsewhere) -> str:
