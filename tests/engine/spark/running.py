@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.job import outputs_of
 from watersmeet.engine.spark.job.query import JobRun
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
+from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 
@@ -77,6 +83,21 @@ class Running:
     def total(self, what: str, query: str, alias: str) -> int:
         """A number of the account as of the last tick."""
         return self.ticks[-1].queries[query].account[alias].get(what, 0) if self.ticks else 0
+
+
+@contextmanager
+def killed_at_commit(monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+    """Within, the commit of that number (from 0) fails, when its rows are out already."""
+    plain, calls = TickDriver.commit, itertools.count()
+
+    def dies(*arguments: Any, **named: Any) -> Any:
+        if next(calls) == number:
+            raise EngineError("killed", code="test")
+        return plain(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TickDriver, "commit", dies)
+        yield
 
 
 def until_caught_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -14,7 +13,7 @@ import duckdb
 import pytest
 
 import watersmeet as ws
-from watersmeet.engine.driver.driver import TickDriver
+from tests.engine.spark.running import killed_at_commit
 
 pytestmark = pytest.mark.spark
 
@@ -113,15 +112,7 @@ def test_changes_of_frames_come_to_what_is_there(tmp_path, spark, seed, monkeypa
     shop = Shop(tmp_path, spark, seed)
     for _ in range(3):
         shop.add()
-    plain, calls = TickDriver.commit, itertools.count()
-
-    def dies(*arguments: Any, **named: Any) -> Any:
-        if next(calls) == 1:
-            raise ws.EngineError("killed", code="test")
-        return plain(*arguments, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(TickDriver, "commit", dies)
+    with killed_at_commit(monkeypatch, 1):
         job = shop.job(1, until_caught_up=True).start()
         with pytest.raises(ws.EngineError, match="killed"):
             job.await_termination(120)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import uuid
 from collections import Counter
@@ -13,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 
 import watersmeet as ws
-from watersmeet.engine.driver.driver import TickDriver
+from tests.engine.spark.running import killed_at_commit
 
 pytestmark = pytest.mark.spark
 
@@ -52,9 +51,11 @@ def test_a_function_gets_the_same_rows_again_by_the_same_number(spark, tmp_path,
     spark.sql("TRUNCATE TABLE out_of_here.t")
     given: list[tuple[int, list[tuple[int, str]]]] = []
     taken: dict[int, list[tuple[int, str]]] = {}
+    asked: set[tuple[str, str]] = set()
 
-    def put(rows: Any, tick: int) -> None:
+    def put(rows: Any, tick: int, *, job: str, insert: str) -> None:
         assert rows.isStreaming is False
+        asked.add((job, insert))
         told = [tuple(row) for row in rows.collect()]
         given.append((tick, told))
         if tick not in taken:
@@ -70,21 +71,16 @@ def test_a_function_gets_the_same_rows_again_by_the_same_number(spark, tmp_path,
             settings={"until_caught_up": True, "partitions": partitions},
         )
 
-    plain, calls = TickDriver.commit, itertools.count()
-
-    def dies(*arguments: Any, **named: Any) -> Any:
-        if next(calls) == 1:
-            raise ws.EngineError("killed", code="test")
-        return plain(*arguments, **named)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(TickDriver, "commit", dies)
+    with killed_at_commit(monkeypatch, 1):
         started = job(3).start()
         with pytest.raises(ws.EngineError, match="killed"):
             started.await_termination(900)
     ended(job(1))
     expected = [(n, f"t{n}") for n in range(ROWS)]
     assert [tick for tick, _ in given] == [1, 2, 2]
+    ((identity, insert),) = asked
+    assert identity
+    assert insert == "put"
     assert given[1] == given[2], "the same rows in the same order, by another number of tasks"
     assert sorted(row for rows in taken.values() for row in rows) == expected
     twice = Counter(expected) + Counter(expected[ROWS // 2 :])

@@ -260,7 +260,7 @@ def test_dates_that_are_out_of_reach_have_no_time_and_meet_none():
 
 
 def test_values_that_python_has_not_are_told():
-    """A time of the year 10,000; a text that is no UTF-8."""
+    """A time of the year 10,000."""
     ingest = Ingest(times=("t", "u"), time_type=pa.timestamp("us"), null_fails=True)
     with pytest.raises(EngineError) as raised:
         ingest.add(t=pa.array([253402300800000000], pa.timestamp("us")), u=[None])
