@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
@@ -14,6 +15,7 @@ from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.errors import SpecError, raise_all
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
+from watersmeet.history.recording import About, Recording
 from watersmeet.objects.setting import store_of
 from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.model.job import JobPlan
@@ -131,8 +133,10 @@ def run_planned(
     store = store_of(asked)
     raise_all(check_checkpoint(job, directory))
     again = f"watersmeet reset JOB.sql --checkpoint {directory}"
-    check_not_half_gone(Checkpoint(directory, store), again)
-    return run_job(
+    kept = Checkpoint(directory, store)
+    check_not_half_gone(kept, again)
+    run = partial(
+        run_job,
         job,
         plan,
         checkpoint=directory,
@@ -153,12 +157,20 @@ def run_planned(
         given=given,
         functions=functions,
         stop=stop,
-        on_start=on_start,
-        on_notice=on_notice,
-        on_backlog=on_backlog,
-        on_tick=on_tick,
         console=console,
     )
+    if not is_set(asked, "history", unless_said=True):
+        return run(on_start=on_start, on_notice=on_notice, on_backlog=on_backlog, on_tick=on_tick)
+    recording = Recording(lambda: kept.store, on_notice, About.of(job, plan))
+    with recording.of_a_run() as ended:
+        result = run(
+            on_start=each_of(recording.begin, on_start),
+            on_notice=each_of(recording.notice, on_notice),
+            on_backlog=each_of(recording.behind, on_backlog),
+            on_tick=each_of(recording.tick, on_tick),
+        )
+        ended(result)
+    return result
 
 
 def inferring(
@@ -180,6 +192,17 @@ def no_checkpoint(hint: str) -> SpecError:
     return SpecError(message, code="no-checkpoint", hint=hint)
 
 
-def is_set(settings: Mapping[str, str], name: str) -> bool:
-    """Whether a setting of the run that is a switch is on."""
-    return settings.get(name, "false").strip().lower() in ON
+def is_set(settings: Mapping[str, str], name: str, *, unless_said: bool = False) -> bool:
+    """Whether a setting of the run that is a switch is on. ``unless_said``: where it is not set."""
+    return settings[name].strip().lower() in ON if name in settings else unless_said
+
+
+def each_of(*told: Callable[..., None] | None) -> Callable[..., None] | None:
+    """What calls all of these, in order; None: there is none."""
+    every = [one for one in told if one is not None]
+
+    def call(*arguments: Any) -> None:
+        for one in every:
+            one(*arguments)
+
+    return call if every else None

@@ -66,6 +66,10 @@ ALLOWED: dict[str, set[str]] = {
     "sinks": BASE | {"spec", "objects", "postgres_server", "postgres_errors"},
     # helpers for the command line and for tests; nothing of the above imports them
     "observe": BASE | {"spec", "plan"},
+    # what is kept of past ticks, for people
+    "history": BASE | {"spec", "plan", "state", "observe"},
+    # what a browser shows of it
+    "page": BASE | {"watermark", "observe", "history"},
     "testing.oracle": set(),  # shares nothing with what it judges
     "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},
     "cli": BASE
@@ -84,10 +88,12 @@ ALLOWED: dict[str, set[str]] = {
         "running",
         "objects",
         "pipelines",
+        "history",
+        "page",
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
-    "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects"},
+    "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects", "history"},
     # the same in a thread of its own
     "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text

@@ -8,6 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from watersmeet.cli.main import main
+from watersmeet.history.recording import Recording
 
 
 class FakeEngine:
@@ -45,6 +46,11 @@ def tick(number: int, **account: int) -> SimpleNamespace:
     retained = account.pop("retained", 0)
     query = SimpleNamespace(
         input_watermarks={"a.t": 5 + number},
+        output_watermarks={"a.t": 5 + number},
+        late_below={"a.t": 4 + number},
+        matches=0,
+        total_rows_out=3 * number,
+        state_bytes=0,
         state={"a": retained},
         counts={"a": counts},
         account={"a": account},
@@ -68,6 +74,7 @@ def engine(monkeypatch):
     module = ModuleType("watersmeet.engine.spark.job.job")
     module.run_job = fake.run_job
     monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job.job", module)
+    monkeypatch.setattr(Recording, "begin", lambda *_: None)  # it has no checkpoint to keep one in
     return fake
 
 

@@ -24,6 +24,7 @@ from watersmeet.cli.completion import case_files, pipeline_files
 from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
+from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 app.add_typer(state_commands.app)
 app.command()(state_commands.stop)
+app.command()(report)
 
 
 class Engine(StrEnum):

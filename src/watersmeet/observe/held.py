@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from watersmeet.event_time import shown_time
+from watersmeet.event_time import NEVER, Watermark, shown_time
 from watersmeet.plan.explain.durations import distance, duration, rounded_up
 
 MOST_SHOWN = 3
@@ -47,6 +47,17 @@ def held_words(partitions: Sequence[Held], started: bool) -> str:
         for partition in partitions
     ]
     return f"{'held back by' if started else 'not started: waits for'} {_listed(words)}"
+
+
+def standstill_words(held_by: Sequence[Held], marks: Iterable[Watermark], idle: bool) -> str | None:
+    """Why an input's watermarks (``marks``) do not move; None: there is no reason to name.
+
+    >>> standstill_words((), [7], idle=True)
+    'idle: no partition has rows'
+    """
+    if held_by:
+        return held_words(held_by, started=all(mark > NEVER for mark in marks))
+    return "idle: no partition has rows" if idle else None
 
 
 @dataclass(frozen=True)

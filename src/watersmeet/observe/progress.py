@@ -21,7 +21,7 @@ from rich.text import Text
 from watersmeet.errors import counted
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.account import Lateness
-from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, held_words
+from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, standstill_words
 from watersmeet.observe.store_use import StoreUse
 from watersmeet.plan.explain.durations import rounded_up
 
@@ -82,9 +82,7 @@ class InputReport:
     @property
     def standstill(self) -> str | None:
         """Why its watermark does not move, if there is a reason to name."""
-        if self.held_by:
-            return held_words(self.held_by, started=all(mark > NEVER for mark in self.watermarks.values()))
-        return "idle: no partition has rows" if self.idle else None
+        return standstill_words(self.held_by, self.watermarks.values(), self.idle)
 
 
 @dataclass(frozen=True)

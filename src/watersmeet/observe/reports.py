@@ -12,7 +12,7 @@ from watersmeet.event_time import Watermark
 from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Ahead as AheadTold
-from watersmeet.observe.held import Held, Waiting
+from watersmeet.observe.held import Held, Waiting, standstill_words
 from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.observe.store_use import StepUse, StoreUse
@@ -25,6 +25,10 @@ class QueryResult(Protocol):
     @property
     def input_watermarks(self) -> Mapping[str, Watermark]: ...
     @property
+    def output_watermarks(self) -> Mapping[str, Watermark]: ...
+    @property
+    def late_below(self) -> Mapping[str, Watermark]: ...
+    @property
     def state(self) -> Mapping[str, int]: ...
     @property
     def counts(self) -> Mapping[str, Mapping[str, int]]: ...
@@ -34,6 +38,12 @@ class QueryResult(Protocol):
     def shed_joined(self) -> Mapping[str, int]: ...
     @property
     def rows_out(self) -> int: ...
+    @property
+    def total_rows_out(self) -> int: ...
+    @property
+    def matches(self) -> int: ...
+    @property
+    def state_bytes(self) -> int: ...
     @property
     def holding(self) -> Mapping[str, Sequence[Holding]]: ...
     @property
@@ -168,7 +178,7 @@ def report_of(
 ) -> TickReport:
     inputs = []
     for query, query_result in result.queries.items():
-        watermarks = _by_alias(query_result.input_watermarks, query_result.account)
+        watermarks = by_alias(query_result.input_watermarks, query_result.account)
         for alias, total in query_result.account.items():
             if is_node_alias(alias):
                 continue  # rows of a join, on their way into windows
@@ -237,7 +247,7 @@ def _store_use(traffic: Mapping[str, Sequence[Traffic]]) -> StoreUse | None:
     )
 
 
-def _by_alias(
+def by_alias(
     watermarks: Mapping[str, Watermark], aliases: Iterable[str]
 ) -> defaultdict[str, dict[str, Watermark]]:
     """Watermarks per alias and column: ``u.1.a.t`` is the ``t`` of ``u.1.a``, even beside an alias ``u``."""
@@ -283,6 +293,12 @@ def waiting_of(holdings: Mapping[str, Mapping[str, Sequence[Holding]]]) -> list[
         for alias, partitions in inputs.items()
         if partitions
     ]
+
+
+def standstill_of(result: QueryResult, alias: str) -> str | None:
+    """Why an input's watermarks do not move, if there is a reason to name."""
+    marks = by_alias(result.input_watermarks, result.account)[alias]
+    return standstill_words(_held(result.holding.get(alias, ())), marks.values(), alias in result.idle)
 
 
 def _held(holdings: Sequence[Holding]) -> tuple[Held, ...]:

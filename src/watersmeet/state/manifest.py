@@ -40,6 +40,8 @@ _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 PARTS = "parts"
 """What was decided in a tick that must not be decided otherwise when it is repeated: how it is cut for sinks,
 which rows are shed. Its names come again, with other contents, when a job goes back to an earlier tick."""
+HISTORY = "history"
+"""Of a store, where the figures of past ticks are (`watersmeet.history`); no manifest names them."""
 FOLDERS = (
     *("runs", "marks", "aside", "work", PARTS),
     *(merged_from.FOLDER, file_lists.FOLDER, last_output.FOLDER),

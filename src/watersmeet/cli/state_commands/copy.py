@@ -13,6 +13,7 @@ from watersmeet.cli.state_commands.place import Place
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.held import LOCK
 from watersmeet.errors import EngineError, StateError, counted
+from watersmeet.history.copied import copy_history
 from watersmeet.objects.setting import STORE, store_at
 from watersmeet.spec.options.files import local_path
 from watersmeet.state.copied import copy_newest
@@ -40,6 +41,7 @@ def copied(place: Place, to: str) -> Iterator[str]:
             settings = place.checkpoint.settings()
             if settings is not None:
                 target.keep_settings(*settings)
+            copy_history(place.checkpoint.store, target.store)
     files = counted(len(manifest.files()), "file")
     yield f"copied tick {manifest.tick:,}, {files}, to {target.place}, and read it back"
     pending = interrupted(place.checkpoint, manifest.tick) if stopped else None

@@ -391,6 +391,7 @@ class TickDriver:
                 holding=holdings[name],
                 idle=tuple(alias for alias, state in query.every_input.items() if state.idle),
                 advances_back=tick.advances_back[name],
+                late_below=tick.late_below[name],
             )
         check_job_limits(self.plan, self.shapes, states)
         tick.manifest = Manifest(

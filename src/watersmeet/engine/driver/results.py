@@ -20,7 +20,8 @@ INGEST, DRIVER = "ingest", "driver"
 @dataclass(frozen=True)
 class QueryResult:
     """Of one query and tick. ``risen_watermarks``: output watermarks that rose; ``output_watermarks``,
-    ``input_watermarks``: all of them per key; ``state``: retained rows per alias; ``counts``: of this tick,
+    ``input_watermarks``: all of them per key; ``late_below``: likewise, rows of the tick below were late;
+    ``state``: retained rows per alias; ``counts``: of this tick,
     per alias (see `engine.tasks.ingest` and matched, padded, released_unmatched, retained); ``account``: the
     same, since the start of the job;
     ``late``: how late the late rows since then were, per alias and column; ``holding``: per alias the silent
@@ -43,6 +44,7 @@ class QueryResult:
     total_rows_out: int
     matches: int
     state_bytes: int
+    late_below: Mapping[str, Watermark] = field(default_factory=dict)
     missing_deletes: tuple[tuple[str, str], ...] = ()
     shed_joined: Mapping[str, int] = field(default_factory=dict)
     newly_shed_joined: Mapping[str, int] = field(default_factory=dict)

@@ -63,6 +63,7 @@ RUN_SETTINGS = (
     "set_aside_newer_parts",
     "change_queries",
     "keep_ticks",
+    "history",
     "jars",
     "state_store",
     "state_cache",
@@ -72,7 +73,14 @@ RUN_SETTINGS = (
 )
 """Settings of the run, given as text to whoever runs the job."""
 
-SWITCHES = ("until_caught_up", "finish", "set_aside_newer_parts", "change_queries", "state_store_allow_http")
+SWITCHES = (
+    "until_caught_up",
+    "finish",
+    "set_aside_newer_parts",
+    "change_queries",
+    "history",
+    "state_store_allow_http",
+)
 ON, OFF = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 _Kind = TypeVar("_Kind", bound=Enum)

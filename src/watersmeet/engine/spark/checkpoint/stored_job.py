@@ -19,12 +19,12 @@ from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.objects.remote import RemoteStore
-from watersmeet.state.manifest import BEGUN, FOLDERS, manifest_name, manifest_names, writer_of
+from watersmeet.state.manifest import BEGUN, FOLDERS, HISTORY, manifest_name, manifest_names, writer_of
 from watersmeet.state.sealed import sealed, unsealed
 
 _ID = "job/id"
 _RESET = "job/reset"
-_FOLDERS = frozenset({"job", "settings", "manifests", BEGUN, *FOLDERS})
+_FOLDERS = frozenset({"job", "settings", "manifests", BEGUN, HISTORY, *FOLDERS})
 """All that is the job's in a store: whatever else is there stays."""
 _FOLLOWS = "follows"
 """In a record: the writer of the manifest before. Older records have none: they count."""

@@ -30,6 +30,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "finish": _END,
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
     "keep_ticks": "what is kept of earlier ticks",
+    "history": "what is kept of earlier ticks, for people",
     "change_queries": "which queries there are counts for itself",
 }
 """Settings of a run -> why the rows of a tick do not depend on them."""

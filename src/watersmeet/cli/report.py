@@ -1,0 +1,53 @@
+"""`report`: a job's past ticks as a page, one file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watersmeet.cli.job_file import default_checkpoint
+from watersmeet.cli.state_commands.commands import Directory, Of
+from watersmeet.errors import EngineError, StateError, counted
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="FILE", help="Where to write it (default: <name>-report.html; - is stdout)."
+    ),
+]
+
+
+def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None:
+    """Write what a job's past ticks were, running or ended, as one HTML file: time lines of its watermarks,
+    rows, state and ticks, where its rows went, what was late, its plan and its runs."""
+    from watersmeet.cli.state_commands.place import Place
+    from watersmeet.history.past import read
+    from watersmeet.page.document import document_of
+    from watersmeet.page.html import page_of
+
+    place = Place.of(job, checkpoint, default_checkpoint(job))
+    past = read(place.checkpoint.store)
+    if not past:
+        raise StateError(
+            f"there is no history in {place.checkpoint.place}",
+            code="no-history",
+            hint="a job keeps one from its first tick on, unless its text says SET history = off",
+        )
+    name = place.checkpoint.root.name
+    page = page_of(document_of(past, name))
+    if str(output) == "-":
+        sys.stdout.write(page)
+        return
+    file = output or Path(f"{name}-report.html")
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise EngineError(
+            f"{file} cannot be written: {error.strerror or error}",
+            code="file-not-writable",
+            hint="--output FILE names a file that you may write to",
+        ) from None
+    print(f"{file}: {counted(len(past.runs), 'run')}, until tick {past.points.column('last_tick')[-1]}")

@@ -1,0 +1,89 @@
+"""The figures of a tick: what of its result is kept in the history, and under which names.
+
+subject                      figures
+job                          seconds (µs), elapsed (µs): amounts
+part/PART                    seconds (µs)
+source/SOURCE                rows: amount; unread: level
+query/QUERY                  matches: amount; rows_out (since the start), bytes (of its state): levels
+input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
+                             late of COLUMN BUCKET, since the start: levels. held, hot, deleted: words
+time/QUERY/ALIAS/COLUMN      watermark, and late_below, by which rows of the tick were late: levels
+out/QUERY/KEY                watermark of the output: level
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from watersmeet.event_time import ENDED, NEVER, Watermark
+from watersmeet.history.points import END, Figures
+from watersmeet.observe.progress import Backlog
+from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
+
+JOB = "job"
+MOST_WORDS = 300
+"""Characters of what is told in words, at most."""
+
+
+def figures_of(
+    result: TickResult,
+    seconds: float,
+    elapsed: float,
+    parts: Mapping[str, float],
+    backlog: Mapping[str, Backlog],
+) -> Figures:
+    """See the module. ``seconds``: the tick's; ``elapsed``: since the one before ended; ``parts``: seconds of
+    its parts; ``backlog``: per source what is not read yet, where that is known."""
+    amounts = {(JOB, "seconds"): _us(seconds), (JOB, "elapsed"): _us(elapsed)}
+    amounts |= {(f"part/{part}", "seconds"): _us(took) for part, took in parts.items()}
+    amounts |= {(f"source/{source}", "rows"): rows for source, rows in result.rows_in.items()}
+    levels: dict[tuple[str, str], int | None] = {
+        (f"source/{source}", "unread"): behind.count for source, behind in backlog.items()
+    }
+    told: list[tuple[str, str, str]] = []
+    for query, of_query in result.queries.items():
+        subject = f"query/{query}"
+        amounts[subject, "matches"] = of_query.matches
+        levels[subject, "rows_out"] = of_query.total_rows_out
+        levels[subject, "bytes"] = of_query.state_bytes
+        for key, mark in of_query.output_watermarks.items():
+            levels[f"out/{query}/{key}", "watermark"] = _mark(mark)
+        _of_inputs(query, of_query, levels, told)
+    return Figures(amounts, levels, told)
+
+
+def _of_inputs(
+    query: str,
+    result: QueryResult,
+    levels: dict[tuple[str, str], int | None],
+    told: list[tuple[str, str, str]],
+) -> None:
+    for figure, marks in (("watermark", result.input_watermarks), ("late_below", result.late_below)):
+        for alias, of_alias in by_alias(marks, result.account).items():
+            for column, mark in of_alias.items():
+                levels[f"time/{query}/{alias}/{column}", figure] = _mark(mark)
+    for alias, places in result.account.items():
+        subject = f"input/{query}/{alias}"
+        levels |= {(subject, place): rows for place, rows in places.items() if rows}
+        levels[subject, "retained"] = places.get("retained", result.state.get(alias, 0))
+        for column, late_by in result.late.get(alias, {}).items():
+            levels |= {(subject, f"late of {column} {name}"): rows for name, rows in late_by.counts.items()}
+        standstill = standstill_of(result, alias)
+        if standstill is not None:
+            told.append((subject, "held", _words(standstill)))
+        told += [(subject, "hot", _words(heavy.key)) for heavy in result.heavy.get(alias, ())]
+        told += [
+            (subject, "deleted", _words(text)) for owner, text in result.missing_deletes if owner == alias
+        ]
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _mark(mark: Watermark) -> int | None:
+    return None if mark == NEVER else END if mark == ENDED else int(mark)
+
+
+def _words(text: str) -> str:
+    return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 1]}…"

@@ -1,0 +1,148 @@
+"""The table of points: what one figure of one subject was, in a tick or in several that were rolled up.
+
+A row of the table (`SCHEMA`) is of the ticks ``first_tick`` to ``last_tick``, which ended at the clocks
+``first_us`` to ``last_us`` (µs since 1970). Of them ``last`` is the last value, ``least`` and ``most`` are
+what their names say, and ``total`` is the sum where the figure is an amount (rows of a tick, its µs), NULL
+where it is a level (a watermark, retained rows). A watermark that has not begun is NULL, one of which the
+input was ended `END`. ``text`` is for what is told in words, and has no value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+END = 2**63 - 1
+"""The value of a watermark after the end of its input."""
+
+_NAMES = pa.dictionary(pa.int32(), pa.string())
+SCHEMA = pa.schema(
+    [
+        ("first_tick", pa.int64()),
+        ("last_tick", pa.int64()),
+        ("first_us", pa.int64()),
+        ("last_us", pa.int64()),
+        ("of", _NAMES),
+        ("figure", _NAMES),
+        ("last", pa.int64()),
+        ("least", pa.int64()),
+        ("most", pa.int64()),
+        ("total", pa.int64()),
+        ("text", _NAMES),
+    ]
+)
+
+_KEY = ("of", "figure", "text")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one tick. ``amounts`` and ``levels``: values by subject and figure; ``told``: by the same, words."""
+
+    amounts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    levels: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
+    told: Sequence[tuple[str, str, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.amounts) + len(self.levels) + len(self.told)
+
+
+class Points:
+    """The points of ticks as they come, to be had as a table at any time."""
+
+    def __init__(self) -> None:
+        self._columns: list[list[object]] = [[], [], [], [], [], [], []]
+        self.ticks = 0
+
+    def __len__(self) -> int:
+        return len(self._columns[0])
+
+    def add(self, tick: int, clock_us: int, figures: Figures) -> None:
+        """The figures of one more tick. ``clock_us``: when it ended."""
+        ticks, clocks, subjects, names, values, totals, texts = self._columns
+        for (of, figure), value in figures.amounts.items():
+            subjects.append(of)
+            names.append(figure)
+            values.append(value)
+            totals.append(value)
+        for (of, figure), level in figures.levels.items():
+            subjects.append(of)
+            names.append(figure)
+            values.append(level)
+            totals.append(None)
+        for of, figure, _ in figures.told:
+            subjects.append(of)
+            names.append(figure)
+            values.append(None)
+            totals.append(None)
+        texts.extend([None] * (len(subjects) - len(texts) - len(figures.told)))
+        texts.extend(text for _, _, text in figures.told)
+        added = len(subjects) - len(ticks)
+        ticks.extend([tick] * added)
+        clocks.extend([clock_us] * added)
+        self.ticks += 1
+
+    def table(self) -> pa.Table:
+        """All points, in order."""
+        ticks, clocks, subjects, names, values, totals, texts = self._columns
+        tick, clock, value = (pa.array(column, pa.int64()) for column in (ticks, clocks, values))
+        columns = [
+            *(tick, tick, clock, clock, _encoded(subjects), _encoded(names)),
+            *(value, value, value, pa.array(totals, pa.int64()), _encoded(texts)),
+        ]
+        return pa.table(columns, schema=SCHEMA)
+
+
+def _encoded(texts: Sequence[object]) -> pa.Array:
+    return pa.array(texts, pa.string()).dictionary_encode()
+
+
+def empty() -> pa.Table:
+    """No points."""
+    return SCHEMA.empty_table()
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """The points of several tables, one after the other."""
+    return pa.concat_tables(tables).unify_dictionaries() if tables else empty()
+
+
+def rolled(table: pa.Table, ticks: int) -> pa.Table:
+    """The same points with those of each ``ticks`` ticks (by their numbers) as one: per subject, figure and
+    text. In order of their first clock."""
+    if not table.num_rows:
+        return table
+    plain = {name: pc.cast(table.column(name), pa.string()) for name in _KEY}
+    table = table.append_column("bucket", pc.divide(table.column("first_tick"), pa.scalar(ticks, pa.int64())))
+    for name, column in plain.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    told = table.group_by(["bucket", *_KEY], use_threads=False).aggregate(
+        [
+            ("first_tick", "min"),
+            ("last_tick", "max"),
+            ("first_us", "min"),
+            ("last_us", "max"),
+            ("last", "last"),
+            ("least", "min"),
+            ("most", "max"),
+            ("total", "sum"),
+        ]
+    )
+    names = {
+        "first_tick": "first_tick_min",
+        "last_tick": "last_tick_max",
+        "first_us": "first_us_min",
+        "last_us": "last_us_max",
+        "last": "last_last",
+        "least": "least_min",
+        "most": "most_max",
+        "total": "total_sum",
+    }
+    columns = []
+    for of_schema in SCHEMA:
+        column = told.column(names.get(of_schema.name, of_schema.name)).combine_chunks()
+        columns.append(column.dictionary_encode() if of_schema.name in _KEY else column)
+    return pa.table(columns, schema=SCHEMA).sort_by([("first_us", "ascending")])

@@ -1,0 +1,93 @@
+"""What is written down of each run of a job: when it began, how it was set, its plan, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import Field, ValidationError
+
+from watersmeet.errors import StateError
+from watersmeet.history.segments import FOLDER
+from watersmeet.state.record import FrozenRecord
+from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.store import Store
+
+MOST_RUNS = 50
+_NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.json")
+
+
+class Begun(FrozenRecord):
+    """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
+    secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers."""
+
+    started_us: int
+    version: str
+    machine: str
+    settings: Mapping[str, str] = Field(default_factory=dict)
+    plan: str = ""
+    integer_times: tuple[str, ...] = ()
+
+
+class Ended(FrozenRecord):
+    """How a run ended, at ``ended_us``. ``how``: stopped (by a person), caught up, finished (its input had an
+    end), or failed; ``error``: with what, as people see it."""
+
+    ended_us: int
+    how: str
+    error: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+class Run(FrozenRecord):
+    """A run. ``ended``: None where it goes on, or was killed."""
+
+    id: str
+    begun: Begun
+    ended: Ended | None = None
+
+
+def begin(store: Store, run: str, begun: Begun) -> str:
+    """Write that a run begins, and forget of the oldest what is too much; the run's id."""
+    key = f"{begun.started_us:020}-{run}"
+    _write(store, f"{FOLDER}/run-{key}-begun.json", begun)
+    there = sorted({match[1] for name in store.names(FOLDER) if (match := _NAME.fullmatch(name))})
+    gone = set(there[:-MOST_RUNS])
+    store.delete_all([_name(key, what) for key in gone for what in ("begun", "ended")])
+    return key
+
+
+def end(store: Store, run: str, ended: Ended) -> None:
+    """Write how the run of that id ended."""
+    _write(store, _name(run, "ended"), ended)
+
+
+def read(store: Store, names: list[str], problems: list[str]) -> list[Run]:
+    """The runs among stored names, oldest first. ``problems``: gets a line for each that cannot be read."""
+    keys = sorted({match[1] for name in names if (match := _NAME.fullmatch(name))})
+    runs = []
+    for key in keys:
+        ended_name = _name(key, "ended")
+        try:
+            begun = Begun.model_validate_json(_text(store, _name(key, "begun")))
+            ended = Ended.model_validate_json(_text(store, ended_name)) if ended_name in names else None
+        except StateError as error:
+            problems.append(error.message)
+            continue
+        except ValidationError:
+            problems.append(f'the record "{_name(key, "begun")}" is not one that this version can read')
+            continue
+        runs.append(Run(id=key, begun=begun, ended=ended))
+    return runs
+
+
+def _name(run: str, what: str) -> str:
+    return f"{FOLDER}/run-{run}-{what}.json"
+
+
+def _write(store: Store, name: str, record: FrozenRecord) -> None:
+    store.write(name, sealed(name, record.model_dump_json()), lasting=False)
+
+
+def _text(store: Store, name: str) -> bytes:
+    return unsealed(name, bytes(store.read(name)))

@@ -1,0 +1,49 @@
+"""The page as one file: the document, and all that draws it. It asks nobody for anything.
+
+What is from users or from data is in the document alone, as JSON, which no browser runs; the script makes
+text of it, never markup. The page's own policy lets nothing else in: scripts and style by their digests, and
+no connections.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from watersmeet.errors import printable
+from watersmeet.page.document import Document
+
+_STATIC = files("watersmeet.page") / "static"
+
+
+def page_of(document: Document) -> str:
+    """HTML, UTF-8."""
+    chart, script = _text("uPlot.iife.min.js"), _text("page.js")
+    style = _text("uPlot.min.css") + _text("page.css")
+    scripts = f"{_digest(chart)} {_digest(script)}"
+    return Template(_text("page.html")).substitute(
+        title=escape(printable(str(document["title"]))),
+        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}",
+        style=style,
+        document=_embedded(document),
+        chart=chart,
+        script=script,
+    )
+
+
+def _text(name: str) -> str:
+    return (_STATIC / name).read_text(encoding="utf-8").strip()
+
+
+def _digest(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+def _embedded(document: Document) -> str:
+    """JSON in which nothing ends the element that it is in, or begins a comment there."""
+    text = json.dumps(document, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

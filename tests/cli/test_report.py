@@ -1,0 +1,118 @@
+"""``watersmeet report``: from what a run kept, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.recorded import RecordedJob
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.errors import EngineError
+from watersmeet.history.segments import FOLDER
+
+JOB = """
+CREATE TABLE orders (id BIGINT, `at` TIMESTAMP, WATERMARK FOR `at` AS `at` - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'in/orders', 'format' = 'json');
+CREATE TABLE n (id BIGINT, t BIGINT, WATERMARK FOR t AS t - 5)
+  WITH ('connector' = 'file', 'path' = 'in/n', 'format' = 'json');
+CREATE SINK `</script><script>alert(1)</script>` WITH ('connector' = 'memory');
+INSERT INTO `</script><script>alert(1)</script>` SELECT `a&b`.id FROM orders `a&b`;
+CREATE SINK numbers WITH ('connector' = 'memory');
+INSERT INTO numbers SELECT x.id FROM n x LEFT JOIN n y ON x.id = y.id AND y.t BETWEEN x.t AND x.t + 3;
+"""
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """Two runs, of three ticks and of two, the second of which fails."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sql").write_text(JOB)
+    checkpoint = Checkpoint(tmp_path / ".watersmeet" / "job")
+    clock = [1_700_000_000_000_000]
+    monkeypatch.setattr("watersmeet.history.recording._now_us", lambda: clock[0])
+
+    def run(ticks, outcome, error=None):
+        job = RecordedJob(JOB, checkpoint.store, clock_us=clock[0])
+        with job.run(outcome):
+            for _ in range(ticks):
+                clock[0] += 1_000_000
+                at = (clock[0] - 1_700_000_000_000_000) // 1_000_000
+                job.tick(
+                    clock[0],
+                    {
+                        "orders": [{"id": at, "at": f"2026-01-01T00:00:{at:02}"}],
+                        "n": [{"id": at, "t": 100 * at}, {"id": 7, "t": 1}],
+                    },
+                )
+            if error is not None:
+                raise error
+        return job
+
+    run(3, SimpleNamespace(finished=False, stopped=True))
+    with pytest.raises(EngineError):
+        run(2, None, EngineError("the disk is full </script>", code="full"))
+    return checkpoint
+
+
+def document_in(page: str) -> dict:
+    """What a browser would find in the page."""
+    (text,) = re.findall(r'<script type="application/json" id="document">(.*?)</script>', page, re.DOTALL)
+    return json.loads(text)
+
+
+def charts_in(page: str) -> dict:
+    return {
+        chart["key"]: {one["name"]: one["values"] for one in chart["series"]}
+        for chart in document_in(page)["charts"]
+    }
+
+
+@pytest.mark.parametrize("named", ["job.sql", ".watersmeet/job"])
+def test_one_file_with_all_of_it(watersmeet, ran, tmp_path, named):
+    said = watersmeet("report", named, "-o", "out.html").out
+    assert said == "out.html: 2 runs, until tick 5\n"
+    page = (tmp_path / "out.html").read_text()
+    document, charts = document_in(page), charts_in(page)
+    assert [run["how"] for run in document["runs"]] == ["stopped", "failed"]
+    assert "the disk is full </script>" in document["runs"][1]["error"]
+    assert document["ticks"] == 5
+    assert charts["integers"]["numbers.x.t"] == [95, 195, 295, 395, 495]
+    assert len(charts["read"]["n"]) == len(charts["written"]["numbers"]) == 5
+    assert charts["late"]["numbers.x"] == [1, 2, 3, 4]
+    (of_x,) = [one for one in document["inputs"] if one["name"] == "numbers.x"]
+    assert of_x["in"] == 10 == sum(of_x["places"].values())
+    assert of_x["late"] == {"t": {"<100": 1, "<1000": 3}}
+    assert "LEFT OUTER JOIN" in document["plan"]
+
+
+def test_names_are_text_and_nothing_is_asked_for(watersmeet, ran):
+    page = watersmeet("report", "job.sql", "-o", "-").out
+    assert page.count("<script") == 3
+    assert page.count("</script>") == 3
+    assert "alert(1)" in json.dumps(document_in(page))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    head = page.partition("<style>")[0]
+    assert "http" not in head.replace("http-equiv", "")
+    assert not re.findall(r"""(?:src|href)=["'](?!#)""", page.replace("$", ""))
+
+
+def test_a_job_without_a_history_is_said_to_have_none(watersmeet, ran, tmp_path):
+    for file in (ran.state / FOLDER).iterdir():
+        file.unlink()
+    assert "no history" in watersmeet("report", "job.sql").err
+
+
+def test_what_cannot_be_written_is_said(watersmeet, ran):
+    assert "no/such/x.html cannot be written" in watersmeet("report", "job.sql", "-o", "no/such/x.html").err
+
+
+def test_it_goes_along_with_a_copy_and_goes_with_a_reset(watersmeet, ran, tmp_path):
+    watersmeet("state", "copy", "job.sql", "copy")
+    assert "2 runs, until tick 5" in watersmeet("report", "copy").out
+    watersmeet("reset", "job.sql", "--yes")
+    assert not ran.root.exists()

@@ -1,0 +1,202 @@
+"""Histories of any length are bounded, have each tick once at any moment, and rolling up loses no amount."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from watersmeet.errors import StateError
+from watersmeet.history import keeping as module
+from watersmeet.history.keeping import Keeping
+from watersmeet.history.past import read
+from watersmeet.history.points import END, Figures
+from watersmeet.history.segments import FOLDER, Segment, counting
+from watersmeet.state.store import LocalStore, MemoryStore
+
+JOB, MARK = ("job", "seconds"), ("time/q/a/t", "watermark")
+
+
+class Looked(MemoryStore):
+    """Calls ``look`` after each thing that is done to it: whoever is killed there leaves that."""
+
+    look = staticmethod(lambda: None)
+
+    def write(self, name, data, *, lasting=True, sections=()):
+        assert name not in self._data, "nothing in a store is overwritten"
+        super().write(name, data, lasting=lasting)
+        self.look()
+
+    def delete(self, name):
+        super().delete(name)
+        self.look()
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Segments of four ticks, of which two are kept, and two points are rolled up to one."""
+    for name, value in {"FULL_TICKS": 4, "KEPT": 2, "FACTOR": 2, "LEVELS": 3}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def figures(tick: int) -> Figures:
+    level = None if tick == 1 else END if tick == 60 else tick * 10
+    told = [("input/q/a", "held", f"by {tick // 5}")] if tick % 5 == 0 else []
+    return Figures({JOB: tick, ("source/s", "rows"): tick * tick}, {MARK: level}, told)
+
+
+def written(keeping: Keeping, tick: int) -> None:
+    """One more tick, and its write waited for."""
+    keeping.add(tick, tick * 1_000, figures(tick))
+    if keeping._writing is not None:
+        keeping._writing.result()
+
+
+def ticks_in(store) -> dict[int, int]:
+    """How often each tick is there."""
+    counts = defaultdict(int)
+    for first, last in zip(
+        *(read(store).series(*JOB).points.column(name).to_pylist() for name in ("first_tick", "last_tick")),
+        strict=True,
+    ):
+        for tick in range(first, last + 1):
+            counts[tick] += 1
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_step_each_tick_is_there_once(seed):
+    """Runs of random lengths; looked at after each step of each write, as a kill there would leave it."""
+    rng, store = random.Random(seed), Looked()
+    done, seen, looks = 0, {}, 0
+
+    def look():
+        nonlocal looks
+        looks += 1
+        now = ticks_in(store)
+        assert set(now.values()) <= {1}, now
+        assert set(seen) <= set(now) | forgotten(now), "what was written is gone"
+
+    def forgotten(now):
+        return set(range(1, min(now, default=1)))  # the oldest, above the last level
+
+    store.look = look
+    while done < 60:
+        keeping = Keeping(store, pytest.fail, pause_s=0)
+        for _ in range(rng.randint(1, 9)):
+            done += 1
+            written(keeping, done)
+            seen = ticks_in(store)
+            assert max(seen) == done
+        keeping.close()
+    assert looks > 60
+    assert min(seen) > 1, "the oldest are to be gone"
+    assert len(counting(store.names(FOLDER))[0]) <= 3 * 2 + 1
+
+
+def test_amounts_are_sums_and_levels_the_last_least_and_most():
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=0)
+    for tick in range(1, 21):
+        written(keeping, tick)
+    keeping.close()
+    past = read(store)
+    rows, marks = past.series("source/s", "rows"), past.series(*MARK)
+    assert sum(rows.values("total")) == sum(tick * tick for tick in range(1, 21))
+    rolled = 0
+    for series, of in (
+        (rows, lambda tick: tick * tick),
+        (marks, lambda tick: None if tick == 1 else tick * 10),
+    ):
+        for point in series.points.to_pylist():
+            ticks = range(point["first_tick"], point["last_tick"] + 1)
+            rolled += len(ticks) > 1
+            values = [value for tick in ticks if (value := of(tick)) is not None]
+            assert point["last"] == (values[-1] if values else None)
+            assert point["least"] == min(values, default=None)
+            assert point["most"] == max(values, default=None)
+            assert (point["first_us"], point["last_us"]) == (ticks[0] * 1_000, ticks[-1] * 1_000)
+    assert rolled, "some are to be rolled up"
+    assert marks.values("total") == [None] * len(marks)
+    assert [text for *_, text in past.told()] == ["by 1", "by 2", "by 3", "by 4"]
+
+
+def test_a_run_goes_on_with_the_segment_of_the_run_before():
+    store = MemoryStore()
+    for tick in (1, 2, 3):
+        keeping = Keeping(store, pytest.fail, pause_s=1e9)
+        keeping.add(tick, tick, figures(tick))
+        keeping.close()
+    (segment,), held = counting(store.names(FOLDER))
+    assert (segment.version, held) == (3, [])
+    assert sorted(ticks_in(store)) == [1, 2, 3]
+
+
+def test_what_is_not_due_is_not_written_before_the_end():
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    for tick in range(1, 4):
+        keeping.add(tick, tick, figures(tick))
+    assert not store.names(FOLDER)
+    keeping.close()
+    assert sorted(ticks_in(store)) == [1, 2, 3]
+
+
+def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():
+    class Full(MemoryStore):
+        full = True
+
+        def write(self, name, data, *, lasting=True, sections=()):
+            if self.full:
+                raise StateError("no space left", code="state-not-written")
+            super().write(name, data)
+
+    store, said = Full(), []
+    keeping = Keeping(store, said.append, pause_s=0)
+    written(keeping, 1)
+    written(keeping, 2)
+    store.full = False
+    written(keeping, 3)
+    keeping.close()
+    (told,) = said
+    assert "no space left" in told
+    assert sorted(ticks_in(store)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("damage", [b"", b"not an Arrow file", None])
+def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
+    store = LocalStore(tmp_path)
+    keeping = Keeping(store, pytest.fail, pause_s=0)
+    for tick in range(1, 8):
+        written(keeping, tick)
+    keeping.close()
+    first, _ = counting(store.names(FOLDER))[0]
+    file = tmp_path / first.name
+    file.write_bytes(file.read_bytes()[:-40] if damage is None else damage)
+    past = read(store)
+    (problem,) = past.problems
+    assert first.name in problem
+    assert past.series(*JOB).values() == [5, 6, 7]
+    again = Keeping(store, pytest.fail, pause_s=0)
+    for tick in range(8, 40):  # rolls the damaged one away
+        written(again, tick)
+    again.close()
+    assert not read(store).problems
+
+
+def test_what_others_put_there_is_left_alone():
+    store = MemoryStore()
+    store.write(f"{FOLDER}/README", b"mine")
+    keeping = Keeping(store, pytest.fail, pause_s=0)
+    written(keeping, 1)
+    keeping.close()
+    assert f"{FOLDER}/README" in store.names(FOLDER)
+    assert sorted(ticks_in(store)) == [1]
+
+
+def test_of_two_runs_that_knew_nothing_of_each_other_both_count():
+    ours, theirs = Segment(0, 3, 3, 2, "aaaaaaaa"), Segment(0, 3, 3, 1, "bbbbbbbb")
+    before = Segment(0, 3, 3, 1, "aaaaaaaa")
+    counted, held = counting([ours.name, theirs.name, before.name])
+    assert (set(counted), held) == ({ours, theirs}, [before.name])

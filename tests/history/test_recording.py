@@ -1,0 +1,166 @@
+"""What is kept of a run is what the run's ticks say, by plain loops over their results."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.support.recorded import RecordedJob
+from watersmeet.errors import EngineError
+from watersmeet.event_time import ENDED, NEVER
+from watersmeet.history.past import read
+from watersmeet.history.points import END
+from watersmeet.history.segments import FOLDER
+from watersmeet.state.sealed import sealed, unsealed
+from watersmeet.state.store import MemoryStore
+
+TEXT = """
+    SET checkpoint = 'state'; SET spark.executor.memory = '1g';
+    CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+    CREATE TABLE b (at TIMESTAMP, k STRING, WATERMARK FOR at AS at - INTERVAL '5' SECONDS)
+      WITH ('connector' = 'kafka', 'topic' = 'b', 'kafka.bootstrap.servers' = 'x:1', 'format' = 'json',
+            'kafka.sasl.jaas.config' = 'hunter2');
+    CREATE SINK one WITH ('connector' = 'memory');
+    CREATE SINK two WITH ('connector' = 'memory');
+    INSERT INTO one SELECT x.t, y.t AS u FROM a x LEFT JOIN a y
+      ON x.k = y.k AND y.t BETWEEN x.t + 1 AND x.t + 9;
+    INSERT INTO two SELECT p.at FROM b p LEFT JOIN b q ON p.k = q.k
+      AND q.at BETWEEN p.at + INTERVAL '1' SECOND AND p.at + INTERVAL '9' SECONDS"""
+
+ROWS = [
+    {"a": [{"t": 1, "k": "x"}, {"t": 20, "k": "y"}], "b": [{"at": "2026-01-01T00:00:10", "k": "x"}]},
+    {"a": [{"t": 3, "k": "x"}, {"t": 50, "k": None}, {"t": None, "k": "z"}], "b": []},
+    {
+        "a": [{"t": 30, "k": "x"}],
+        "b": [{"at": "2026-01-01T00:00:01", "k": "x"}, {"at": "2027-01-01T00:00:00", "k": "x"}],
+    },
+]
+CAUGHT_UP = SimpleNamespace(finished=False, stopped=False)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    store = MemoryStore()
+    job = RecordedJob(TEXT, store)
+    with job.run(CAUGHT_UP):
+        for number, rows in enumerate(ROWS):
+            job.tick(number * 1_000_000, rows, seconds=0.25 * (number + 1), parts={"ingest": 0.125})
+    return job, read(store), store
+
+
+def test_every_figure_is_that_of_the_tick(recorded):
+    job, past, _ = recorded
+    late = 0
+    for number, result in enumerate(job.results):
+
+        def value(of, figure, name="last", tick=result.tick):
+            (point,) = [p for p in past.series(of, figure).points.to_pylist() if p["first_tick"] == tick]
+            return point[name]
+
+        assert value("job", "seconds", "total") == 250_000 * (number + 1)
+        assert value("part/ingest", "seconds") == 125_000
+        for source, rows in result.rows_in.items():
+            assert value(f"source/{source}", "rows", "total") == rows
+        for query, own in result.queries.items():
+            assert value(f"query/{query}", "rows_out") == own.total_rows_out
+            assert value(f"query/{query}", "bytes") == own.state_bytes
+            for figure, marks in (("watermark", own.input_watermarks), ("late_below", own.late_below)):
+                for key, mark in marks.items():
+                    wanted = None if mark == NEVER else END if mark == ENDED else mark
+                    assert value(f"time/{query}/{key.replace('.', '/')}", figure) == wanted
+            for alias, places in own.account.items():
+                for place, rows in places.items():
+                    if rows:
+                        assert value(f"input/{query}/{alias}", place) == rows
+                for column, late_by in own.late.get(alias, {}).items():
+                    for bucket, rows in late_by.counts.items():
+                        late += rows
+                        assert value(f"input/{query}/{alias}", f"late of {column} {bucket}") == rows
+    assert late, "some rows are to be late"
+
+
+def test_by_what_rows_were_late_is_kept_exactly(recorded):
+    """The rows that were late are those below what is kept of their tick."""
+    job, past, _ = recorded
+    below = past.series("time/one/x/t", "late_below").values()
+    late = [
+        sum(1 for row in rows["a"] if row["t"] is not None and limit is not None and row["t"] < limit)
+        for rows, limit in zip(ROWS, [None, *below][-3:], strict=True)
+    ]
+    counted = [result.queries["one"].counts["x"].get("late", 0) for result in job.results]
+    assert late == counted
+    assert sum(late)
+
+
+def test_runs_are_written_down_without_secrets(recorded):
+    _, past, store = recorded
+    (run,) = past.runs
+    assert run.ended is not None
+    assert run.ended.how == "caught up"
+    assert run.begun.integer_times == ("time/one/x/t", "time/one/y/t")
+    assert run.begun.settings == {"checkpoint": "state", "spark.executor.memory": "1g"}
+    assert "LEFT OUTER JOIN" in run.begun.plan
+    assert not any(b"hunter2" in bytes(store.read(name)) for name in store.names(FOLDER))
+
+
+def test_a_run_that_failed_says_with_what():
+    store = MemoryStore()
+    job = RecordedJob(TEXT, store)
+
+    def run():
+        with job.run(CAUGHT_UP):
+            job.tick(0, ROWS[0])
+            job.recording.notice("the broker is away")
+            raise EngineError("no space left", code="full", hint="make room")
+
+    with pytest.raises(EngineError):
+        run()
+    (run,) = read(store).runs
+    assert run.ended is not None
+    assert (run.ended.how, run.ended.notices) == ("failed", ("the broker is away",))
+    assert "no space left" in str(run.ended.error)
+    assert "make room" in str(run.ended.error)
+
+
+def test_a_run_that_holds_nothing_leaves_nothing():
+    store = MemoryStore()
+    job = RecordedJob(TEXT, store)
+    with pytest.raises(EngineError), job.recording.of_a_run():
+        raise EngineError("another run holds the checkpoint", code="held")
+    assert not store.names(FOLDER)
+
+
+def test_the_oldest_runs_are_forgotten(monkeypatch):
+    monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
+    store = MemoryStore()
+    for number in range(5):
+        monkeypatch.setattr("watersmeet.history.recording._now_us", lambda number=number: number)
+        with RecordedJob(TEXT, store).run(CAUGHT_UP):
+            pass
+    assert [run.begun.started_us for run in read(store).runs] == [2, 3, 4]
+    assert len([name for name in store.names(FOLDER) if "/run-" in name]) == 6
+
+
+def test_a_record_of_a_newer_version_is_passed_over_and_told_of():
+    store = MemoryStore()
+    with RecordedJob(TEXT, store).run(CAUGHT_UP):
+        pass
+    (name,) = [name for name in store.names(FOLDER) if name.endswith("-begun.json")]
+    content = json.loads(unsealed(name, bytes(store.read(name))))
+    store.delete(name)
+    store.write(name, sealed(name, json.dumps({**content, "started_us": "noon", "weather": "rain"})))
+    past = read(store)
+    assert past.runs == []
+    assert name in past.problems[0]
+
+
+def test_standing_watermarks_and_hot_keys_are_told_when_they_change():
+    store = MemoryStore()
+    job = RecordedJob(TEXT, store)
+    with job.run(CAUGHT_UP):
+        for number in range(3):
+            job.tick(number, {"a": [{"t": number, "k": "x"}]})
+    told = [(of, figure) for *_, of, figure, text in read(store).told()]
+    assert len(told) == len(set(told))

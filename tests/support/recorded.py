@@ -1,0 +1,49 @@
+"""Histories of jobs in this process: what `Recording` keeps is told as Spark's runs tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import watersmeet
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.local import LocalJob
+from watersmeet.history.recording import About, Recording
+
+
+class RecordedJob:
+    """A job of which each tick is told to a recording; ``results``: of its ticks."""
+
+    def __init__(self, text: str, store, *, clock_us: int = 0, say=None):
+        description = watersmeet.parse_job(text)
+        plan = watersmeet.plan_job(description)
+        self.job = LocalJob(plan, store, clock_us=clock_us)
+        self.results: list[TickResult] = []
+        self.recording = Recording(lambda: store, say, About.of(description, plan))
+        conclude = self.job.driver.conclude
+
+        def kept() -> TickResult:
+            self.results.append(conclude())
+            return self.results[-1]
+
+        self.job.driver.conclude = kept  # type: ignore[method-assign]
+
+    @contextmanager
+    def run(self, outcome) -> Iterator[RecordedJob]:
+        with self.recording.of_a_run() as ended:
+            self.recording.begin()
+            yield self
+            ended(outcome)
+
+    def tick(
+        self,
+        clock_us: int,
+        rows: Mapping[str, list],
+        seconds: float = 0.2,
+        parts: Mapping[str, float] | None = None,
+    ):
+        for source, given in rows.items():
+            self.job.push(source, given)
+        output = self.job.tick(clock_us=clock_us)
+        self.recording.tick(self.results[-1], seconds, parts or {"ingest": seconds / 2, "join": seconds / 2})
+        return output
