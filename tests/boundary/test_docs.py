@@ -25,7 +25,20 @@ README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/architecture.m
 FIRST_QUERY = (ROOT / "docs" / "delivered.sql").read_text()
 GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (
-    *("run", "explain", "validate", "schema", "preview", "stop", "reset", "report", "replay", "demo", "init"),
+    *(
+        "run",
+        "explain",
+        "validate",
+        "schema",
+        "preview",
+        "stop",
+        "reset",
+        "report",
+        "ui",
+        "replay",
+        "demo",
+        "init",
+    ),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -139,6 +139,8 @@ LIBRARIES: dict[str, set[str]] = {
     },
     "confluent_kafka": {"sinks"},
     "typer": {"cli"},
+    "starlette": {"page"},
+    "uvicorn": {"page"},
     "rich": {"cli", "observe", "sinks"},
 }
 """Libraries that only some parts may import; the others are free."""

@@ -26,6 +26,7 @@ from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
+from watersmeet.cli.ui import ui
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.add_typer(state_commands.app)
 app.command()(state_commands.stop)
 app.command()(report)
+app.command()(ui)
 
 
 class Engine(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -48,25 +49,53 @@ class Past:
     runs: Sequence[Run] = ()
     problems: Sequence[str] = field(default_factory=list)
 
+    def since(self, clock_us: int) -> Past:
+        """The points of ticks that ended later, and all runs."""
+        return Past(
+            self.points.filter(pc.greater(self.points.column("last_us"), clock_us)), self.runs, self.problems
+        )
+
+    @property
+    def until_us(self) -> int:
+        """When the last tick ended that it knows of; 0: there is none."""
+        return pc.max(self.points.column("last_us")).as_py() or 0
+
     def __bool__(self) -> bool:
         return self.points.num_rows > 0 or bool(self.runs)
 
+    @cached_property
+    def _by_figure(self) -> dict[tuple[str, str], pa.Table]:
+        """The points of each figure of each subject, in order; the figures as they first came."""
+        if not self.points.num_rows:
+            return {}
+        points = self.points.unify_dictionaries().combine_chunks()
+        subjects, figures = (points.column(name).chunk(0) for name in ("of", "figure"))
+        keys = np.asarray(subjects.indices, dtype=np.int64) * len(figures.dictionary) + np.asarray(
+            figures.indices
+        )
+        order = np.argsort(keys, kind="stable")
+        points, keys = points.take(pa.array(order)), keys[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        ends = np.append(starts[1:], len(keys))
+        slices = {}
+        for start, end in sorted(
+            zip(starts.tolist(), ends.tolist(), strict=True), key=lambda at: order[at[0]]
+        ):
+            figure = points.slice(start, end - start)
+            slices[figure.column("of")[0].as_py(), figure.column("figure")[0].as_py()] = figure
+        return slices
+
     def subjects(self, kind: str) -> list[str]:
         """The subjects of a kind (``input``, ``time``, …), as they first came."""
-        names = pc.unique(self.points.column("of")).to_pylist()
-        return [name for name in names if name.split("/", 1)[0] == kind]
+        return list(dict.fromkeys(of for of, _ in self._by_figure if of.split("/", 1)[0] == kind))
 
     def figures(self, of: str) -> list[str]:
         """The figures of a subject, as they first came."""
-        of_subject = self.points.filter(pc.equal(self.points.column("of"), of))
-        return pc.unique(of_subject.column("figure")).to_pylist()  # type: ignore[no-any-return]
+        return [figure for subject, figure in self._by_figure if subject == of]
 
     def series(self, of: str, figure: str) -> Series:
         """Empty when there is no such figure."""
-        wanted = pc.and_(
-            pc.equal(self.points.column("of"), of), pc.equal(self.points.column("figure"), figure)
-        )
-        return Series(self.points.filter(wanted))
+        return Series(self._by_figure.get((of, figure), empty()))
 
     def told(self) -> list[tuple[int, int, str, str, str]]:
         """What was told in words, in order: tick, clock, subject, figure, text."""
@@ -75,26 +104,45 @@ class Past:
         return list(zip(*(words.column(name).to_pylist() for name in names), strict=True))
 
 
+class Reader:
+    """Reads a history again and again, of a job that runs: of segments that did not change, nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._tables: dict[str, pa.Table] = {}
+
+    def read(self) -> Past:
+        """The history as it is now. Raises: as `read`."""
+        for attempt in range(_ATTEMPTS):
+            names = self._store.names(segments.FOLDER)
+            problems: list[str] = []
+            moved = self._fetch(names, problems)
+            if not moved or attempt == _ATTEMPTS - 1:  # else the job went on meanwhile
+                break
+        tables = list(self._tables.values())
+        points = joined(tables).sort_by([("last_us", "ascending")]) if tables else empty()
+        return Past(points, run_files.read(self._store, names, problems), problems)
+
+    def _fetch(self, names: Sequence[str], problems: list[str]) -> bool:
+        """Read the segments that are new; whether one was gone."""
+        tables, moved = {}, False
+        for segment in segments.counting(names)[0]:
+            try:
+                known = self._tables.get(segment.name)
+                tables[segment.name] = segments.read(self._store, segment) if known is None else known
+            except StateError as error:
+                if error.code not in ("state-missing", "state-damaged"):
+                    raise
+                moved |= error.code == "state-missing"
+                problems.append(error.message)
+        self._tables = tables
+        return moved
+
+
 def read(store: Store) -> Past:
     """The history in a store; empty when there is none. Of a job that runs it may be some seconds old.
 
     Raises:
         StateError: the store does not answer.
     """
-    for attempt in range(_ATTEMPTS):
-        names = store.names(segments.FOLDER)
-        problems: list[str] = []
-        tables = []
-        moved = False
-        for segment in segments.counting(names)[0]:
-            try:
-                tables.append(segments.read(store, segment))
-            except StateError as error:
-                if error.code not in ("state-missing", "state-damaged"):
-                    raise
-                moved |= error.code == "state-missing"
-                problems.append(error.message)
-        if not moved or attempt == _ATTEMPTS - 1:  # else the job went on meanwhile
-            break
-    points = joined(tables).sort_by([("last_us", "ascending")]) if tables else empty()
-    return Past(points, run_files.read(store, names, problems), problems)
+    return Reader(store).read()

@@ -33,6 +33,7 @@ def document_of(past: Past, title: str) -> Document:
     ticks = past.points.column("last_tick")
     return {
         "title": title,
+        "until": past.until_us,
         "status": _status(last),
         "ticks": pc.max(ticks).as_py() or 0,
         "runs": [_run(run) for run in past.runs],

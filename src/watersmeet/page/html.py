@@ -35,8 +35,18 @@ def page_of(document: Document) -> str:
     )
 
 
+def served_page(title: str) -> str:
+    """HTML, UTF-8, of a page whose scripts, style and document are asked for at the same place."""
+    return Template(static("served.html").decode()).substitute(title=escape(printable(title)))
+
+
+def static(name: str) -> bytes:
+    """A file of the page. Raises: FileNotFoundError."""
+    return (_STATIC / name).read_bytes()
+
+
 def _text(name: str) -> str:
-    return (_STATIC / name).read_text(encoding="utf-8").strip()
+    return static(name).decode().strip()
 
 
 def _digest(script: str) -> str:

@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet
+from watersmeet.history.past import read
+from watersmeet.history.points import END
+from watersmeet.state.store import LocalStore
 
 pytestmark = pytest.mark.spark
 
@@ -46,6 +49,19 @@ def test_a_run_goes_on_where_the_last_one_ended(spark, job, tmp_path):
     second = watersmeet.run(job, {**settings, "finish": "true"})
     assert second.finished
     assert put_out(tmp_path) == [("u", 1, 3), ("u", 3, None), ("v", 2, None)]
+    past = read(LocalStore(tmp_path / "state" / "state"))
+    assert [run.ended.how for run in past.runs if run.ended is not None] == ["caught up", "finished"]
+    ticks = past.series("input/out/x", "in")
+    assert (ticks.points.column("last_tick").to_pylist(), ticks.values()) == ([1, 2, 3], [2, 3, 3])
+    assert past.series("time/out/x/t", "watermark").values()[-1] == END
+    assert all(past.series("part/ingest", "seconds").values())
+
+
+def test_a_job_may_keep_no_history(spark, job, tmp_path):
+    settings = {"checkpoint": str(tmp_path / "state"), "until_caught_up": "true", "history": "off"}
+    add(tmp_path, "1", {"k": "u", "n": 1, "t": 10})
+    assert watersmeet.run(job, settings).ticks == 1
+    assert not read(LocalStore(tmp_path / "state" / "state"))
 
 
 def test_without_a_checkpoint_it_is_refused_and_what_is_wrong_with_the_text_comes_first(job):

@@ -1,8 +1,9 @@
-// Draws the document that is in the page. All of it becomes text, never markup.
+// Draws a document: that in the page, or one that is asked for beside it and grows. All of it becomes text,
+// never markup.
 "use strict";
 (function () {
-  const doc = JSON.parse(document.getElementById("document").textContent);
-  const COLOURS = 8;
+  const COLOURS = 8, MOST_POINTS = 3000;
+  let doc;
 
   function make(tag, attributes, ...children) {
     const element = document.createElement(tag);
@@ -51,14 +52,12 @@
     return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": names.join(", ") }, inside);
   }
 
-  const starts = doc.runs.map((run) => run.started);
-
   // Series on one axis of time, with a gap where a run began and nothing was known for a while.
   function aligned(series) {
     const every = new Set();
     for (const one of series) for (const at of one.at) every.add(at);
     const ticks = [...every].sort((a, b) => a - b);
-    const times = [];
+    const times = [], starts = doc.runs.map((run) => run.started);
     let run = 0;
     for (const at of ticks) {
       while (run < starts.length && starts[run] <= at) {
@@ -82,7 +81,7 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
-  const drawn = [];
+  const drawn = new Map(); // key of a chart -> the chart, its drawing, and its element
 
   // Clock times (UTC), as far apart as they are: a day has its date, a minute no seconds.
   function clocks(u, splits) {
@@ -107,7 +106,7 @@
       series: [{}, ...chart.series.map((one, n) => ({ label: one.name, stroke: () => colour(n), width: 1.5, points: { show: one.at.length < 60, size: 5 }, spanGaps: false }))],
     };
     const drawing = new uPlot(options, aligned(chart.series), place);
-    drawn.push(drawing);
+    drawn.get(chart.key).drawing = drawing;
     new ResizeObserver(() => {
       const width = Math.max(240, place.clientWidth);
       if (width !== drawing.width) drawing.setSize({ width, height: 220 });
@@ -129,15 +128,25 @@
       mark.style.background = "var(--s" + (n % COLOURS) + ")";
       return make("li", {}, mark, one.name);
     }));
-    const whole = make("figure", { id: "chart-" + chart.key }, make("figcaption", {}, chart.title), place, legend,
-      make("details", {}, make("summary", {}, "In numbers"), reckoned(chart)));
+    const numbers = make("details", {}, make("summary", {}, "In numbers"));
+    numbers.addEventListener("toggle", () => {
+      if (numbers.open) numbers.replaceChildren(numbers.firstChild, reckoned(chart));
+    });
+    const whole = make("figure", { id: "chart-" + chart.key }, make("figcaption", {}, chart.title), place, legend, numbers);
+    drawn.set(chart.key, { chart, whole, numbers, drawing: null });
     requestAnimationFrame(() => plot(chart, place));
     return whole;
   }
 
+  // A section of the page, made when it first has something to show.
   function section(id, title, ...children) {
-    document.getElementById("main").append(make("section", { "aria-labelledby": id }, make("h2", { id }, title), ...children));
-    document.querySelector("#nav ul").append(make("li", {}, make("a", { href: "#" + id }, title)));
+    const there = document.getElementById(id);
+    if (there) {
+      there.parentNode.replaceChildren(there, ...children);
+    } else if (children.length) {
+      document.getElementById("main").append(make("section", { "aria-labelledby": id }, make("h2", { id }, title), ...children));
+      document.querySelector("#nav ul").append(make("li", {}, make("a", { href: "#" + id }, title)));
+    }
   }
 
   function fact(name, value) {
@@ -173,31 +182,85 @@
   }
 
   function head() {
-    const place = document.getElementById("head");
     const first = doc.runs[0], last = doc.runs[doc.runs.length - 1];
     const rows = doc.inputs.reduce((sum, one) => sum + one.in, 0);
-    place.append(make("h1", {}, doc.title), make("div", { class: "facts" },
+    document.getElementById("head").replaceChildren(make("h1", {}, doc.title), make("div", { class: "facts" },
       fact("status", doc.status), fact("ticks", plain.format(doc.ticks)), fact("rows in", plain.format(rows)),
-      first ? fact("since", moment(first.started) + " UTC") : null,
-      last && last.ended ? fact("until", moment(last.ended) + " UTC") : null));
-    if (last && last.error) place.append(make("pre", { class: "bad" }, last.error));
-    for (const problem of doc.problems) place.append(make("p", { class: "bad" }, problem));
-    document.getElementById("nav").append(make("ul", {}));
+      first ? fact("since", moment(first.started) + " UTC") : "",
+      last && last.ended ? fact("until", moment(last.ended) + " UTC") : ""),
+      last && last.error ? make("pre", { class: "bad", tabindex: "0" }, last.error) : "",
+      ...doc.problems.map((problem) => make("p", { class: "bad" }, problem)));
   }
 
-  head();
-  section("over-time", "Over time", make("div", { class: "charts" }, ...doc.charts.map(figure)));
-  if (doc.inputs.length) section("account", "Account of rows", account());
-  const histograms = late();
-  if (histograms.length) section("late", "Late rows", ...histograms);
-  if (doc.told.length) {
-    section("told", "What was told", table(["when (UTC)", "tick", "of", "", ""],
-      doc.told.map((one) => [moment(one.at), plain.format(one.tick), one.of, one.what, one.text]), 9));
+  function sections() {
+    head();
+    if (doc.inputs.length) section("account", "Account of rows", account());
+    section("late", "Late rows", ...late());
+    if (doc.told.length) {
+      section("told", "What was told", table(["when (UTC)", "tick", "of", "what", "words"],
+        doc.told.map((one) => [moment(one.at), plain.format(one.tick), one.of, one.what, one.text]), 9));
+    }
+    section("runs", "Runs", table(["started (UTC)", "ended", "how", "version", "machine", "told"],
+      doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")]), 9));
+    section("plan", "Plan", make("pre", { tabindex: "0" }, doc.plan));
+    const settings = Object.entries(doc.settings);
+    if (settings.length) section("settings", "Settings", table(["setting", "value"], settings, 9));
   }
-  section("runs", "Runs", table(["started (UTC)", "ended", "how", "version", "machine", "told"],
-    doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")]), 9));
-  section("plan", "Plan", make("pre", { tabindex: "0" }, doc.plan));
-  const settings = Object.entries(doc.settings);
-  if (settings.length) section("settings", "Settings", table(["setting", "value"], settings, 9));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawn.forEach((one) => one.redraw()));
+
+  function charts() {
+    section("over-time", "Over time", make("div", { class: "charts" }, ...doc.charts.map(figure)));
+  }
+
+  function begin(whole) {
+    doc = whole;
+    document.getElementById("nav").replaceChildren(make("ul", {}));
+    charts();
+    sections();
+  }
+
+  // What came since: points to be put behind those that are there, and all else as it is now.
+  function grow(more) {
+    let same = true;
+    for (const chart of more.charts) {
+      const known = drawn.get(chart.key);
+      if (!known) { doc.charts.push(chart); same = false; continue; }
+      for (const one of chart.series) {
+        const series = known.chart.series.find((other) => other.name === one.name);
+        if (!series) { known.chart.series.push(one); same = false; continue; }
+        series.at = series.at.concat(one.at).slice(-MOST_POINTS);
+        series.values = series.values.concat(one.values).slice(-MOST_POINTS);
+      }
+    }
+    const told = doc.told.concat(more.told).slice(-MOST_POINTS);
+    doc = { ...doc, ...more, charts: doc.charts, told, inputs: more.inputs.length ? more.inputs : doc.inputs, ticks: Math.max(doc.ticks, more.ticks) };
+    sections();
+    if (!same) {
+      for (const one of drawn.values()) if (one.drawing) one.drawing.destroy();
+      drawn.clear();
+      charts();
+      return;
+    }
+    for (const one of drawn.values()) {
+      if (one.drawing) one.drawing.setData(aligned(one.chart.series));
+      if (one.numbers.open) one.numbers.replaceChildren(one.numbers.firstChild, reckoned(one.chart));
+    }
+  }
+
+  function live() {
+    fetch("document.json").then((answer) => answer.json()).then((whole) => {
+      begin(whole);
+      const news = new EventSource("events?after=" + whole.until);
+      news.addEventListener("more", (event) => grow(JSON.parse(event.data)));
+      news.addEventListener("problem", (event) => { doc.problems = [JSON.parse(event.data)]; head(); });
+      news.onerror = () => { doc.problems = ["the job's page does not answer any more: what is shown is what it told last"]; head(); };
+    }).catch((error) => {
+      document.getElementById("head").replaceChildren(make("p", { class: "bad" }, "the job's page does not answer: " + error));
+    });
+  }
+
+  const kept = document.getElementById("document");
+  if (kept) begin(JSON.parse(kept.textContent)); else live();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+    for (const one of drawn.values()) if (one.drawing) one.drawing.redraw();
+  });
 })();

@@ -1,0 +1,43 @@
+"""`ui`: a job's page, served while it is looked at."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from watersmeet.cli.job_file import default_checkpoint
+from watersmeet.cli.state_commands.commands import Directory, Of
+from watersmeet.errors import EngineError
+
+Listen = Annotated[
+    str,
+    typer.Option(
+        metavar="[HOST:]PORT",
+        help="Where to listen; 0 is any free port. Other hosts than this one are asked for a token.",
+    ),
+]
+
+
+def ui(job: Of, listen: Listen = "8765", checkpoint: Directory = None) -> None:
+    """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
+    goes on with the job. Read only."""
+    from watersmeet.cli.state_commands.place import Place
+    from watersmeet.history.past import Reader
+
+    try:
+        from watersmeet.page.served import Feed
+        from watersmeet.page.serving import Address, Serving
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"the page is served by a library that is not installed: {error.name}",
+            code="no-library",
+            hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
+        ) from None
+
+    address = Address.of(listen)
+    place = Place.of(job, checkpoint, default_checkpoint(job))
+    feed = Feed(Reader(place.checkpoint.store), place.checkpoint.root.name)
+    serving = Serving.of(feed, address)
+    print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
+    serving.run()

@@ -1,0 +1,166 @@
+"""The page over HTTP: of a job that runs in any process, or has ended, from the history beside its state.
+
+Read only, and of one job. Whoever asks for it by another name than it is served under is refused, so that no
+page of somebody else's reaches it through a browser; where it listens for other machines it wants a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+from sse_starlette.sse import EventSourceResponse
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from watersmeet.errors import StateError
+from watersmeet.history.past import Past, Reader
+from watersmeet.page.document import document_of
+from watersmeet.page.html import served_page, static
+
+STATIC = {
+    "page.css": "text/css",
+    "uPlot.min.css": "text/css",
+    "page.js": "text/javascript",
+    "uPlot.iife.min.js": "text/javascript",
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+COOKIE = "watersmeet"
+LOOK_S = 2.0
+
+
+class Feed:
+    """What the page is told of a job: from its history, which is looked at every `LOOK_S` seconds while
+    somebody looks at the page, once for all who do."""
+
+    def __init__(self, reader: Reader, title: str, look_s: float = LOOK_S) -> None:
+        self._reader = reader
+        self.title = title
+        self.look_s = look_s
+        self._lock = threading.Lock()
+        self._past: Past | None = None
+        self._looked = float("-inf")
+
+    def past(self, now: float) -> Past:
+        """The history, as it was at most `look_s` seconds ago. ``now``: seconds, that only grow."""
+        with self._lock:
+            if self._past is None or now - self._looked >= self.look_s:
+                self._past, self._looked = self._reader.read(), now
+            return self._past
+
+
+def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
+    """The page as an application.
+
+    Args:
+        hosts: the names under which it may be asked for.
+        token: what has to be known to see it; None: nothing.
+    """
+
+    async def past() -> Past:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, feed.past, loop.time())
+
+    async def index(_: Request) -> Response:
+        return HTMLResponse(served_page(feed.title))
+
+    async def document(_: Request) -> Response:
+        return JSONResponse(await _in_a_thread(await past(), feed.title))
+
+    async def events(request: Request) -> Response:
+        after = _number(request.headers.get("last-event-id") or request.query_params.get("after"))
+        return EventSourceResponse(_news(after), ping=15)
+
+    async def _news(after: int) -> AsyncIterator[dict[str, Any]]:
+        seen: tuple[object, ...] = ()
+        while True:
+            try:
+                whole = await past()
+            except StateError as error:
+                yield {"event": "problem", "data": json.dumps(error.message)}
+                await asyncio.sleep(feed.look_s)
+                continue
+            state = (whole.until_us, len(whole.runs), whole.runs[-1].ended if whole.runs else None)
+            if state != seen:
+                seen = state
+                more = await _in_a_thread(whole.since(after), feed.title)
+                after = max(after, whole.until_us)
+                yield {"id": str(after), "event": "more", "data": json.dumps(more)}
+            await asyncio.sleep(feed.look_s)
+
+    async def file(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return PlainTextResponse("there is no such page", 404)
+        return Response(static(name), media_type=STATIC[name])
+
+    middleware = [
+        Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
+        Middleware(_Guarded, token=token),
+        Middleware(GZipMiddleware),
+    ]
+    routes = [
+        Route("/", index),
+        Route("/document.json", document),
+        Route("/events", events),
+        Route("/{name}", file),
+    ]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+async def _in_a_thread(past: Past, title: str) -> dict[str, Any]:
+    return await asyncio.get_running_loop().run_in_executor(None, document_of, past, title)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 19 else 0
+
+
+class _Guarded:
+    """Asks for the token, by a parameter once and by a cookie from then on, and sets `HEADERS`."""
+
+    def __init__(self, app: ASGIApp, token: str | None) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                names = {name for name, _ in message.get("headers", ())}
+                told = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *(h for h in told if h[0] not in names)]
+            await send(message)
+
+        request = Request(scope)
+        if self._token is None or self._is_known(request.cookies.get(COOKIE)):
+            await self._app(scope, receive, with_headers)
+        elif self._is_known(request.query_params.get("token")):
+            response = RedirectResponse(request.url.path, 303)
+            response.set_cookie(COOKIE, str(self._token), httponly=True, samesite="strict")
+            await response(scope, receive, with_headers)
+        else:
+            told = PlainTextResponse("a token is wanted: use the address that the command printed", 401)
+            await told(scope, receive, with_headers)
+
+    def _is_known(self, said: str | None) -> bool:
+        return said is not None and hmac.compare_digest(said.encode(), str(self._token).encode())

@@ -1,0 +1,162 @@
+"""The page over HTTP, asked as a browser asks, and as others than its user may."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from http.client import HTTPConnection
+
+import pytest
+
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.history.keeping import Keeping
+from watersmeet.history.past import Reader
+from watersmeet.history.points import Figures
+from watersmeet.page.html import static
+from watersmeet.page.served import STATIC, Feed
+from watersmeet.page.serving import Address, Serving
+from watersmeet.state.store import MemoryStore
+
+
+class History:
+    """One that grows while the page is served."""
+
+    def __init__(self):
+        self.store = MemoryStore()
+        self.keeping = Keeping(self.store, pytest.fail, pause_s=0)
+        self.tick = 0
+
+    def grow(self) -> None:
+        self.tick += 1
+        levels = {("input/q/a", "retained"): self.tick, ("input/q/a", "in"): self.tick}
+        self.keeping.add(self.tick, self.tick * 1_000_000, Figures({("source/a", "rows"): 1}, levels))
+        assert self.keeping._writing is not None
+        self.keeping._writing.result()
+
+
+@pytest.fixture(scope="module")
+def history():
+    made = History()
+    made.grow()
+    yield made
+    made.keeping.close()
+
+
+@pytest.fixture(scope="module")
+def url(history):
+    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address.of("0"))
+    with serving.beside():
+        yield serving.url
+
+
+def asked(url: str, **headers: str):
+    """The status, the headers and the text of an answer; redirects are not followed."""
+    host, _, path = url.removeprefix("http://").partition("/")
+    connection = HTTPConnection(host, timeout=20)
+    connection.request("GET", f"/{path}", headers=headers)
+    answer = connection.getresponse()
+    return answer.status, answer.headers, answer.read().decode()
+
+
+def test_page_and_all_that_it_asks_for(url):
+    status, headers, page = asked(url)
+    assert status == 200
+    assert "<title>&lt;job&gt; – watersmeet</title>" in page
+    assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'")
+    for name in STATIC:
+        assert name in page or name == "page.css"
+        status, headers, text = asked(url + name)
+        assert (status, text) == (200, static(name).decode())
+        assert headers["Content-Type"].startswith(STATIC[name])
+        assert headers["X-Content-Type-Options"] == "nosniff"
+    document = json.loads(asked(url + "document.json")[2])
+    assert document["title"] == "<job>"
+    assert document["inputs"][0]["places"] == {"retained": document["ticks"]}
+
+
+@pytest.mark.parametrize("path", ["page.html", "uPlot.LICENSE", "..%2fhtml.py", "x", "static/page.js"])
+def test_nothing_else_is_there(url, path):
+    assert asked(url + path)[0] == 404
+
+
+def test_it_cannot_be_changed(url):
+    request = urllib.request.Request(url, data=b"x", method="POST")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=20)
+    assert refused.value.code == 405
+
+
+def test_pages_of_others_do_not_reach_it(url):
+    """A name of theirs that leads here (DNS rebinding) is none of ours."""
+    assert asked(url, Host="evil.example")[0] == 400
+    assert asked(url, Host="localhost")[0] == 200
+
+
+def test_news_come_as_the_job_goes_on(history, url):
+    document = json.loads(asked(url + "document.json")[2])
+    with urllib.request.urlopen(f"{url}events?after={document['until']}", timeout=20) as stream:
+        seen = {}
+        for _ in range(3):
+            history.grow()
+            while history.tick not in seen:
+                line = stream.readline().decode()
+                if line.startswith("data: "):
+                    more = json.loads(line.removeprefix("data: "))
+                    for chart in more["charts"]:
+                        for one in chart["series"]:
+                            if chart["key"] == "kept":
+                                for at, value in zip(one["at"], one["values"], strict=True):
+                                    assert value not in seen, "a point comes once"
+                                    seen[value] = at
+    assert seen == {tick: float(tick) for tick in range(document["ticks"] + 1, history.tick + 1)}
+
+
+@pytest.mark.parametrize("after", ["", "x", "-1", "9" * 30])
+def test_who_says_nothing_that_is_known_gets_all(history, url, after):
+    with urllib.request.urlopen(f"{url}events?after={after}", timeout=20) as stream:
+        line = next(line for line in iter(stream.readline, b"") if line.startswith(b"data: "))
+    assert json.loads(line.removeprefix(b"data: "))["ticks"] == history.tick
+
+
+def test_other_machines_are_asked_for_a_token(history):
+    serving = Serving.of(Feed(Reader(history.store), "job"), Address.of("0.0.0.0:0"))
+    address, _, token = serving.url.partition("?token=")
+    address = address.replace("0.0.0.0", "127.0.0.1")
+    assert len(token) >= 32
+    with serving.beside():
+        for wrong in ("", "?token=", "?token=x", f"?token={token}x"):
+            assert asked(address + wrong)[0] == 401
+        assert asked(address + "document.json")[0] == 401
+        status, headers, _ = asked(f"{address}?token={token}")
+        assert (status, headers["Location"]) == (303, "/")
+        cookie = headers["Set-Cookie"]
+        assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+        assert asked(address, Cookie=cookie.partition(";")[0])[0] == 200
+        assert asked(address + "document.json", Cookie="watersmeet=x")[0] == 401
+
+
+@pytest.mark.parametrize("text", ["", "x", "70000", "host:", "-1", "::1:80", "1.5"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(SpecError, match="no port"):
+        Address.of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "loopback"),
+    [
+        ("8080", Address("127.0.0.1", 8080), True),
+        ("0.0.0.0:1", Address("0.0.0.0", 1), False),
+        ("[::1]:9", Address("::1", 9), True),
+        ("localhost:9", Address("localhost", 9), True),
+        ("example.org:9", Address("example.org", 9), False),
+    ],
+)
+def test_addresses(text, wanted, loopback):
+    assert (Address.of(text), wanted.is_loopback) == (wanted, loopback)
+
+
+def test_a_port_that_is_taken_is_said(history):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(EngineError, match="cannot listen"):
+        Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", taken.getsockname()[1]))
