@@ -114,7 +114,7 @@
   }
 
   function reckoned(chart) {
-    return table(["", "least", "most", "last"], chart.series.map((one) => {
+    return table(["line", "least", "most", "last"], chart.series.map((one) => {
       const values = one.values.filter((value) => value !== null);
       const least = values.reduce((a, b) => Math.min(a, b), Infinity), most = values.reduce((a, b) => Math.max(a, b), -Infinity);
       return [one.name, ...[least, most, values[values.length - 1]].map((value) => shown(chart.kind, value))];
@@ -161,7 +161,7 @@
         const rest = one.in - Object.values(one.places).reduce((a, b) => a + b, 0);
         return rest === 0 ? "yes" : make("span", { class: "bad" }, "NO: " + plain.format(rest) + " rows unaccounted");
       })]];
-    return table(["", ...doc.inputs.map((one) => one.name)], rows, 1);
+    return table(["rows", ...doc.inputs.map((one) => one.name)], rows, 1);
   }
 
   function late() {
