@@ -128,8 +128,8 @@ class Reader:
         tables, moved = {}, False
         for segment in segments.counting(names)[0]:
             try:
-                known = self._tables.get(segment.name)
-                tables[segment.name] = segments.read(self._store, segment) if known is None else known
+                there = self._tables.get(segment.name)
+                tables[segment.name] = segments.read(self._store, segment) if there is None else there
             except StateError as error:
                 if error.code not in ("state-missing", "state-damaged"):
                     raise
