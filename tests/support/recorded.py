@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import watersmeet
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local import LocalJob, StepOutput
 from watersmeet.history.recording import About, Recording
+from watersmeet.state.store import Store
 
 
 class RecordedJob:
     """A job of which each tick is told to a recording; ``results``: of its ticks."""
 
-    def __init__(self, text: str, store, *, clock_us: int = 0, say=None):
+    def __init__(
+        self, text: str, store: Store, *, clock_us: int = 0, say: Callable[[str], None] | None = None
+    ) -> None:
         description = watersmeet.parse_job(text)
         plan = watersmeet.plan_job(description)
         self.job = LocalJob(plan, store, clock_us=clock_us)
@@ -29,7 +33,7 @@ class RecordedJob:
         self.job.driver.conclude = kept  # type: ignore[method-assign]
 
     @contextmanager
-    def run(self, outcome) -> Iterator[RecordedJob]:
+    def run(self, outcome: Any) -> Iterator[RecordedJob]:
         with self.recording.of_a_run() as ended:
             self.recording.begin()
             yield self
@@ -38,10 +42,10 @@ class RecordedJob:
     def tick(
         self,
         clock_us: int,
-        rows: Mapping[str, list],
+        rows: Mapping[str, list[Any]],
         seconds: float = 0.2,
         parts: Mapping[str, float] | None = None,
-    ):
+    ) -> StepOutput:
         for source, given in rows.items():
             self.job.push(source, given)
         output = self.job.tick(clock_us=clock_us)
