@@ -35,6 +35,7 @@ COMMANDS = (
         "reset",
         "report",
         "ui",
+        "whatif",
         "replay",
         "demo",
         "init",

@@ -72,6 +72,9 @@ ALLOWED: dict[str, set[str]] = {
     "page": BASE | {"watermark", "observe", "history"},
     "testing.oracle": set(),  # shares nothing with what it judges
     "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},
+    # a sample of rows, judged by the rules of the engine: for the command line
+    "whatif": BASE
+    | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
     "cli": BASE
     | {
         "spec",
@@ -90,6 +93,7 @@ ALLOWED: dict[str, set[str]] = {
         "pipelines",
         "history",
         "page",
+        "whatif",
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
@@ -134,10 +138,12 @@ LIBRARIES: dict[str, set[str]] = {
         "plan",
         "local",
         "pipelines",
+        "whatif",
         "engine.spark",
         "testing.oracle",
     },
     "confluent_kafka": {"sinks"},
+    "matplotlib": {"cli"},
     "typer": {"cli"},
     "starlette": {"page"},
     "uvicorn": {"page"},

@@ -153,7 +153,8 @@ def test_tasks_load_no_grammar_of_sql():
     }
     assert knows == {"intervals.py"}
     users = {name for name, source, _ in modules() if "watersmeet.types.intervals" in source}
-    assert {name.split("/")[0] for name in users} <= {"front", "plan", "local", "engine", "relations"}
+    asking = {"front", "plan", "local", "engine", "relations", "whatif", "cli"}
+    assert {name.split("/")[0] for name in users} <= asking
     assert not any(name.startswith(("engine/tasks", "engine/nodes", "engine/messages")) for name in users)
 
 

@@ -27,6 +27,7 @@ from watersmeet.cli.output import OutputError, complain, needed, printed, while_
 from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.cli.ui import ui
+from watersmeet.cli.whatif.entry import whatif
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -41,6 +42,7 @@ app.add_typer(state_commands.app)
 app.command()(state_commands.stop)
 app.command()(report)
 app.command()(ui)
+app.command()(whatif)
 
 
 class Engine(StrEnum):

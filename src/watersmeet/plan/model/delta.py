@@ -88,6 +88,10 @@ class ArrangePlan(NodePlan):
         return tuple(side for side in self.sides if side.copy_of is None)
 
     @property
+    def keeps_by_times(self) -> bool:
+        return not self.changes and not self.has_tables
+
+    @property
     def has_tables(self) -> bool:
         """Streams are joined with tables: what a stream's row came to is final when it is released."""
         return bool(self.retentions) and len(self.retentions) < len(self.leaving)
@@ -125,6 +129,11 @@ class DeltaPlan(NodePlan):
     path_names: tuple[str, ...]
     is_last: bool
     releasing: frozenset[str]
+
+    @property
+    def keeps_by_times(self) -> bool:
+        """It keeps nothing itself."""
+        return not self.changes
 
     @property
     def tables(self) -> tuple[SidePlan, ...]:

@@ -56,6 +56,12 @@ class NodePlan:
         return self.changes
 
     @property
+    def keeps_by_times(self) -> bool:
+        """Which rows of inputs it keeps, and how long, follows from their times and from watermarks alone,
+        whatever they meet; it takes no rows of nodes that keep some otherwise."""
+        return False
+
+    @property
     def grouped(self) -> SidePlan | None:
         """The side of which it makes groups; None: it makes none."""
         return None
@@ -130,6 +136,10 @@ class PassPlan(NodePlan):
     ALL alone."""
 
     is_for_all: ClassVar[bool] = False
+
+    @property
+    def keeps_by_times(self) -> bool:
+        return not self.changes
 
     @property
     def side(self) -> SidePlan:
@@ -282,6 +292,12 @@ class JoinPlan(MatchPlan):
     """
 
     looks_above: bool
+
+    @property
+    def keeps_by_times(self) -> bool:
+        """What a SEMI or ANTI join keeps goes by matches, too, and an ASOF join by what is nearer."""
+        keeps_all = self.kind in (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
+        return keeps_all and not self.changes and not any(side.feeds for side in self.sides)
 
     @property
     def hides_released(self) -> bool:

@@ -1,0 +1,1 @@
+"""The command ``whatif``: what it is asked, and how it shows what it found."""

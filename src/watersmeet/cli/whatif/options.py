@@ -1,0 +1,329 @@
+"""The words of ``whatif``'s flags as what they mean; all that is wrong with them is told together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from itertools import product
+from typing import TypeVar
+
+from watersmeet.errors import SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.spec.model import Source
+from watersmeet.types.intervals import IntervalError, text_us
+from watersmeet.whatif.files import Asked
+from watersmeet.whatif.setting import Setting
+from watersmeet.whatif.streams import Stream
+
+MOST_SETTINGS = 500
+SHARES = (0.1, 0.01, 0.001, 0.0)
+"""Of late rows: for each a lag is tried if none are said."""
+PLOTS = (".png", ".svg", ".pdf")
+MOST_LAG = 2**62
+
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class Words:
+    """The flags as they were written."""
+
+    sample: Sequence[str] = ()
+    arrival: Sequence[str] = ()
+    partition: Sequence[str] = ()
+    lag: Sequence[str] = ()
+    interval: Sequence[str] = ()
+    idle: Sequence[str] = ()
+    late_share: str | None = None
+    rows_per_tick: int | None = None
+    tick: str | None = None
+    plot: str | None = None
+
+
+@dataclass(frozen=True)
+class Idle:
+    """An idle timeout to try, in µs; None: none."""
+
+    us: int | None
+
+
+@dataclass(frozen=True)
+class TickLength:
+    """On the clock of arrival: µs, or if not ``in_time`` plain units."""
+
+    length: int
+    in_time: bool
+
+
+@dataclass(frozen=True)
+class Request:
+    """``lags``: as said, per source that has a say in each; empty: by the sample's disorder. ``scales``,
+    ``idles``: likewise, empty where the job's own are meant. ``share``: of late rows, that a lag is wanted
+    for."""
+
+    asked: Sequence[Asked]
+    lags: Sequence[Mapping[str, int]]
+    scales: Sequence[Fraction]
+    idles: Sequence[Idle]
+    share: float | None
+    rows_per_tick: int | None
+    tick: TickLength | None
+    plot: str | None
+
+    def settings(self, by_disorder: Mapping[str, Mapping[str, int]]) -> list[Setting]:
+        """All combinations. ``by_disorder``: lags by their titles, tried where none are said.
+
+        Raises: SpecError, when there are too many.
+        """
+        titled: list[tuple[str, dict[str, int]]] = [("", {})] + [("", dict(lags)) for lags in self.lags]
+        if not self.lags:
+            titled += [(title, dict(lags)) for title, lags in by_disorder.items()]
+        idles: Sequence[Idle | None] = self.idles or (None,)
+        settings = [
+            Setting(
+                lags=lags,
+                scale=scale,
+                idle=None if idle is None else idle.us,
+                keeps_idle=idle is None,
+                title=title or ("" if lags else "as it is"),
+            )
+            for (title, lags), scale, idle in product(titled, self.scales or (Fraction(1),), idles)
+        ]
+        if len(settings) > MOST_SETTINGS:
+            raise SpecError(
+                f"that makes {len(settings)} settings, every lag with every interval and idle timeout",
+                code="too-many-settings",
+                hint=f"{MOST_SETTINGS} are tried at most",
+            )
+        return settings
+
+
+def read(words: Words, streams: Mapping[str, Stream]) -> Request:
+    """Raises: SpecError, or SeveralErrors: all that is wrong with the flags."""
+    problems: list[WatersmeetError] = []
+
+    def read_all(texts: Sequence[str], read_one: Callable[[str], Read]) -> list[Read]:
+        read_values: list[Read] = []
+        for text in texts:
+            try:
+                read_values.append(read_one(text))
+            except WatersmeetError as error:
+                problems.append(error)
+        return read_values
+
+    samples = _named(words.sample, "--sample", "orders='orders/*.parquet'", streams, problems)
+    arrivals = _named(words.arrival, "--arrival", "orders=ingested_at", streams, problems)
+    partitions = _named(words.partition, "--partition", "orders=part", streams, problems)
+    problems += _once(arrivals, "--arrival") + _once(partitions, "--partition")
+    asked = []
+    for name, stream in streams.items():
+        if name not in samples:
+            problems.append(_no_sample(name, samples))
+            continue
+        problems += _wrong_with_partitions(stream.source, name in partitions)
+        arrival = arrivals.get(name, [None])[0]
+        if arrival is None and not stream.times:
+            problems.append(_no_times(name))
+            continue
+        asked.append(
+            Asked(
+                stream.source,
+                samples[name],
+                stream.needed,
+                stream.times[0] if stream.times else "",
+                arrival,
+                partitions.get(name, [None])[0],
+            )
+        )
+    lags = read_all(words.lag, lambda text: _lags(text, streams))
+    scales, idles = read_all(words.interval, _scale), read_all(words.idle, _idle)
+    shares = read_all([] if words.late_share is None else [words.late_share], _share)
+    if words.rows_per_tick is not None and words.tick is not None:
+        problems.append(_wrong("--tick and --rows-per-tick both say what a tick is", "give one of them"))
+    lengths = read_all([] if words.tick is None else [words.tick], _tick)
+    if words.plot is not None:
+        problems += _wrong_with_plot(words.plot)
+    raise_all(problems)
+    share, length = next(iter(shares), None), next(iter(lengths), None)
+    return Request(asked, lags, scales, idles, share, words.rows_per_tick, length, words.plot)
+
+
+def _tick(text: str) -> TickLength:
+    in_time = not text.strip().isdigit()
+    return TickLength(_length(text, "--tick", in_time=in_time, least=1), in_time)
+
+
+def _wrong(message: str, hint: str) -> SpecError:
+    return SpecError(message, code="wrong-option", hint=hint)
+
+
+def _no_sample(name: str, given: Mapping[str, object]) -> SpecError:
+    more = "" if given else "; files are Parquet, CSV with a header, or JSON with a record a line"
+    return SpecError(
+        f'there is no sample of "{name}"',
+        code="no-sample",
+        hint=f"--sample {name}='{name}/*.parquet'{more}",
+    )
+
+
+def _no_times(name: str) -> SpecError:
+    return SpecError(
+        f'when rows of "{name}" arrived is not known: its event time is no column, but computed',
+        code="no-arrival",
+        hint=f"name a column that says it: --arrival {name}=ingested_at",
+    )
+
+
+def _wrong_with_partitions(source: Source, told: bool) -> Iterator[WatersmeetError]:
+    if told and source.is_one_partition:
+        yield _wrong(
+            f'--partition: rows of "{source.name}" come in one partition, as those of any {source.connector}'
+            " source",
+            "leave it out",
+        )
+    if source.partitions and not told:
+        yield SpecError(
+            f'"{source.name}" declares partitions ({", ".join(source.partitions)}), and it is not said in'
+            " which of them rows came: its watermark would wait for all",
+            code="no-partition",
+            hint=f"name a column that says it: --partition {source.name}=part",
+        )
+
+
+def _named(
+    texts: Sequence[str],
+    option: str,
+    example: str,
+    streams: Mapping[str, Stream],
+    problems: list[WatersmeetError],
+) -> dict[str, list[str]]:
+    """``source=value`` texts, per source."""
+    values: dict[str, list[str]] = {}
+    by_lower_name = {name.lower(): name for name in streams}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            problems.append(
+                _wrong(f'"{option} {text}" is not of the form source=value', f"{option} {example}")
+            )
+        elif name.lower() not in by_lower_name:
+            problems.append(_unknown(name, option, streams))
+        else:
+            values.setdefault(by_lower_name[name.lower()], []).append(value)
+    return values
+
+
+def _unknown(name: str, option: str, streams: Mapping[str, Stream]) -> SpecError:
+    return SpecError(
+        f'{option}: there is no stream "{name}" in the queries of this job',
+        code="unknown-source",
+        hint=near_names(name, streams),
+    )
+
+
+def _once(named: Mapping[str, Sequence[str]], option: str) -> list[WatersmeetError]:
+    return [
+        _wrong(f'{option} names {len(values)} columns of "{name}"', "name one")
+        for name, values in named.items()
+        if len(values) > 1
+    ]
+
+
+def _lags(text: str, streams: Mapping[str, Stream]) -> dict[str, int]:
+    """``10 seconds``: of every stream; ``orders=10 seconds, deliveries=1 minute``: of those."""
+    if "=" not in text:
+        return {name: _lag(text, stream) for name, stream in streams.items() if stream.lag is not None}
+    problems: list[WatersmeetError] = []
+    named = _named(text.split(","), "--lag", "'orders=10 seconds'", streams, problems)
+    problems += [
+        _wrong(f'"--lag {text}" says {len(values)} lags of "{name}"', "each --lag is one setting: repeat it")
+        for name, values in named.items()
+        if len(values) > 1
+    ]
+    lags = {}
+    for name, (value, *_) in named.items():
+        try:
+            lags[name] = _lag(value, streams[name])
+        except WatersmeetError as error:
+            problems.append(error)
+    raise_all(problems)
+    return lags
+
+
+def _lag(text: str, stream: Stream) -> int:
+    if stream.lag is None or len(stream.units) > 1:
+        why = "its watermarks are told" if stream.lag is None else "its event times are of different units"
+        raise _wrong(f'no lag of "{stream.source.name}" can be tried: {why}', "leave it out of --lag")
+    return _length(text, f'the lag of "{stream.source.name}"', in_time=stream.in_time, least=0)
+
+
+def _length(text: str, what: str, *, in_time: bool, least: int) -> int:
+    """A length of time in µs, or a plain number."""
+    own = text.strip()
+    if not in_time:
+        if not own.removeprefix("-").isdigit():
+            raise _wrong(f"{what} is {text!r}, and its times are numbers", "give a whole number")
+        length = int(own)
+    else:
+        try:
+            length = text_us(own)
+        except IntervalError as error:
+            raise _wrong(f"{what} is {text!r}: {error}", error.hint or "such as '10 seconds'") from None
+    if not least <= length <= MOST_LAG:
+        limit = "less than nothing" if length < 0 else "out of range"
+        raise _wrong(f"{what} is {text!r}, which is {limit}", f"from {least} to {MOST_LAG}")
+    return length
+
+
+def _scale(text: str) -> Fraction:
+    try:
+        factor = Fraction(Decimal(text.strip()))
+    except (InvalidOperation, ValueError, OverflowError):
+        factor = Fraction(-1)
+    if not Fraction(1, 1_000_000) <= factor <= 1_000_000:
+        raise _wrong(
+            f"--interval {text!r} is no factor", "distances of times are multiplied by it: 0.5 halves them"
+        )
+    return factor
+
+
+def _idle(text: str) -> Idle:
+    if text.strip().lower() == "none":
+        return Idle(None)
+    return Idle(_length(text, "--idle", in_time=True, least=1))
+
+
+def _share(text: str) -> float:
+    """
+    >>> _share("0.1%"), _share("0.25")
+    (0.001, 0.25)
+    """
+    own = text.strip()
+    try:
+        share = float(Decimal(own.removesuffix("%").strip()) / (100 if own.endswith("%") else 1))
+    except (InvalidOperation, ValueError):
+        share = -1.0
+    if not 0 <= share < 1:
+        raise _wrong(f"--late-share {text!r} is no share of rows", "such as 0.1%, or 0.001; 0 for none")
+    return share
+
+
+def _wrong_with_plot(path: str) -> Iterator[WatersmeetError]:
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in PLOTS:
+        yield _wrong(f"--plot {path}: no picture is known by that name", f"it ends in {', '.join(PLOTS)}")
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        yield SpecError(f"--plot {path}: there is no directory {folder}", code="path-missing")
+    elif os.path.isdir(path):
+        yield SpecError(f"--plot {path} is a directory", code="wrong-option")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        yield SpecError(
+            "--plot needs matplotlib, which is not installed",
+            code="not-installed",
+            hint="pip install 'watersmeet[plot]', or leave --plot out: --csv has the same numbers",
+        )

@@ -1,0 +1,221 @@
+"""What `whatif` found, as a table, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.errors import printable
+from watersmeet.plan.explain.durations import distance, rounded_up
+from watersmeet.plan.explain.words import number_of, size_of
+from watersmeet.whatif.setting import Setting
+from watersmeet.whatif.tried import OfInput, OfQuery, Outcome
+
+if TYPE_CHECKING:
+    from watersmeet.cli.whatif.command import Findings, Suggestion
+
+_WIDTH = 160
+"""Columns of a table that is not on a terminal."""
+
+
+def print_text(findings: Findings, plot: str | None) -> None:
+    """A table per query, notes, and the suggestion."""
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH)
+    outcomes = [*findings.outcomes, *([findings.suggestion.outcome] if findings.suggestion else [])]
+    for name in outcomes[0].queries:
+        out.print(printable(name), style="italic", markup=False, highlight=False)
+        table = Table(header_style="bold")
+        columns = [*_columns(findings, name, outcomes)]
+        for title, _ in columns:
+            table.add_column(printable(title), justify="right" if title else "left", overflow="fold")
+        for outcome in outcomes:
+            table.add_row(*(printable(cell(outcome)) for _, cell in columns))
+        out.print(table)
+    lines = [*_told(findings)]
+    if findings.suggestion:
+        lines += _suggested(findings, findings.suggestion)
+    if plot is not None:
+        lines.append(f"plot: {plot}")
+    for line in lines:
+        print(printable(line))
+
+
+Cell = Callable[[Outcome], str]
+
+
+def _columns(findings: Findings, name: str, outcomes: Sequence[Outcome]) -> Iterator[tuple[str, Cell]]:
+    own = outcomes[0].queries[name]
+    in_time = findings.sample.in_time
+    yield "", lambda outcome: outcome.setting.title
+    for source, stream in findings.streams.items():
+        if stream.lag is not None:
+            yield f"lag {source}", _lag_of(source, stream.in_time)
+    if any(outcome.setting.scale != 1 for outcome in outcomes):
+        yield "interval", lambda outcome: f"×{float(outcome.setting.scale):g}"
+    if any(not outcome.setting.keeps_idle for outcome in outcomes):
+        yield "idle", lambda outcome: _idle(outcome.setting)
+    for alias in own.inputs:
+        yield f"late {alias}", _late_of(name, alias)
+    if any(outcome.queries[name].matches is not None for outcome in outcomes):
+        yield "lost matches", lambda outcome: _lost(outcome.queries[name])
+    yield "kept at most", lambda outcome: f"{outcome.queries[name].most:,}"
+    yield "on average", lambda outcome: number_of(outcome.queries[name].average)
+    yield "bytes at most", lambda outcome: size_of(outcome.queries[name].most_bytes)
+    if any(_waits(outcome.queries[name]) is not None for outcome in outcomes):
+        yield "a row waits", lambda outcome: _length(_waits(outcome.queries[name]), in_time)
+
+
+def _lag_of(source: str, in_time: bool) -> Cell:
+    return lambda outcome: distance(outcome.lags[source], in_time)
+
+
+def _late_of(query: str, alias: str) -> Cell:
+    return lambda outcome: _late(outcome.queries[query].inputs[alias])
+
+
+def _idle(setting: Setting) -> str:
+    if setting.keeps_idle:
+        return "as it is"
+    return "none" if setting.idle is None else distance(setting.idle, True)
+
+
+def _late(own: OfInput) -> str:
+    return f"{own.late:,} ({_percent(own.late_share)})"
+
+
+def _percent(share: float) -> str:
+    """
+    >>> _percent(0.0), _percent(0.00001), _percent(0.1234)
+    ('0%', '0.001%', '12.3%')
+    """
+    return "0%" if share == 0 else f"{share * 100:.3g}%"
+
+
+def _lost(own: OfQuery) -> str:
+    if own.matches is None or own.lost is None:
+        return "?"
+    return f"{own.lost:,} ({_percent(own.lost / own.matches if own.matches else 0.0)})"
+
+
+def _waits(own: OfQuery) -> float | None:
+    """The mean over the inputs' rows that were seen released: of the input whose rows wait longest."""
+    return max((i.mean_delay for i in own.inputs.values() if i.mean_delay is not None), default=None)
+
+
+def _length(value: float | None, in_time: bool) -> str:
+    if value is None:
+        return "?"
+    return rounded_up(round(value)) if in_time else number_of(value)
+
+
+def _told(findings: Findings) -> Iterator[str]:
+    sample = findings.sample
+    rows = ", ".join(f"{name} {own.count:,}" for name, own in sample.sources.items())
+    per_tick = number_of(sample.rows / sample.ticks)
+    yield f"Sample: rows of {rows}; {sample.ticks:,} ticks of about {per_tick} rows. {findings.seconds:.1f} s"
+    yield from (f"note: {note}" for note in findings.notes)
+
+
+def _suggested(findings: Findings, suggestion: Suggestion) -> Iterator[str]:
+    yield f"For at most {_percent(suggestion.share)} late rows:"
+    yield from (f"  {line}" for line in suggestion.lines)
+    for source, least in suggestion.least.items():
+        stream = findings.streams[source]
+        yield f"  {source}: the least lag that does is {distance(least, stream.in_time)}"
+    for name, query in suggestion.outcome.queries.items():
+        for alias, own in query.inputs.items():
+            if own.late_share > suggestion.share:
+                yield (
+                    f"  {name}: {_percent(own.late_share)} of {alias} are late even so: its watermark does"
+                    " not go by its own rows alone (idle or followed sources, or lateness = join)"
+                )
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    setting = outcome.setting
+    return {
+        "setting": setting.title,
+        "lags": dict(outcome.lags),
+        "interval": float(setting.scale),
+        "idle_us": "as it is" if setting.keeps_idle else setting.idle,
+    }
+
+
+def _of_query(own: OfQuery) -> dict[str, Any]:
+    return {
+        "matches": own.matches,
+        "lost_matches": own.lost,
+        "retained_most": own.most,
+        "retained_average": round(own.average, 3),
+        "bytes_most": round(own.most_bytes),
+        "bytes_average": round(own.average_bytes),
+    }
+
+
+def _of_input(own: OfInput) -> dict[str, Any]:
+    return {
+        "rows": own.rows,
+        "late": own.late,
+        "late_share": own.late_share,
+        "null_time": own.null_time,
+        "retained_most": own.most,
+        "retained_average": round(own.average, 3),
+        "wait_average": None if own.mean_delay is None else round(own.mean_delay, 3),
+        "wait_most": own.most_delay,
+    }
+
+
+def print_json(findings: Findings) -> None:
+    """A line per setting, and one of the sample and the suggestion. Lags and waits are µs, or plain units of
+    integer times."""
+    for outcome in findings.outcomes:
+        print(json.dumps(_json_line(outcome), ensure_ascii=False))
+    sample = findings.sample
+    told: dict[str, Any] = {
+        "sources": {name: own.count for name, own in sample.sources.items()},
+        "ticks": sample.ticks,
+        "by_arrival": sample.by_arrival,
+        "notes": list(findings.notes),
+        "seconds": round(findings.seconds, 3),
+    }
+    if findings.suggestion is not None:
+        told["suggestion"] = {
+            "late_share": findings.suggestion.share,
+            "least": dict(findings.suggestion.least),
+            "lines": list(findings.suggestion.lines),
+            **_json_line(findings.suggestion.outcome),
+        }
+    print(json.dumps({"whatif": told}, ensure_ascii=False))
+
+
+def _json_line(outcome: Outcome) -> dict[str, Any]:
+    queries = {
+        name: _of_query(own) | {"inputs": {alias: _of_input(i) for alias, i in own.inputs.items()}}
+        for name, own in outcome.queries.items()
+    }
+    return _plain(outcome) | {"queries": queries}
+
+
+def print_csv(findings: Findings) -> None:
+    """A line per setting, query and input, the suggested setting last; what is of the query stands in each of
+    its inputs' lines."""
+    outcomes = [*findings.outcomes, *([findings.suggestion.outcome] if findings.suggestion else [])]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    first = True
+    for number, outcome in enumerate(outcomes, 1):
+        plain = _plain(outcome)
+        lags = {f"lag {name}": lag for name, lag in plain.pop("lags").items()}
+        for name, query in outcome.queries.items():
+            for alias, own in query.inputs.items():
+                row = {"number": number, **plain, **lags, "query": name, "input": alias, **_of_input(own)}
+                row |= {f"query_{word}": value for word, value in _of_query(query).items()}
+                if first:
+                    writer.writerow(row)
+                    first = False
+                writer.writerow(row.values())

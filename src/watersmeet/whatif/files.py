@@ -1,0 +1,311 @@
+"""Files of a sample: Parquet, CSV with a header, JSON with a record a line; what their rows are, in order.
+
+The order of the rows is that of the files as they are given (those of a directory, or of a pattern, by name),
+and in each that of its rows. First all files of all sources are looked at, then any is read.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv, json, parquet
+
+from watersmeet.engine.local.taken_in import rows_of
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
+from watersmeet.kernel.expressions.fails import Fails
+from watersmeet.kernel.expressions.functions.from_texts import text_to_date, text_to_timestamp, text_to_wall
+from watersmeet.names import DIFF, PARTITION
+from watersmeet.spec.model import Column, Source
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import TIMESTAMP
+from watersmeet.whatif.sample import Given
+from watersmeet.zones import zone
+
+FORMATS: Mapping[str, str] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_HIDDEN = (".", "_")
+_PLAIN_TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
+"""Texts of times that Arrow reads as Spark does."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the files of one source. ``paths``: files, directories, patterns. ``needed``: the
+    columns that the job takes. ``first_time``: as `Given`. ``arrival``, ``partition``: columns that say when
+    a row arrived, and in which partition; any that the files have."""
+
+    source: Source
+    paths: Sequence[str]
+    needed: frozenset[str]
+    first_time: str
+    arrival: str | None = None
+    partition: str | None = None
+
+
+def read(asked: Sequence[Asked], time_zone: str) -> list[Given]:
+    """All rows of all sources. ``time_zone``: that texts of times without one are of.
+
+    Raises:
+        SpecError, EngineError: files are missing, cannot be read, or lack columns; values are of other types.
+        SeveralErrors: all of that.
+    """
+    problems: list[WatersmeetError] = []
+    files: list[list[str]] = []
+    for own in asked:
+        paths_there, wrong = _looked_at(own)
+        files.append(paths_there)
+        problems += wrong
+    raise_all(problems)
+    given = []
+    for own, paths in zip(asked, files, strict=True):
+        try:
+            given.append(_given(own, paths, time_zone))
+        except WatersmeetError as error:
+            problems.append(error)
+    raise_all(problems)
+    return given
+
+
+def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
+    problems: list[WatersmeetError] = []
+    files: list[str] = []
+    name = asked.source.name
+    for path in asked.paths:
+        paths_there = list(_files(path))
+        if not paths_there:
+            problems.append(
+                SpecError(
+                    f'the sample of "{name}": there is no file at {path}',
+                    code="path-missing",
+                    hint="name a file, a directory of files, or a pattern such as 'orders/*.parquet'",
+                )
+            )
+        files += paths_there
+    for file in files:
+        problems += _wrong_with(asked, file)
+    return files, problems
+
+
+def _files(path: str) -> Iterator[str]:
+    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    for root in roots:
+        if not os.path.isdir(root):
+            yield root
+            continue
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(entry for entry in folders if not entry.startswith(_HIDDEN))
+            yield from (
+                os.path.join(folder, entry) for entry in sorted(names) if not entry.startswith(_HIDDEN)
+            )
+
+
+def _format(file: str) -> str | None:
+    return FORMATS.get(os.path.splitext(file)[1].lower())
+
+
+def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
+    where = f'the sample of "{asked.source.name}": {file}'
+    wanted = _format(file)
+    if wanted is None:
+        yield SpecError(
+            f"{where} is of no format that is known by its name",
+            code="unknown-format",
+            hint=f"names end in {', '.join(FORMATS)}",
+        )
+        return
+    try:
+        there = _NAMES[wanted](file)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        yield _unreadable(where, error)
+        return
+    for column, why in _columns(asked).items():
+        if column not in there:
+            yield SpecError(
+                f'{where} has no column "{column}"{why}',
+                code="missing-column",
+                hint=near_names(column, there),
+            )
+
+
+def _columns(asked: Asked) -> dict[str, str]:
+    """What has to be there, and what for."""
+    columns = {c.name: "" for c in asked.source.columns if c.name in asked.needed}
+    for name, option in ((asked.arrival, "--arrival"), (asked.partition, "--partition")):
+        if name is not None and name not in columns:
+            columns[name] = f", which {option} names"
+    return columns
+
+
+def _unreadable(where: str, error: Exception) -> EngineError:
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+    return EngineError(f"{where} cannot be read: {said}", code="file-unreadable")
+
+
+def _names_of_csv(file: str) -> list[str]:
+    with csv.open_csv(file) as reader:
+        return list(reader.schema.names)
+
+
+def _names_of_json(file: str) -> list[str]:
+    if os.path.getsize(file) == 0:
+        raise pa.ArrowInvalid("it is empty")
+    with json.open_json(file) as reader:
+        return list(reader.schema.names)
+
+
+_NAMES: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "parquet": lambda file: parquet.read_schema(file).names,
+    "csv": _names_of_csv,
+    "json": _names_of_json,
+}
+
+
+def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
+    tables = []
+    for file in files:
+        try:
+            table = _READERS[_format(file) or ""](asked, file, [*_columns(asked)])
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise _unreadable(f'the sample of "{asked.source.name}": {file}', error) from None
+        tables.append(_timed(asked, file, table, time_zone))
+    try:
+        together = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise EngineError(
+            f'the files of the sample of "{asked.source.name}" have columns of different types:'
+            f" {str(error).splitlines()[0]}",
+            code="wrong-type",
+        ) from None
+    own = [column for column in asked.source.columns if column.name in asked.needed]
+    needed = replace(asked.source, columns=tuple(own), primary_key=None, change_column=None)
+    rows = rows_of(needed, together.select([column.name for column in own]), naive_is_utc=time_zone == "UTC")
+    rows = rows.drop_columns([PARTITION, DIFF])
+    return Given(
+        asked.source,
+        _whole(asked.source, rows),
+        asked.first_time,
+        None if asked.arrival is None else _arrival(asked, together),
+        None if asked.partition is None else together.column(asked.partition).cast(pa.string()),
+    )
+
+
+def _whole(source: Source, rows: pa.Table) -> pa.Table:
+    """With NULLs in the columns that nobody takes."""
+    there = set(rows.column_names)
+    columns = [
+        rows.column(column.name)
+        if column.name in there
+        else pa.chunked_array([pa.nulls(rows.num_rows, in_arrow(column.type) or pa.null())])
+        for column in source.columns
+    ]
+    return pa.table(columns, names=[column.name for column in source.columns])
+
+
+def _arrival(asked: Asked, rows: pa.Table) -> pa.ChunkedArray:
+    column = rows.column(asked.arrival)
+    types = pa.types
+    if not (types.is_timestamp(column.type) or types.is_integer(column.type) or types.is_date32(column.type)):
+        raise SpecError(
+            f'the column "{asked.arrival}" of "{asked.source.name}" is {column.type}, and says no arrival',
+            code="wrong-type",
+            hint="--arrival names a column of times, or of whole numbers",
+        )
+    if types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    return column
+
+
+def _from_parquet(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
+    return parquet.ParquetFile(file).read(columns=list(names))
+
+
+def _from_csv(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
+    options = csv.ConvertOptions(
+        include_columns=list(names), column_types=_types_of_texts(asked, names), strings_can_be_null=True
+    )
+    return csv.read_csv(file, convert_options=options)
+
+
+def _from_json(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
+    schema = pa.schema(list(_types_of_texts(asked, names).items()))
+    options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+    return json.read_json(file, parse_options=options).select(list(names))
+
+
+_READERS: Mapping[str, Callable[[Asked, str, Sequence[str]], pa.Table]] = {
+    "parquet": _from_parquet,
+    "csv": _from_csv,
+    "json": _from_json,
+}
+
+
+def _types_of_texts(asked: Asked, names: Sequence[str]) -> dict[str, Any]:
+    """Times are read as texts first; partitions are texts."""
+    types = {}
+    for name in names:
+        column = asked.source.column(name)
+        if column is not None and column.name in asked.needed:
+            kind = (
+                pa.string() if column.type.is_time and not column.type.is_integer else in_arrow(column.type)
+            )
+            if kind is not None:
+                types[name] = kind
+        elif name == asked.partition:
+            types[name] = pa.string()
+    return types
+
+
+def _timed(asked: Asked, file: str, table: pa.Table, time_zone: str) -> pa.Table:
+    """With the texts of declared times, and of arrival, as times."""
+    for place, name in enumerate(table.column_names):
+        column = asked.source.column(name) if name in asked.needed else None
+        if column is None and name == asked.arrival:
+            column = Column(name, TIMESTAMP)
+        if column is None or not column.type.is_time or not pa.types.is_string(table.schema.field(name).type):
+            continue
+        try:
+            read_times = _times(table.column(name), column, time_zone)
+        except Fails as fails:
+            value = table.column(name)[fails.row].as_py()
+            raise EngineError(
+                f'the sample of "{asked.source.name}": {file}, row {fails.row + 1}: "{name}" is {value!r},'
+                f" and {fails.what}",
+                code="bad-value",
+            ) from None
+        table = table.set_column(place, name, read_times)
+    return table
+
+
+def _times(texts: pa.ChunkedArray, column: Column, time_zone: str) -> pa.ChunkedArray:
+    text = texts.combine_chunks()
+    text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    if column.type.name == "DATE":
+        return pa.chunked_array([text_to_date(text).view(pa.date32())])
+    if column.type != TIMESTAMP:
+        return pa.chunked_array([text_to_wall(text).view(pa.timestamp("us"))])
+    return pa.chunked_array([_instants(text, time_zone).cast(pa.timestamp("us", "UTC"))])
+
+
+def _instants(text: pa.Array, time_zone: str) -> pa.Array:
+    plain = pc.match_substring_regex(text, _PLAIN_TIME)
+    if not pc.all(plain).as_py():
+        return text_to_timestamp(text, time_zone).view(pa.timestamp("us"))
+    zoned = pc.ends_with(text, "Z")
+    times = pc.utf8_rtrim(text, "Z").cast(pa.timestamp("us"))
+    if time_zone == "UTC":
+        return times
+    walls = times.view(pa.int64()).fill_null(0).to_numpy()
+    local = pa.array(zone(time_zone).to_instant(walls)).view(pa.timestamp("us"))
+    return pc.if_else(pc.fill_null(zoned, True), times, local)

@@ -1,0 +1,158 @@
+"""The matches of a batch join over a sample, as pairs of row numbers: which of them a setting loses is then a
+look at which rows are late in it.
+
+A row that is on time meets every row on time that the condition pairs it with, whatever the lag (semantics:
+released rows can match nothing that is still to come). So a match is lost where one of its two rows is late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.local.given import zoned
+from watersmeet.errors import EngineError
+from watersmeet.event_time import Mask
+from watersmeet.names import DIFF, PARTITION
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import (
+    Branch,
+    Column,
+    Input,
+    Insert,
+    Job,
+    Join,
+    JoinKind,
+    Options,
+    OutputColumn,
+    Relation,
+    Sink,
+    StageBranch,
+    with_inputs,
+)
+from watersmeet.state.store import MemoryStore
+from watersmeet.types.sql_type import BIGINT
+from watersmeet.whatif.sample import Numbers, Sample
+
+_ROW = "whatif_row"
+_AT_ONCE = 500_000
+MOST = 20_000_000
+"""A batch join of more pairs is not looked at: they are held in memory."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """``left``, ``right``: of each match the rows, numbered over all sources in the sample's order."""
+
+    left: Numbers
+    right: Numbers
+
+    def lost(self, late_left: Mask, late_right: Mask) -> int:
+        """How many matches have a late row. The masks: by such numbers."""
+        return int((late_left[self.left] | late_right[self.right]).sum())
+
+    def without(self, left: Mask, right: Mask) -> Pairs:
+        """Those without rows of these masks."""
+        stays = ~(left[self.left] | right[self.right])
+        return self if stays.all() else Pairs(self.left[stays], self.right[stays])
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+def joins_two(query: QueryPlan) -> bool:
+    """Whether its matches are pairs of rows of two inputs, each of which is one row of a source."""
+    node = query.root
+    for side in query.sides:
+        names = [branch.source.name for _, branch in side.sources]
+        if side.stages or len(set(names)) < len(names):
+            return False
+    alone = len(query.nodes) == 1 and len(node.sides) == 2
+    return alone and node.keeps_by_times and not node.left_to_spark
+
+
+def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
+    """All matches of a query's join of two inputs over the sample, those that pass its WHERE.
+
+    Raises:
+        EngineError: there are more than `MOST`, or a condition fails.
+    """
+    relation = insert.query.relation
+    assert isinstance(relation, Join)
+    left, right = (_alias(side) for side in (relation.left, relation.right))
+    query = replace(
+        insert.query,
+        relation=with_inputs(replace(relation, kind=JoinKind.INNER), _numbered),
+        outputs=(_output("l", left), _output("r", right)),
+    )
+    own = replace(insert, sink=Sink("pairs", "memory"), query=query)
+    options = Options(time_zone=job.options.time_zone)
+    plan = plan_job(replace(job, inserts=(own,), options=options, run={}, sinks=(), explains=()))
+    engine = LocalJob(plan, MemoryStore(), given=True)
+    tables: list[pa.Table] = []
+    try:
+        for part in range(parts := max(1, sample.rows // _AT_ONCE)):
+            _push(engine, plan, sample, part, parts)
+            table = engine.tick(clock_us=0).tables[insert.name]
+            tables.append(table)
+            if sum(rows.num_rows for rows in tables) > MOST:
+                raise EngineError(
+                    f'the batch join of the sample of "{insert.name}" has more than {MOST:,} rows',
+                    code="too-many-matches",
+                    hint="take a smaller sample",
+                )
+    finally:
+        engine.close()
+    table = pa.concat_tables(tables)
+    return Pairs(_numbers(table, 0), _numbers(table, 1))
+
+
+def _push(engine: LocalJob, plan: JobPlan, sample: Sample, part: int, parts: int) -> None:
+    first_number = 0
+    read = {source.name: source for source in plan.sources}
+    for name, arrived in sample.sources.items():
+        if name in read:
+            first, end = arrived.count * part // parts, arrived.count * (part + 1) // parts
+            numbers = np.arange(first_number + first, first_number + end, dtype=np.int64)
+            rows = arrived.rows.slice(first, end - first).drop_columns([DIFF, PARTITION])
+            rows = rows.append_column(_ROW, pa.array(numbers))
+            if len(numbers):
+                engine.push(name, zoned(rows, read[name].columns))
+        first_number += arrived.count
+
+
+def _alias(relation: Relation) -> str:
+    assert isinstance(relation, Input)
+    return relation.alias
+
+
+def _numbered(given: Input) -> Input:
+    """The input with the rows' numbers, and watermarks that never move."""
+    number = Column(_ROW, BIGINT)
+
+    def branch(own: Branch | StageBranch) -> Branch | StageBranch:
+        assert isinstance(own, Branch)
+        times = tuple(replace(time, lag=None) for time in own.source.event_times)
+        source = replace(
+            own.source, columns=(*own.source.columns, number), max_ahead_us=None, event_times=times
+        )
+        columns = (*own.columns, exp.column(_ROW))
+        return replace(own, source=source, columns=columns, lags=tuple(None for _ in own.lags))
+
+    return replace(
+        given, columns=(*given.columns, number), branches=tuple(branch(own) for own in given.branches)
+    )
+
+
+def _output(name: str, alias: str) -> OutputColumn:
+    return OutputColumn(name, exp.column(_ROW, table=alias), f"{alias}.{_ROW}")
+
+
+def _numbers(table: pa.Table, place: int) -> Numbers:
+    numbers: Numbers = table.column(place).to_numpy()
+    return numbers

@@ -1,0 +1,247 @@
+"""A sample of a job's streams: rows in the order in which they arrived, and the ticks that took them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
+from watersmeet.event_time import MIN_TIME, Times
+from watersmeet.kernel.times import known_times
+from watersmeet.names import DIFF, PARTITION
+from watersmeet.spec.model import Source
+
+Numbers = npt.NDArray[np.int64]
+
+TICKS = 1_000
+"""So many ticks, about, a sample is cut into if nobody says how."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known of one source. ``rows``: all columns that it is declared with, in the order of arrival if
+    there is no ``arrival``. ``arrival``: a column beside them, when each row came. ``partition``: another,
+    the partition that it came in. ``first_time``: the event time by which rows arrive that do not say when.
+    """
+
+    source: Source
+    rows: pa.Table
+    first_time: str
+    arrival: pa.ChunkedArray | None = None
+    partition: pa.ChunkedArray | None = None
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """The rows of one source, in order of arrival, with `PARTITION` and `DIFF`. ``ticks``: which tick took
+    each, never going back. ``clocks``: when each came."""
+
+    source: Source
+    rows: pa.Table
+    ticks: Numbers
+    clocks: Times
+
+    @property
+    def count(self) -> int:
+        return int(self.rows.num_rows)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """``clocks``: of every tick. ``by_arrival``: clocks are those of columns, not event times. ``in_time``:
+    clocks are µs; else plain units of integer times."""
+
+    sources: Mapping[str, Arrived]
+    clocks: Times
+    by_arrival: bool
+    in_time: bool
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ticks(self) -> int:
+        return len(self.clocks)
+
+    @property
+    def rows(self) -> int:
+        return sum(source.count for source in self.sources.values())
+
+    def clock_us(self, tick: int) -> int:
+        """What an engine takes for the clock of a tick."""
+        return int(self.clocks[tick]) if self.in_time else 0
+
+
+def sample_of(
+    given: Sequence[Given],
+    *,
+    ticks: int = TICKS,
+    rows_per_tick: int | None = None,
+    tick_length: int | None = None,
+    idle_us: Sequence[int] = (),
+) -> Sample:
+    """Rows of all sources in the order in which they came, cut into ticks.
+
+    A row that does not say when it arrived did so at the newest event time that its source had shown by then:
+    within a source the order stays that of the rows, and sources are laid side by side by what their rows
+    tell of the time.
+
+    Args:
+        rows_per_tick: so many rows of all sources together; None: a part of all rows, by ``ticks``.
+        tick_length: in place of that, so much time on the clock, in its unit.
+        idle_us: idle timeouts that are to be tried: before a silence ends that is as long, there is a tick
+            without rows, as there is in a run.
+
+    Raises:
+        SpecError: some sources say when rows arrive, and others do not; or their clocks have no common unit.
+        EngineError: a source has no rows, or none that has a time.
+    """
+    _check_alike(given)
+    by_arrival = any(source.arrival is not None for source in given)
+    clocks, orders, nulls = {}, {}, {}
+    problems: list[WatersmeetError] = []
+    for source in given:
+        name = source.source.name
+        try:
+            clocks[name], orders[name], nulls[name] = _clocks(source)
+        except WatersmeetError as error:
+            problems.append(error)
+    raise_all(problems)
+    of_ticks = _cut(list(clocks.values()), ticks, rows_per_tick, tick_length)
+    of_source = dict(zip(clocks, of_ticks, strict=True))
+    in_time = on_clock(given)
+    tick_clocks = _tick_clocks(clocks, of_source)
+    moved, tick_clocks = _with_silence(tick_clocks, min(idle_us, default=None) if in_time else None)
+    return Sample(
+        {
+            source.source.name: Arrived(
+                source.source,
+                _laid_out(source, orders[source.source.name]),
+                moved[of_source[source.source.name]],
+                clocks[source.source.name],
+            )
+            for source in given
+        },
+        tick_clocks,
+        by_arrival,
+        in_time,
+        nulls,
+    )
+
+
+def on_clock(given: Sequence[Given]) -> bool:
+    """Whether the rows arrive by times; else by plain numbers."""
+    return all(map(_in_time, given))
+
+
+def _check_alike(given: Sequence[Given]) -> None:
+    told = [source.source.name for source in given if source.arrival is not None]
+    silent = [source.source.name for source in given if source.arrival is None]
+    if told and silent:
+        raise SpecError(
+            f"of {_names(told)} it is said when rows arrived, and of {_names(silent)} it is not",
+            code="mixed-arrival",
+            hint="give --arrival for all sources, or for none: then rows arrive by their event times",
+        )
+    units = {_in_time(source): source.source.name for source in given}
+    if len(units) > 1:
+        raise SpecError(
+            f'times of "{units[True]}" are on the clock, and those of "{units[False]}" are numbers:'
+            " which rows came first is not known",
+            code="mixed-arrival",
+            hint="give --arrival for all sources: columns of one type that say when each row came",
+        )
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _in_time(given: Given) -> bool:
+    return not pa.types.is_integer(_clock_column(given).type)
+
+
+def _clock_column(given: Given) -> pa.ChunkedArray:
+    return given.rows.column(given.first_time) if given.arrival is None else given.arrival
+
+
+def _clocks(given: Given) -> tuple[Times, Numbers | None, int]:
+    """When each row came, in order; the order of the rows (None: as they are); how many have no time."""
+    name = given.source.name
+    if not given.rows.num_rows:
+        raise EngineError(f'the sample of "{name}" has no rows', code="empty-sample")
+    column = _clock_column(given).combine_chunks()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values = known_times(column)
+    missing = int(values.null_count)
+    if given.arrival is not None:
+        if missing:
+            raise EngineError(
+                f'{missing} rows of "{name}" do not say when they arrived: the column of --arrival is NULL',
+                code="null-arrival",
+                hint="leave these rows out of the sample, or name another column",
+            )
+        clocks = values.to_numpy(zero_copy_only=True)
+        if (clocks[1:] >= clocks[:-1]).all():
+            return clocks, None, 0
+        order = np.argsort(clocks, kind="stable")
+        return clocks[order], order, 0
+    if missing == len(values):
+        raise EngineError(
+            f'no row of the sample of "{name}" has an event time: "{given.first_time}" is NULL in all',
+            code="no-event-times",
+            hint="is it the column that the job orders by, and of its type?",
+        )
+    times = pc.fill_null(values, MIN_TIME).to_numpy(zero_copy_only=False)
+    clocks = np.maximum.accumulate(times)
+    first = clocks[np.argmax(clocks > MIN_TIME)]
+    return np.where(clocks > MIN_TIME, clocks, first), None, missing
+
+
+def _cut(
+    clocks: Sequence[Times], ticks: int, rows_per_tick: int | None, tick_length: int | None
+) -> list[Numbers]:
+    """Which tick each row comes in, per source; ticks are numbered without gaps."""
+    together = np.concatenate(clocks)
+    if tick_length is not None:
+        numbers = (together - together.min()) // np.int64(tick_length)
+        _, numbers = np.unique(numbers, return_inverse=True)
+    else:
+        size = rows_per_tick or max(1, -(-len(together) // ticks))
+        rank = np.empty(len(together), dtype=np.int64)
+        rank[np.argsort(together, kind="stable")] = np.arange(len(together), dtype=np.int64)
+        numbers = rank // size
+    borders = np.cumsum([len(own) for own in clocks])[:-1]
+    return [part.astype(np.int64) for part in np.split(numbers, borders)]
+
+
+def _tick_clocks(clocks: Mapping[str, Times], ticks: Mapping[str, Numbers]) -> Times:
+    """A tick begins when its last row has come."""
+    count = 1 + max(int(own.max()) for own in ticks.values())
+    latest = np.full(count, MIN_TIME, dtype=np.int64)
+    for name, own in ticks.items():
+        np.maximum.at(latest, own, clocks[name])
+    return latest
+
+
+def _with_silence(clocks: Times, idle_us: int | None) -> tuple[Numbers, Times]:
+    """Ticks without rows where that many µs pass without one; the new number of every old tick."""
+    numbers = np.arange(len(clocks), dtype=np.int64)
+    if idle_us is None:
+        return numbers, clocks
+    long = np.flatnonzero(np.diff(clocks) > idle_us) + 1
+    moved = numbers + np.searchsorted(long, numbers, side="right")
+    return moved, np.insert(clocks, long, clocks[long] - 1)
+
+
+def _laid_out(given: Given, order: Numbers | None) -> pa.Table:
+    count = given.rows.num_rows
+    partition = given.partition
+    if partition is None:
+        partition = pa.chunked_array([pa.repeat(pa.scalar(None, pa.string()), count)])
+    rows = given.rows.append_column(PARTITION, partition)
+    rows = rows.append_column(DIFF, pa.chunked_array([pa.array(np.ones(count, dtype=np.int64))]))
+    return (rows if order is None else rows.take(pa.array(order))).combine_chunks()
