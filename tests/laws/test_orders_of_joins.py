@@ -185,9 +185,9 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
                 found[tuple(row[name] for name in ("na", "nb", "nc") if name in row)] += 1
             seen["shared"] += any(side.sharers for query in job.plan.queries for side in query.sides)
         lefts: list[Found] = [(row,) for row in rows["s"]]
-        for link in links:
+        for place, link in enumerate(links):
             asked = (link.condition, link.condition, 0)
-            lefts = joined(lefts, rows[ALIASES[link.right]], link.kind, asked)
+            lefts = joined(lefts, rows[ALIASES[link.right]], link.kind, asked, place + 1)
         assert found == numbers(lefts), said
         seen.update(link.kind for link in links)
         seen["inner chain"] += [link.kind for link in links] == ["JOIN", "JOIN"]

@@ -18,6 +18,7 @@ from watersmeet.plan.checks.source_limits import check_source_limits
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
+from watersmeet.plan.identity.described import keys_of
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
@@ -26,7 +27,8 @@ from watersmeet.plan.nodes.for_others import ForOthers
 from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import folded, named
-from watersmeet.plan.order.kept import Order, in_orders, with_keys_in_order
+from watersmeet.plan.order.kept import Order, in_orders
+from watersmeet.plan.order.kept_keys import with_keys_in_order, with_tested
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
@@ -81,23 +83,31 @@ def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
     return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
 
 
-def in_order_of(plan: QueryPlan, orders: Sequence[Order], keys: Sequence[str]) -> QueryPlan | None:
-    """The plan with its joins in these orders, and equalities in that of ``keys``, their texts; None: they
-    are, or it has other results then, or cannot be run so. ``plan``: as it is before it takes rows of
-    others."""
+def in_order_of(
+    plan: QueryPlan, orders: Sequence[Order], texts: Sequence[str], keys: Sequence[str]
+) -> QueryPlan | None:
+    """The plan with its joins in these orders, and rows found by the equalities of old; None: that is so, or
+    it has other results then, or cannot be run so.
+
+    Args:
+        plan: as it is before it takes rows of others.
+        texts: the conditions of old as text, in their order; ``keys``: those by which rows are found, none
+            where nobody wrote them down.
+    """
     if plan.asked is None:
         return None
-    with flat_enough():
-        query = in_orders(plan.asked.query, orders)
-        query = None if query is None else with_keys_in_order(query, keys)
-        if query is None or query == plan.asked.query:
-            return None
-        asked = replace(plan.asked, query=query)
-        again, _ = by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))
-    if again is None:
+    query = in_orders(plan.asked.query, orders)
+    query = None if query is None else with_keys_in_order(query, texts, keys)
+    again = plan if query is None or query == plan.asked.query else _again(plan, query)
+    if again is not None and again.asked is not None:
+        tested = with_tested(again.asked.query, texts, keys, keys_of(again))
+        if tested != again.asked.query:
+            again = _again(plan, tested) or again
+    if again is None or again is plan or again.asked is None:
         return None
     planned, joined = (
-        [tuple(i.alias for i in stage.inputs) for stage in of.every] for of in (plan.asked.query, query)
+        [tuple(i.alias for i in stage.inputs) for stage in of.every]
+        for of in (plan.asked.query, again.asked.query)
     )
     return replace(
         again,
@@ -107,6 +117,14 @@ def in_order_of(plan: QueryPlan, orders: Sequence[Order], keys: Sequence[str]) -
         reordered=tuple(order for order in plan.reordered if order in joined),
         ordered_by_state=tuple(order for order in joined if order not in planned),
     )
+
+
+def _again(plan: QueryPlan, query: Query) -> QueryPlan | None:
+    """The plan of another way to write its query."""
+    assert plan.asked is not None
+    with flat_enough():
+        asked = replace(plan.asked, query=query)
+        return by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))[0]
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:

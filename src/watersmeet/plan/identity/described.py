@@ -73,6 +73,7 @@ def described(query: QueryPlan) -> dict[str, Any]:
         "joins": joins,
         "order": [] if query.asked is None else orders_of(query.asked.query),
         "kept": kept,
+        "keys": keys_of(query),
         "inputs": [
             f"{side.title} of {', '.join(branch.source.name for _, branch in side.sources)}"
             for side in query.sides
@@ -82,9 +83,17 @@ def described(query: QueryPlan) -> dict[str, Any]:
     }
 
 
+def keys_of(query: QueryPlan) -> list[str]:
+    """The equalities by which rows lie, as written, of the joins that may differ in what they ask."""
+    return list(dict.fromkeys(key.text for join in compared(query) for key in join.keys if key.text))
+
+
 def hindrance(old: Described, new: Described) -> str:
     """Why the state of ``old`` cannot be that of ``new``, for people; empty where it can."""
     if old["rest"] != new["rest"] or len(old["joins"]) != len(new["joins"]):
+        gone = _keys_gone(old, new)
+        if gone:
+            return f"rows lie by {' and '.join(gone)}, and are not found by less or by something else"
         return "more is different than how far apart times may be, and conditions over both sides"
     if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
         return "it needs columns that were not kept"
@@ -94,6 +103,16 @@ def hindrance(old: Described, new: Described) -> str:
     ):
         return "names in its conditions stand for something else, or are not asked for any more"
     return ""
+
+
+def _keys_gone(old: Described, new: Described) -> list[str]:
+    """The equalities by which rows lie that are asked for no more, from neither side."""
+
+    def either_way(text: str) -> frozenset[str]:
+        return frozenset(text.replace("`", "").split(" = "))
+
+    asked = {either_way(text) for text in new["keys"]}
+    return [text for text in old.get("keys", ()) if either_way(text) not in asked]
 
 
 def order_hindrance(old: Described, new: Described) -> str:

@@ -7,9 +7,6 @@ has. It has the same results where it differs from the query's
   the other way round;
 * in which of the inner joins that stand together are made first.
 
-Equalities of columns change places, too: rows are found by a hash of them in their order. Other conditions
-stay where they are, for the first may keep the second from being computed.
-
 SEMI, ANTI and ASOF joins keep their sides, joins with a table as of the tick their place, and outer joins
 what is beneath them. Where more has changed, the query is none that the state is of, in whatever order.
 """
@@ -20,12 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from sqlglot import exp
-
-from watersmeet.plan.conditions.conjuncts import join_all, text_of, written
+from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.order.reorder import is_inner, own_conditions, parts_of
 from watersmeet.spec.model import (
-    Expr,
     Input,
     Join,
     JoinKind,
@@ -66,49 +60,6 @@ def in_orders(query: Query, orders: Sequence[Order]) -> Query | None:
         return None
 
 
-def with_keys_in_order(query: Query, texts: Sequence[str]) -> Query:
-    """The query, and its stages, with equalities of two columns where other such ones stand in the same
-    condition, so that they come in the order of ``texts``, conditions of old as text."""
-    places: dict[frozenset[str], int] = {}
-    for place, text in enumerate(texts):
-        places.setdefault(frozenset(text.split(" = ")), place)
-
-    def of_relation(relation: Relation) -> Relation:
-        if isinstance(relation, Input):
-            return _with_stages(relation, lambda stage: with_keys_in_order(stage, texts))
-        return replace(
-            relation,
-            left=of_relation(relation.left),
-            right=of_relation(relation.right),
-            on=_with_keys_in_order(relation.on, places),
-            where=_with_keys_in_order(relation.where, places),
-        )
-
-    relation = of_relation(query.relation)
-    return replace(query, relation=relation, where=_with_keys_in_order(query.where, places))
-
-
-def _with_keys_in_order(condition: Expr | None, places: Mapping[frozenset[str], int]) -> Expr | None:
-    """As it is where they are in order."""
-    conjuncts = written(condition)
-    keys = [(place, key) for place, part in enumerate(conjuncts) if (key := _key(part)) in places]
-    in_order = sorted((key for _, key in keys), key=places.__getitem__)
-    if in_order == [key for _, key in keys]:
-        return condition
-    by_key = {key: conjuncts[place] for place, key in keys}
-    for (place, _), key in zip(keys, in_order, strict=True):
-        conjuncts[place] = by_key[key]
-    return join_all(conjuncts)
-
-
-def _key(conjunct: Expr) -> frozenset[str]:
-    """The two columns that are to be equal; empty: it is another condition."""
-    sides = (conjunct.this, conjunct.expression) if isinstance(conjunct, exp.EQ) else ()
-    if not all(isinstance(side, exp.Column) for side in sides):
-        return frozenset()
-    return frozenset(text_of(side).replace("`", "") for side in sides)
-
-
 def aliases_in(order: Order) -> frozenset[str]:
     if isinstance(order, str):
         return frozenset([order])
@@ -142,12 +93,12 @@ def _in_orders(query: Query, orders: Mapping[frozenset[str], Order]) -> Query:
         relation = _in_order(relation, orders[names])
 
     def with_stages(i: Input) -> Input:
-        return _with_stages(i, lambda stage: _in_orders(stage, orders))
+        return with_stages_changed(i, lambda stage: _in_orders(stage, orders))
 
     return replace(query, relation=with_inputs(relation, with_stages))
 
 
-def _with_stages(i: Input, change: Callable[[Query], Query]) -> Input:
+def with_stages_changed(i: Input, change: Callable[[Query], Query]) -> Input:
     """The input, each stage of it changed."""
     if not i.stages:
         return i

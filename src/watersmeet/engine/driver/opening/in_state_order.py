@@ -21,9 +21,9 @@ def in_state_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     """
     if manifest.fingerprints.get(query.name) in (None, query.fingerprint):
         return None
-    said = manifest.described.get(query.name, {}).get("says", ())
-    keys = [text for join in said for text in join["on"]]
-    return in_order_of(query, state_orders(manifest, query.name), keys)
+    said = manifest.described.get(query.name, {})
+    texts = [text for join in said.get("says", ()) for text in join["on"]]
+    return in_order_of(query, state_orders(manifest, query.name), texts, said.get("keys", ()))
 
 
 def state_orders(manifest: Manifest, name: str) -> list[Order]:
