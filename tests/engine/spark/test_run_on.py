@@ -411,3 +411,20 @@ def test_what_numbers_and_texts_become_is_what_the_page_says(spark, tmp_path):
     }
     expected = [(file, file if record == "=" else record) for _, (file, record) in BECOMES]
     assert list(zip(became["file"], became["kafka"], strict=True)) == expected
+
+
+def test_an_array_breaks_as_a_whole(spark, tmp_path):
+    """All that Spark tells; see docs/formats.md."""
+    bad = {
+        '[{"a":1,"b":"x"},{"a":"no","b":"y"},{"b":"z"}]': [(1, "x"), (None, "y"), (None, "z")],
+        '[{"a":4},5,{"a":6}]': [(None, None)],
+        '[{"a":7},{"a":,"b":"y"},{"a":8}]': [(None, None)],
+    }
+    (tmp_path / "f").write_text("\n".join([*bad, '[{"a":9},{"b":"w"}]']))
+    schema = f"a INT, b STRING, {BROKEN} STRING"
+    read = spark.read.schema(schema).option("columnNameOfCorruptRecord", BROKEN).json(str(tmp_path))
+    expected = [(*row, text) for text, rows in bad.items() for row in rows] + [
+        (9, None, None),
+        (None, "w", None),
+    ]
+    assert list(map(tuple, read.collect())) == expected
