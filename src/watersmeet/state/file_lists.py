@@ -29,7 +29,8 @@ class FileRead(NamedTuple):
 
     ``source``: the number of the source in the job; ``batch``: its place in Spark's log of the source;
     ``path``: as Spark writes it (a URL); ``time_ms``: its time there; ``size`` (bytes) and ``changed_ns``: of
-    its last change, as the file system has them; -1 where it was not asked.
+    its last change, as the file system has them; -1 where it was not asked, -2
+    where it was gone from another file system.
     """
 
     source: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table
+from watersmeet.engine.spark.tick.reread import path_of
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore
@@ -48,11 +50,15 @@ class Job:
         given = {"path": str(self.folder), "format": "json", **options}
         self.source = Source("s", (column("k", "BIGINT"),), "file", given)
         self.spark, self.store, self.notes, self.host = Spark(), MemoryStore(), [], {}
+        self.gone: set[str] = set()  # from another file system
         self.files = self.again()
 
     def again(self) -> FilesRead:
         """A new run."""
-        return FilesRead([self.source], self.spark, self.store, self.host, self.notes.append)
+        return FilesRead([self.source], self.spark, self.store, self.host, self.notes.append, self._gone_of)
+
+    def _gone_of(self, urls: Sequence[str]) -> frozenset[str]:
+        return frozenset(self.gone.intersection(urls))
 
     def restart(self) -> None:
         self.files = self.again()
@@ -553,6 +559,36 @@ def test_another_file_system_is_remembered_not_looked_at(tmp_path):
     job.files.finish()
     (stored,) = (json.loads(job.store.read(each["name"]).to_pybytes()) for each in job.host["files"])
     assert stored == [0, 0, "s3a://bucket/in/1.json", 5, -1, -1]
+
+
+def test_a_file_that_is_gone_from_another_file_system_is_named(tmp_path):
+    job = Job(tmp_path, path="s3a://bucket/in")
+    job.spark.steps.append([{"path": f"s3a://bucket/in/{name}", "timestamp": 5} for name in ("1", "2%20b")])
+    job.gone = {"s3a://bucket/in/2%20b"}
+    error = job.refused(lambda: job.begun(job.offsets()))
+    assert error.code == "file-gone"
+    assert "s3a://bucket/in/2 b was gone before it was read" in error.message
+    assert "on_changed_file" in error.hint
+    job.gone = set()
+    job.commit(*job.begun(job.offsets()))
+    assert job.counted() == {}
+
+
+def test_a_file_that_is_gone_from_another_file_system_is_counted_once_if_asked(tmp_path):
+    job = Job(tmp_path, path="s3a://bucket/in", on_changed_file="warn")
+    job.spark.steps.append([{"path": f"s3a://bucket/in/{name}", "timestamp": 5} for name in "12"])
+    job.gone = {"s3a://bucket/in/2"}
+    batch, host = job.begun(job.offsets())
+    assert [path_of(file) for file in batch.files if file.batch >= 0] == ["s3a://bucket/in/1", None]
+    job.restart()  # the tick was not committed, and comes again
+    again, host = job.begun(job.offsets(), again=True)
+    assert again.digest == batch.digest
+    job.commit(again, host)
+    assert job.counted() == {"s": (1, ["2"])}
+    job.restart()
+    job.files.finish()
+    assert job.counted() == {"s": (1, ["2"])}
+    assert len(job.notes) == 2
 
 
 def test_a_look_takes_its_share_of_the_time_alone(job, monkeypatch):

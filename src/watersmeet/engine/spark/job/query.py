@@ -47,6 +47,7 @@ from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
 from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind
 from watersmeet.engine.spark.sources.brokers import Brokers
+from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
 from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
@@ -154,6 +155,7 @@ class JobRun:
                 self.checkpoint.store,
                 {} if manifest is None else manifest.host,
                 self._note,
+                gone_in(self.spark),
             )
             self.result.changed = self.files.changed
             self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
@@ -285,10 +287,8 @@ class JobRun:
         name = self.plan.queries[0].name
         if all(stream.name != name for stream in self.spark.streams.active):  # else one was left behind
             writer = writer.queryName(name)
-        if self.settings.until_caught_up:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds")
+        once, every = self.settings.until_caught_up, f"{self.settings.trigger_ms} milliseconds"
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
         make_private(self.checkpoint.spark)
         query = self._query = writer.start()
         waiting = Waiting(self.brokers.silent, self._note)

@@ -5,7 +5,8 @@ looked at before the rows of its tick are read and after: one that was changed i
 All that were read are listed now and then, at the start and at the end: one with another size or time of
 change has rows that were never read. Both stop the job, or are counted and named (``on_changed_file``).
 
-Local and mounted paths only; of other file systems files are remembered, not looked at.
+So it is with local and mounted paths. Files of other file systems are remembered, and of those of a tick it
+is asked whether they are there before it is read.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import unquote
 
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
+from watersmeet.engine.spark.sources.files.elsewhere import Gone
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
@@ -75,6 +78,10 @@ _HINTS = {
 }
 
 _NO_FILE = (-1, -1)
+"""In the place of size and time: it was gone, or it is of another file system, where neither is known."""
+
+GONE_ELSEWHERE = (-2, -2)
+"""Likewise, of another file system: it was gone before it was read."""
 
 
 @dataclass
@@ -126,6 +133,7 @@ class FilesRead:
     Args:
         host: of the manifest that the run goes on from.
         note: told, once each, what is counted and does not stop the job.
+        gone: which files of other file systems are not there any more.
     """
 
     def __init__(
@@ -135,8 +143,10 @@ class FilesRead:
         store: Store,
         host: Mapping[str, Any],
         note: Callable[[str], None],
+        gone: Gone,
     ) -> None:
         self._spark = spark
+        self._gone = gone
         self._store = store
         self._note = note
         self._sources = {number: source for number, source in enumerate(sources) if source.traits.files}
@@ -257,11 +267,14 @@ class FilesRead:
             files = []
             for number, source in self._sources.items():
                 last = step_of(offsets, number)
-                read = [
-                    self._looked_at(number, source, step, entry, again)
+                entries = [
+                    (step, entry)
                     for step in range(self._last[number] + 1, last + 1)
                     for entry in self._log(number, step)
                 ]
+                elsewhere = [url for _, entry in entries if local_of(url := str(entry["path"])) is None]
+                gone = self._gone(elsewhere) if elsewhere else frozenset[str]()
+                read = [self._looked_at(number, source, step, entry, again, gone) for step, entry in entries]
                 plain = mixed(
                     source, (path for read_file in read if (path := local_of(read_file.path)) is not None)
                 )
@@ -334,10 +347,19 @@ class FilesRead:
             ) from None
 
     def _looked_at(
-        self, number: int, source: Source, step: int, entry: Mapping[str, Any], again: bool
+        self,
+        number: int,
+        source: Source,
+        step: int,
+        entry: Mapping[str, Any],
+        again: bool,
+        gone: Collection[str],
     ) -> FileRead:
         url, time_ms = str(entry["path"]), int(entry["timestamp"])
         path = local_of(url)
+        if path is None and url in gone:
+            self._report("gone", number, unquote(url), None)
+            return FileRead(number, step, url, time_ms, *GONE_ELSEWHERE)
         if path is None:
             return FileRead(number, step, url, time_ms, *_NO_FILE)
         if is_odd(path):
