@@ -10,6 +10,11 @@ back further than to the one before. The new one follows what there was. If the 
 another's, this driver was passed, and takes away what it created; unless the next manifest follows that, for
 then others have seen it, and have gone on from it since.
 
+What it takes away has to be its own: while it slept somebody may have gone back further, and committed this
+tick anew. And if no other manifest is there, somebody has gone on from it, and back to it, when the one
+before was garbage already: then it is the state, and stays; unless that was removed as a whole (`reset`), so
+that it has another owner or none.
+
 The look has to come after the create. How long after is all the same: what it finds was there before, and
 what it does not find says as much later, or others have gone on since, which stops this driver as well. So
 where a request takes long it is made behind the tick (`Commits`), and the next one begins meanwhile. Before
@@ -26,7 +31,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from watersmeet.errors import StateError
-from watersmeet.state.manifest import Manifest, followed_by, manifest_name, manifest_names, writer_of
+from watersmeet.state.manifest import (
+    Manifest,
+    followed_by,
+    manifest_name,
+    manifest_names,
+    owner_in,
+    writer_of,
+)
 from watersmeet.state.sealed import sealed
 from watersmeet.state.store import Store
 
@@ -89,7 +101,8 @@ def _created(store: Store, manifest: Manifest) -> Manifest:
 def _check_may_stay(store: Store, manifest: Manifest) -> None:
     """Raises: StateError where it may not; it is gone then."""
     if _was_passed(store, manifest):
-        store.delete(manifest_name(manifest.tick))
+        if _is_to_go(store, manifest):
+            store.delete(manifest_name(manifest.tick))
         raise _fenced(manifest.tick)
 
 
@@ -101,6 +114,14 @@ def _was_passed(store: Store, manifest: Manifest) -> bool:
     else:
         was_passed = manifest_names(store)[-1:] != [manifest_name(manifest.tick)]
     return was_passed and followed_by(store, manifest.tick + 1) != manifest.writer
+
+
+def _is_to_go(store: Store, manifest: Manifest) -> bool:
+    """Whether the manifest of a driver that was passed is there, and none that others go by."""
+    if writer_of(store, manifest.tick) != manifest.writer:
+        return False
+    is_alone = manifest_names(store) == [manifest_name(manifest.tick)]
+    return not is_alone or (owner_in(store) or "") != manifest.owner
 
 
 def _fenced(tick: int) -> StateError:

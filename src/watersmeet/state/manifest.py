@@ -34,6 +34,8 @@ from watersmeet.watermark.tracker import InputState
 
 _FOLDER = "manifests"
 BEGUN = "begun"
+OWNED = "job/id"
+"""Where the state is in a remote store: who owns it."""
 """In a remote store: of what the next tick is made. Garbage when that is committed."""
 
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
@@ -350,6 +352,17 @@ def writer_of(store: Store, tick: int) -> str | None:
 def followed_by(store: Store, tick: int) -> str | None:
     """The writer of the manifest that the one of that tick follows, likewise."""
     return _told_by(store, tick, "follows")
+
+
+def owner_in(store: Store) -> str | None:
+    """The id of the state in a remote store; None: there is none, or it is being removed.
+
+    Raises:
+        StateError: it is damaged, or the store does not answer.
+    """
+    if not store.has(OWNED):
+        return None
+    return str(json.loads(unsealed(OWNED, bytes(store.read(OWNED))))["id"])
 
 
 def _told_by(store: Store, tick: int, field: str) -> str | None:

@@ -19,10 +19,18 @@ from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.objects.remote import RemoteStore
-from watersmeet.state.manifest import BEGUN, FOLDERS, HISTORY, manifest_name, manifest_names, writer_of
+from watersmeet.state.manifest import (
+    BEGUN,
+    FOLDERS,
+    HISTORY,
+    OWNED,
+    manifest_name,
+    manifest_names,
+    owner_in,
+    writer_of,
+)
 from watersmeet.state.sealed import sealed, unsealed
 
-_ID = "job/id"
 _RESET = "job/reset"
 _FOLDERS = frozenset({"job", "settings", "manifests", BEGUN, HISTORY, *FOLDERS})
 """All that is the job's in a store: whatever else is there stays."""
@@ -41,16 +49,16 @@ class StoredJob:
 
     def owner(self, expected: str | None) -> str:
         """The id of the state; made when there is none. ``expected``: what the newest manifest says."""
-        if not self._store.has(_ID):
-            self._create(_ID, {"id": expected or uuid.uuid4().hex})
-        return str(self._read(_ID)["id"])
+        if not self._store.has(OWNED):
+            self._create(OWNED, {"id": expected or uuid.uuid4().hex})
+        return str(self._read(OWNED)["id"])
 
     def owner_there(self) -> str | None:
         """The id of the state; None: there is none."""
-        return str(self._read(_ID)["id"]) if self._store.has(_ID) else None
+        return owner_in(self._store)
 
     def is_anything_there(self) -> bool:
-        return self._store.has(_ID) or self.is_half_gone() or bool(manifest_names(self._store))
+        return self._store.has(OWNED) or self.is_half_gone() or bool(manifest_names(self._store))
 
     def begin_reset(self) -> str | None:
         """Say that the job is being removed: no run begins from then on. Who owns the state, if that is
