@@ -182,6 +182,20 @@ def test_json_is_lines_of_json(watersmeet, job, engine, make_tick):
     assert lines[-1]["account"]["adds_up"] is True
 
 
+def test_a_job_that_ends_before_its_first_tick_has_an_account_in_json(watersmeet, job, engine):
+    engine.changed = {"s": SimpleNamespace(files=1, names=["/in/1.json"])}
+    (line,) = watersmeet("run", job, "--json").out.splitlines()
+    assert json.loads(line) == {
+        "account": {
+            "adds_up": True,
+            "inputs": [],
+            "changed_files": {"s": {"files": 1, "names": ["/in/1.json"]}},
+            "shed_joined": {},
+        }
+    }
+    assert "{" not in watersmeet("run", job).out
+
+
 def test_changed_files_are_in_the_account_and_said(watersmeet, job, engine, make_tick):
     engine.ticks = [make_tick(1, **{"in": 1, "matched": 1})]
     engine.changed = {"s": SimpleNamespace(files=7, names=["/in/1.json"])}

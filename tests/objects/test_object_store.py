@@ -206,6 +206,7 @@ def test_what_is_denied_is_said_at_once_and_without_keys(endpoint, bucket):
         "s3://",
         "s3:///prefix",
         "http://bucket/prefix",
+        "ftp://bucket/prefix",
         "bucket/prefix",
         "s3://me:secret-word@bucket/prefix",
         "s3://bucket/prefix?secret_access_key=secret-word",

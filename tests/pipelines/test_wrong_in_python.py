@@ -82,6 +82,10 @@ WRONG = {
         lambda: made(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
         '"/no/such" cannot be read',
     ),
+    "a file of nobody's home": (
+        lambda: made(connection={"connector": "postgres", "url": {"from_file": "~nobody-of-ours/no"}}),
+        '"~nobody-of-ours/no" cannot be read',
+    ),
     "a variable of no name": (
         lambda: made(connection={"connector": "file", "path": "out/${a b}"}),
         "names no variable of the environment: ${a b}",

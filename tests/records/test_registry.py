@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import struct
 import threading
 from typing import Any
@@ -112,6 +113,29 @@ def test_a_registry_that_comes_back_and_one_that_does_not():
     with pytest.raises(EngineError, match=f"registry at {url} does not answer: ") as caught:
         read(Registry(url, patience_s=0.1), [framed(2, READER, {"id": 1})])
     assert caught.value.code == "registry-away"
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"])
+def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(monkeypatch, head):
+    """Each drop comes in time: of the answer's head, or of what follows."""
+    monkeypatch.setattr("watersmeet.engine.records.registry.WHOLE_S", 0.3)
+    ended = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with connection:
+            connection.sendall(head)
+            while not ended.wait(0.05):
+                connection.sendall(b" " if head else b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: drip(server.accept()[0]), daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(
+            EngineError, match=r"does not answer: its answer is not whole after 0.3 s"
+        ) as away:
+            read(Registry(url, patience_s=0.1), [framed(1, READER, {"id": 1})])
+        assert away.value.code == "registry-away"
+        ended.set()
 
 
 def test_who_asks_is_told_to_the_registry_alone():

@@ -184,6 +184,8 @@ def run_text(
         return Ended(False, None, None)
     plan = plan_job(job)
     if _was_finished(job, source_name, str(default_checkpoint)):
+        if appearance.json:
+            _print_json(account_of(None))
         return Ended(False, None, None)
     for warning in warnings_of(text, source_name, plan):
         print(f"warning: {warning}", file=sys.stderr)
@@ -207,18 +209,21 @@ def run_text(
             stopped = True
         except EngineError as error:
             raise placed(error, job, text, source_name) from None
-    account = None if reporter.last is None else account_of(reporter.last, changed)
-    if account is not None:
-        if appearance.json:
-            import json
-
-            print(json.dumps({"account": account.as_dict()}), flush=True)
-        else:
-            for table in account.tables(out.width):
-                out.print(table)
-            for line in account.late_lines():
-                out.print(line, markup=False, highlight=False)
+    account = account_of(reporter.last, changed)
+    if appearance.json:
+        _print_json(account)
+    if reporter.last is None:
+        return Ended(stopped, None, None)
+    if not appearance.json:
+        for table in account.tables(out.width):
+            out.print(table)
+        for line in account.late_lines():
+            out.print(line, markup=False, highlight=False)
     return Ended(stopped, reporter.last, account)
+
+
+def _print_json(account: Any) -> None:
+    print(json.dumps({"account": account.as_dict()}), flush=True)
 
 
 def placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineError:

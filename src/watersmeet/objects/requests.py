@@ -96,7 +96,13 @@ class Place:
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
         shown = without_secrets(self.url.split("?")[0])
-        if parts.scheme not in SCHEMES or not parts.netloc:
+        if parts.scheme not in SCHEMES:
+            raise SpecError(
+                f'a state cannot be kept in "{shown}"',
+                code="bad-store",
+                hint="name s3://bucket/prefix, gs://…, az://… or postgresql://…, or a directory",
+            )
+        if not parts.netloc:
             raise SpecError(
                 f'the store of the state is "{shown}", which names no bucket',
                 code="bad-store",

@@ -260,17 +260,19 @@ def by_alias(
     return split
 
 
-def account_of(result: TickResult, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
-    """The account as of the tick. ``changed``: files, per source."""
+def account_of(result: TickResult | None, changed: Mapping[str, ChangedFiles] | None = None) -> Account:
+    """The account as of the tick; None: there was none, and no inputs are in it. ``changed``: files, per
+    source."""
+    queries = {} if result is None else result.queries
     return Account(
         tuple(
             InputAccount.of(
-                _name(query, alias, len(result.queries)),
+                _name(query, alias, len(queries)),
                 counts,
                 counts.get("retained", query_result.state.get(alias, 0)),
                 _lateness(query_result.late.get(alias, {})),
             )
-            for query, query_result in result.queries.items()
+            for query, query_result in queries.items()
             for alias, counts in query_result.account.items()
         ),
         {
@@ -278,8 +280,8 @@ def account_of(result: TickResult, changed: Mapping[str, ChangedFiles] | None = 
             for name, changed_files in (changed or {}).items()
         },
         {
-            _name(query, title, len(result.queries)): rows
-            for query, query_result in result.queries.items()
+            _name(query, title, len(queries)): rows
+            for query, query_result in queries.items()
             for title, rows in query_result.shed_joined.items()
         },
     )

@@ -160,7 +160,9 @@ class Elsewhere:
 
     def _content(self, key: Key, path: str) -> str:
         try:
-            return Path(self._filled(key, path)).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+            return (
+                Path(os.path.expanduser(self._filled(key, path))).read_text(encoding="utf-8").rstrip("\r\n")
+            )
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             self.problems.append(Problem(key, f'"{path}" cannot be read: {why}', "file-not-readable"))

@@ -71,9 +71,10 @@ def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):
     assert "spark.jars.packages" not in session.settings()
 
 
-def test_jars_that_are_not_there_are_named():
-    with pytest.raises(EngineError, match="no jars at"):
-        session.local_jars("/nowhere/at/all")
+@pytest.mark.parametrize("place", ["/nowhere/at/all", "~nobody-of-ours/jars"])
+def test_jars_that_are_not_there_are_named(place):
+    with pytest.raises(EngineError, match=f'no jars at "{place}"'):
+        session.local_jars(place)
 
 
 def test_what_tasks_are_told_comes_back():

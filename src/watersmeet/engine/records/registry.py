@@ -12,6 +12,8 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import queue
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -26,6 +28,9 @@ from watersmeet.spec.records.avro import AvroType, BadSchema, parse_avro
 from watersmeet.spec.secrets import Secret
 
 ANSWER_S = 10.0
+"""How long nothing may come of an answer."""
+WHOLE_S = 30.0
+"""How long all of it may take."""
 PATIENCE_S = 30.0
 """How long a registry that does not answer is asked again."""
 _LARGEST = 64 << 20
@@ -87,7 +92,7 @@ class Registry:
             reraise=True,
         )
         try:
-            return retrying(self._once, path)
+            return retrying(self._in_time, path)
         except _Away as away:
             raise EngineError(
                 f"the schema registry at {self.url} does not answer: {away}",
@@ -101,6 +106,26 @@ class Registry:
         answer = self.asked(path)
         if not isinstance(answer.get("schema"), str):
             raise self._no_registry("what it answers is no schema")
+        return answer
+
+    def _in_time(self, path: str) -> dict[str, Any]:
+        """One request. The time-out of a socket is that of each of its bytes: an answer that comes drop by
+        drop would keep a task for ever, and is left to a thread that nobody waits for."""
+        came: queue.SimpleQueue[dict[str, Any] | Exception] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                came.put(self._once(path))
+            except Exception as error:
+                came.put(error)
+
+        threading.Thread(target=ask, name="schema-registry", daemon=True).start()
+        try:
+            answer = came.get(timeout=WHOLE_S)
+        except queue.Empty:
+            raise _Away(f"its answer is not whole after {WHOLE_S:g} s") from None
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
     def _once(self, path: str) -> dict[str, Any]:

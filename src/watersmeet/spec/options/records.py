@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -58,7 +59,7 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
         if plain not in _HINTS or value.lstrip()[:1] in ("{", "[", '"') or value.startswith(_IN_BASE64):
             continue
         try:
-            raw = Path(value).expanduser().read_bytes()
+            raw = Path(os.path.expanduser(value)).read_bytes()
             given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
             why = getattr(cause, "strerror", None) or "it is no text"

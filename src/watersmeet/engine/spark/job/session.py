@@ -146,7 +146,7 @@ def local_jars(jars: str | None) -> list[str]:
     named = jars or os.environ.get(JARS_VARIABLE, "")
     paths: list[str] = []
     for part in filter(None, (jar.strip() for jar in named.split(","))):
-        path = Path(part).expanduser()
+        path = Path(os.path.expanduser(part))
         archives = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
         if not archives:
             raise EngineError(
