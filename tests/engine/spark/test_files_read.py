@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
+from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.tick.reread import path_of
@@ -589,6 +591,36 @@ def test_a_file_that_is_gone_from_another_file_system_is_counted_once_if_asked(t
     job.files.finish()
     assert job.counted() == {"s": (1, ["2"])}
     assert len(job.notes) == 2
+
+
+def test_a_file_system_that_does_not_answer_stops_the_tick():
+    class Path:
+        def __init__(self, url):
+            self.url = url
+
+        def getFileSystem(self, conf):
+            return self
+
+        def exists(self, path):
+            if path.url.endswith("2"):
+                raise OSError("403 Forbidden")
+            return path.url.endswith("1")
+
+    spark = SimpleNamespace(
+        _jvm=SimpleNamespace(
+            java=SimpleNamespace(net=SimpleNamespace(URI=str)),
+            org=SimpleNamespace(
+                apache=SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=Path)))
+            ),
+        ),
+        _jsparkSession=SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=dict)),
+    )
+    gone = gone_in(spark)
+    assert gone(["s3a://b/1", "s3a://b/3"]) == {"s3a://b/3"}
+    with pytest.raises(EngineError, match=r"s3a://b/2 was not looked at: .*403 Forbidden") as error:
+        gone(["s3a://b/1", "s3a://b/2"])
+    assert error.value.code == "file-unreadable"
+    assert "run again when its file system answers" in error.value.hint
 
 
 def test_a_look_takes_its_share_of_the_time_alone(job, monkeypatch):

@@ -48,6 +48,6 @@ def gone_in(spark: SparkSession) -> Gone:
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             there = list(pool.map(is_there, urls))
-        return frozenset(url for url, found in zip(urls, there, strict=True) if not found)
+        return frozenset(url for url, is_left in zip(urls, there, strict=True) if not is_left)
 
     return gone
