@@ -40,6 +40,26 @@ def hash_columns(columns: Sequence[pa.Array], rows: int) -> Slots:
     return state.view(np.int64)
 
 
+def hash_rows(columns: Sequence[pa.Array], rows: int) -> Slots:
+    """int64[rows]: the hashes of rows by all of their columns, of whatever types; of a map by its entries as
+    they stand."""
+    return hash_columns([column.cast(_hashed_as(column.type)) for column in columns], rows)
+
+
+def _hashed_as(kind: pa.DataType) -> pa.DataType:
+    """A type that has hashes, with all that values of ``kind`` are made of."""
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_hashed_as(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        entry = [("key", _hashed_as(kind.key_type)), ("value", _hashed_as(kind.item_type))]
+        return pa.list_(pa.struct(entry))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_hashed_as(kind.value_type))
+    return kind
+
+
 def family(kind: pa.DataType) -> str:
     """Types of one family hash equal values alike; equality between families needs a cast first."""
     if pa.types.is_boolean(kind):

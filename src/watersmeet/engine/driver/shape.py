@@ -228,6 +228,7 @@ def _side_shape(
         held=digest_of([digests.get(name, name) for name in held.keys]),
         most_per_key=query.options.max_rows_per_key,
         sheds_keys=query.options.at_limit.sheds,
+        in_order=held.in_order,
         ranged=held.ranged and (changes or not held.found_by),  # what is kept of changes is written by tasks
     )
 

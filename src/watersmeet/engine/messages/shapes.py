@@ -66,7 +66,8 @@ class SideShape:
     of all. ``is_kept_elsewhere``: in another query's arrangement; what comes are the changes of a tick.
     ``held``: a digest of the key, whatever its columns are called. ``most_per_key``: rows of one key that may
     be kept; None: no limit. ``sheds_keys``: of a key with more, rows are shed when the tick is over.
-    ``ranged``: each task needs the rows of a range of hashes alone.
+    ``ranged``: each task needs the rows of a range of hashes alone. ``in_order``: where ``layout.ties`` says
+    that rows have `kernel.asof.CAME`, they come in an order that a repeated tick has again, and count by it.
     """
 
     query: str
@@ -90,6 +91,7 @@ class SideShape:
     most_per_key: int | None = None
     sheds_keys: bool = False
     ranged: bool = False
+    in_order: bool = True
 
     @property
     def arrangement(self) -> str:

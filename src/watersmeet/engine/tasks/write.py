@@ -5,7 +5,8 @@ beneath from that node's tasks. At most ``flush_rows`` of them, of ``flush_bytes
 not retained are written as they come.
 
 Of rows that an ASOF join looks for, it counts how many came before them, per source partition; these go into
-runs of their own, so that the driver can say which partition's come first.
+runs of their own, so that the driver can say which partition's come first. Where they come in no order that a
+repeated tick has again, a hash of the row stands in the place of that count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.tasks.memory import RUN_BYTES, run_bytes
 from watersmeet.kernel.asof import CAME
 from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
-from watersmeet.kernel.hashing import hash_columns
+from watersmeet.kernel.hashing import hash_columns, hash_rows
 from watersmeet.kernel.slots import Slots
 from watersmeet.state.runs.run import Run
 from watersmeet.state.runs.written import sort_rows, write_run, write_sections
@@ -34,7 +35,8 @@ FLUSH_ROWS = 1_000_000
 FLUSH_BYTES = RUN_BYTES
 
 TICK_BITS = 34
-"""``came`` is the tick in the upper bits, and how many rows of the tick came before in so many lower ones."""
+"""``came`` is the tick in the upper bits, and how many rows of the tick came before in so many lower ones; or
+the hash of the row."""
 
 Placing = Callable[[Slots], Slots]
 """For tests: where in the hash space keys fall."""
@@ -159,7 +161,8 @@ class SideWriter:
             batch = one_batch([rows for rows, _ in held])
             rows, order = sort_rows(batch, hashes, self._side.layout, self._index)
             branch, task = self._place
-            origin = None if self._side.layout.ties is None else (branch, partition, task)
+            is_counted = self._side.layout.ties is not None and self._side.in_order
+            origin = (branch, partition, task) if is_counted else None
             layout = self._side.layout
             if (
                 self._side.changes
@@ -192,7 +195,11 @@ class SideWriter:
         self._held_rows = self._held_bytes = 0
 
     def _numbered(self, rows: pa.RecordBatch, partition: str) -> pa.RecordBatch:
-        first = (self._tick << TICK_BITS) + self._came[partition]
-        self._came[partition] += rows.num_rows
-        came = pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64))
-        return pa.RecordBatch.from_arrays([*rows.columns, came], names=[*rows.schema.names, CAME])
+        first = self._tick << TICK_BITS
+        if self._side.in_order:
+            first += self._came[partition]
+            self._came[partition] += rows.num_rows
+            came = np.arange(first, first + rows.num_rows, dtype=np.int64)
+        else:
+            came = first + (hash_rows(rows.columns, rows.num_rows) & ((1 << TICK_BITS) - 1))
+        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(came)], names=[*rows.schema.names, CAME])

@@ -19,7 +19,8 @@ def nearest_lines(join: JoinPlan, asof: AsofRule) -> Iterator[str]:
     texts = " AND ".join(dict.fromkeys(join.bands[0].texts))
     of_key = " of the same key" if join.keys else ""
     yield f"the {which} row of {right} by {column}{of_key}, of those with {texts}"
-    yield "of equal times the row that came first: by tick, source partition, and place in it"
+    of_a_tick = "source partition, and place in it" if join.right.in_order else "in it by a hash of the row"
+    yield f"of equal times the row that came first: by tick, {of_a_tick}"
 
 
 def retention_line(join: JoinPlan, asof: AsofRule, side: Side) -> str:

@@ -165,11 +165,6 @@ class UpsertPlan(NodePlan):
     def side(self) -> SidePlan:
         return self.sides[0]
 
-    @property
-    def in_order(self) -> bool:
-        """Its records come in an order that is the same when a tick is repeated."""
-        return all(branch.source.traits.in_order for _, branch in self.side.sources)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPlan(NodePlan):

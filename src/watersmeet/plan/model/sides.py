@@ -146,6 +146,11 @@ class SidePlan:
         return tuple((n, branch) for n, branch in enumerate(self.branches) if isinstance(branch, FeedPlan))
 
     @property
+    def in_order(self) -> bool:
+        """Its rows come in an order that is the same when a tick is repeated."""
+        return not self.feeds and all(branch.source.traits.in_order for _, branch in self.sources)
+
+    @property
     def feeds(self) -> tuple[FeedPlan, ...]:
         """All ways by which rows of nodes beneath come to this side."""
         stages = tuple(feed for _, feed in self.stages)

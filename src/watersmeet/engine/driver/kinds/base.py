@@ -35,7 +35,8 @@ Watermarks = Mapping[str, Watermark]
 @dataclass(frozen=True)
 class Held:
     """How the rows of a side are held in runs; see `state.runs.layout.RunLayout` and `SideShape`. ``dealt``:
-    tasks take rows by other things than the hashes of keys."""
+    tasks take rows by other things than the hashes of keys. ``in_order``: rows with ``ties``
+    come in an order that a repeated tick has again."""
 
     keys: tuple[str, ...] = ()
     indexes: tuple[Measured, ...] = ()
@@ -43,6 +44,7 @@ class Held:
     releasing: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     ties: Literal["ascending", "descending"] | None = None
+    in_order: bool = True
     hides_released: bool = False
     hides_gone: bool = False
     found_by: tuple[tuple[str, ...], ...] = ()

@@ -45,6 +45,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         if side is not node.right:
             return held
         # the row that is taken is to be the first one met, from the end at which the look-up begins
+        held = replace(held, in_order=side.in_order)
         return replace(held, ties="descending" if node.asof.latest else "ascending")
 
     def decide(self, node: JoinPlan, given: Incoming) -> Decided:

@@ -26,11 +26,11 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
             table=_table(node, sides[0]),
             keys=node.primary_key.columns,
             sequence=node.primary_key.sequence,
-            in_order=node.in_order,
+            in_order=node.side.in_order,
         )
 
     def held(self, query: QueryPlan, node: UpsertPlan, side: SidePlan) -> Held:
-        return Held(keys=node.primary_key.columns, ties="ascending" if node.in_order else None)
+        return Held(keys=node.primary_key.columns, ties="ascending" if side.in_order else None)
 
     def decide(self, node: UpsertPlan, given: Incoming) -> Decided:
         """Deletes are forgotten with the tick whose clock says that they are old enough; what that tick

@@ -6,14 +6,16 @@ As in `plan.identity.settings` everything counts, but for what is listed here wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 import pyspark
+from pyspark import SparkContext
 
 from watersmeet.objects.setting import STORE_SETTINGS
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.spec.secrets import public
 
 _PLACE = "where something is kept, or runs"
@@ -45,7 +47,7 @@ OMITTED_SPARK: Mapping[str, str] = {
     "spark.sql.artifact.": _PLACE,
     "spark.sql.shuffle.partitions": "which task makes a row is no part of it",
     "spark.sql.adaptive.": "which task makes a row is no part of it",
-    "spark.sql.files.": "how files are cut for tasks; how they are written",
+    "spark.sql.files.": "how files are cut for tasks (it counts where an ASOF join asks them), and written",
     "spark.sql.execution.": "how rows travel",
     "spark.sql.catalogImplementation": "jobs use no catalog",
     "spark.hadoop.fs.file.impl": "ours, for speed",
@@ -54,24 +56,44 @@ OMITTED_SPARK: Mapping[str, str] = {
 """Settings of Spark, or how their names begin -> why the rows of a tick do not depend on them."""
 
 
-def all_settings(plan: JobPlan, run: Mapping[str, str], spark: Iterable[tuple[str, str]]) -> dict[str, str]:
+_CUTS_FILES = "spark.sql.files."
+_CORES = "cores"
+
+
+def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> dict[str, str]:
     """Name -> value, as text for people.
 
     Args:
         run: the settings of the run, as the job or its flags say.
-        spark: the session's whole configuration.
+        spark: has the session's whole configuration.
     """
+    is_asked = _asks_files_in_order(plan)
+    omitted = tuple(name for name in OMITTED_SPARK if not (is_asked and name == _CUTS_FILES))
     settings = settings_of(plan)
     generated = any(source.traits.own_rate for source in plan.sources)
     for name, value in run.items():
         if name not in OMITTED_RUN or (name == "trigger" and generated):
             settings[name] = value
-    for name, value in spark:
-        if name.startswith(COUNTED_SPARK) and not name.startswith(tuple(OMITTED_SPARK)):
+    for name, value in spark.getConf().getAll():
+        if name.startswith(COUNTED_SPARK) and not name.startswith(omitted):
             settings[name] = str(public(name, value))
+    if is_asked:
+        settings[_CORES] = str(spark.defaultParallelism)
     try:
         settings["version of watersmeet"] = version("watersmeet")
     except PackageNotFoundError:  # it runs from a source tree
         settings["version of watersmeet"] = "none"
     settings["version of Spark"] = pyspark.__version__
     return settings
+
+
+def _asks_files_in_order(plan: JobPlan) -> bool:
+    """Whether it counts which of a tick's rows of files come first: Spark cuts files by their sizes, and by
+    how many tasks it has, and takes the largest pieces first."""
+    return any(
+        branch.source.traits.files
+        for query in plan.queries
+        for join in query.every(MatchPlan)
+        if join.asof is not None and join.right.in_order
+        for _, branch in join.right.sources
+    )

@@ -1,0 +1,33 @@
+"""Which settings of a run the rows of its ticks depend on: no session is started."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from pyspark import SparkContext
+
+import watersmeet
+from watersmeet.engine.spark.job.run_settings import all_settings
+
+CUT = ("spark.sql.files.maxPartitionBytes", "8m")
+
+
+def settings(join: str, cores: int) -> dict[str, str]:
+    source = "WITH ('connector' = 'file', 'path' = 'in/{}', 'format' = 'json')"
+    text = f"""
+        CREATE TABLE l (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("l")};
+        CREATE TABLE r (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("r")};
+        SELECT l.k, r.t FROM l {join}"""
+    conf = SimpleNamespace(getAll=lambda: [CUT])
+    context = SimpleNamespace(getConf=lambda: conf, defaultParallelism=cores)
+    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, cast(SparkContext, context))
+
+
+def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():
+    asof = "ASOF JOIN r MATCH_CONDITION (l.t >= r.t) ON l.k = r.k"
+    assert settings(asof, 2) != settings(asof, 3)
+    assert settings(asof, 2)[CUT[0]] == "8m"
+    plain = "JOIN r ON l.k = r.k AND l.t = r.t"
+    assert settings(plain, 2) == settings(plain, 3)
+    assert CUT[0] not in settings(plain, 2)
