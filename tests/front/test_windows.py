@@ -128,6 +128,53 @@ def test_windows_of_windows_hide_the_columns_beneath():
     assert shown(query.outputs)[1] == ("window_end", "window_end")
 
 
+OWN = "TABLE(TUMBLE(TABLE own, DESCRIPTOR(t), INTERVAL '1' MINUTE))"
+HAS_OWN = """CREATE TABLE own (window_end TIMESTAMP, x STRUCT<window_end: INT>, t TIMESTAMP,
+  WATERMARK FOR t AS t) WITH ('connector' = 'memory');"""
+BENEATH = f"(SELECT window_start, count(*) AS n FROM {TUMBLE} GROUP BY window_start)"
+
+
+@pytest.mark.parametrize(
+    ("items", "clauses"),
+    [
+        ("window_start, max(o.Window_End)", "GROUP BY window_start"),
+        ("window_start", "WHERE window_end > t GROUP BY window_start"),
+        ("window_start", "GROUP BY window_start, window_end"),
+        ("window_start", "GROUP BY window_start HAVING max(window_end) > window_start"),
+    ],
+)
+def test_a_column_of_the_rows_by_the_name_of_the_windows_is_ambiguous(items, clauses):
+    with pytest.raises(WatersmeetError) as caught:
+        query_of(f"{HAS_OWN} SELECT {items} FROM {OWN} o {clauses}")
+    assert caught.value.code == "ambiguous-column"
+    assert "a column of the rows, or the end of their window" in str(caught.value)
+    assert " AS own_window_end, in a view" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rows", "refused_by"),
+    [
+        (BENEATH, None),
+        (f"(SELECT b.window_start, n FROM {BENEATH} b JOIN r ON r.t = b.window_start)", None),
+        (f"(SELECT window_start, n FROM {BENEATH} UNION ALL SELECT window_start, n FROM {BENEATH})", None),
+        (f"(SELECT window_start, n FROM {BENEATH} UNION ALL SELECT t, v FROM s)", "ambiguous-column"),
+        ("(SELECT t AS window_start, v AS n FROM s)", "ambiguous-column"),
+    ],
+)
+def test_start_and_end_of_windows_beneath_are_hidden_and_those_of_rows_are_not(rows, refused_by):
+    over_hours = f"TABLE(TUMBLE({rows}, DESCRIPTOR(window_start), INTERVAL '1' HOUR))"
+    text = f"SELECT window_start, sum(n) AS n FROM {over_hours} GROUP BY window_start"
+    if refused_by is None:
+        assert shown(query_of(text).outputs)[0] == ("window_start", "window_start")
+    else:
+        assert f"[{refused_by}]" in refused(text)
+
+
+def test_a_column_by_the_name_of_the_windows_that_is_not_mentioned_is_no_problem():
+    text = f"{HAS_OWN} SELECT window_start, max(x.window_end) AS m FROM {OWN} GROUP BY window_start"
+    assert [name for name, _ in shown(query_of(text).outputs)] == ["window_start", "m"]
+
+
 def test_times_of_narrow_integers_have_wide_windows():
     window = "TABLE(TUMBLE(TABLE n, DESCRIPTOR(t), 10))"
     view = f"(SELECT window_end, count(*) AS c FROM {window} GROUP BY window_end)"

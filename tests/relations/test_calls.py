@@ -188,6 +188,16 @@ def test_what_makes_a_table_does_not_wait_for_its_job(monkeypatch):
     assert (said, made[0].status) == ([False], "stopped")
 
 
+def test_columns_of_rows_by_the_names_of_their_windows_are_not_mentioned():
+    rows = ws.stream({"window_end": "BIGINT", "at": "BIGINT"}, time="at", name="rows")
+    grouped = rows.group_by(ws.tumble("at", 10))
+    assert names(grouped.agg("count(*) AS n")) == ["window_start", "window_end", "n"]
+    with pytest.raises(
+        ws.WatersmeetError, match=r'"window_end" is ambiguous.* \(agg, item 1, line 1, column 5\)'
+    ):
+        grouped.agg("max(window_end) AS n")
+
+
 def test_columns_of_groups_are_edges_keys_and_aggregates():
     grouped = orders.group_by(ws.tumble("order_time", "10 minutes"), "item_id % 2 AS odd").agg(
         "count(*) AS n", having="count(*) > 1"

@@ -21,6 +21,7 @@ from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.ranked import is_ranked
 from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import is_summarized, select_flow
+from watersmeet.front.query.windows import OF_WINDOW
 from watersmeet.front.text.dialect import ImposeOrder, WindowTable
 from watersmeet.front.text.place import Refused
 from watersmeet.observe.page import plan_page, refusal_page
@@ -414,7 +415,10 @@ class Grouped:
         return self._made([], columns, "select", having)
 
     def _edges(self) -> list[exp.Expression]:
-        return [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
+        edges = [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
+        for edge in edges:
+            edge.meta[OF_WINDOW] = True
+        return edges
 
     def _made(
         self, first: list[exp.Expression], texts: Sequence[Written], call: str, having: Written | None

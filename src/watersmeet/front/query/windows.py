@@ -21,7 +21,9 @@ from watersmeet.spec.model import (
     Column,
     Expr,
     Input,
+    Query,
     Relation,
+    StageBranch,
     Window,
     WindowKind,
     inputs_of,
@@ -38,25 +40,28 @@ WINDOW_COLUMNS = (WINDOW_START, WINDOW_END)
 @dataclass(frozen=True)
 class Windowed:
     """Rows of ``relation``, each in its windows. ``named``: what a SELECT over it can mention: the columns of
-    the relation, and window_start and window_end, which stand for themselves, without an input."""
+    the relation, and window_start and window_end, which stand for themselves, without an input. ``unclear``:
+    those of the two that are columns of the relation, too, and not those of windows beneath."""
 
     relation: Relation
     named: Named
     window: Window
     partition: tuple[exp.Expression, ...]
+    unclear: frozenset[str] = frozenset()
 
     @property
     def scope(self) -> Scope:
         return Scope((self.named,))
 
     def condition(self, select: exp.Select, text: Text) -> Expr | None:
-        """WHERE; what is wrong with it is reported."""
+        """WHERE; what is wrong with it, and which names say two things, is reported."""
+        self._check_names(select, text)
         where = select.args.get("where")
         if where is None or not check_expression(where.this, text, repeatable=True):
             return None
         condition = resolved(where.this, self.scope, text, "WHERE")
         for column in condition.find_all(exp.Column):
-            if not column.table and column.name in WINDOW_COLUMNS:
+            if not column.table and column.name in WINDOW_COLUMNS and column.name not in self.unclear:
                 text.problem(
                     f'"{column.name}" in WHERE: a row has it only once it is grouped',
                     "not-supported",
@@ -65,6 +70,38 @@ class Windowed:
                 )
                 break
         return condition
+
+    def _check_names(self, select: exp.Select, text: Text) -> None:
+        """Names that may mean a column of the rows, or the window's of that name. Each is told once."""
+        if not self.unclear:
+            return
+        clauses = [select.args.get(clause) for clause in ("where", "group", "having")]
+        told = set[str]()
+        for tree in (*select.expressions, *(clause for clause in clauses if clause is not None)):
+            for column in tree.find_all(exp.Column):
+                name = self._unclear_name(column)
+                if name is None or name.lower() in told or column.meta.get(OF_WINDOW):
+                    continue
+                told.add(name.lower())
+                end = name.lower().removeprefix("window_")
+                text.problem(
+                    f'"{name}" is ambiguous: a column of the rows, or the {end} of their window',
+                    "ambiguous-column",
+                    column,
+                    "give the column another name before windows are laid over its rows:"
+                    f" {name} AS own_{name.lower()}, in a view, a sub-query or select(…)",
+                )
+
+    def _unclear_name(self, column: exp.Column) -> str | None:
+        """The name in a column as it is written that may mean two."""
+        first, *rest = (part.name for part in column.parts)
+        if rest and first.lower() == self.named.alias.lower():
+            first = rest[0]
+        return first if first.lower() in self.unclear else None
+
+
+OF_WINDOW = "of_window"
+"""In the meta of a column that nobody wrote: it is the window's."""
 
 
 def window_in(item: exp.Expression) -> WindowTable | None:
@@ -98,7 +135,33 @@ def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Window
         (*(values[n] for n in kept), *(column_node(window_column) for window_column in WINDOW_COLUMNS)),
         relation,
     )
-    return Windowed(relation, named, window, tuple(table.args.get("partition") or ()))
+    unclear = frozenset(
+        c.name.lower()
+        for c, value in zip(columns, values, strict=True)
+        if c.name.lower() in WINDOW_COLUMNS and not _is_of_windows(value, relation)
+    )
+    return Windowed(relation, named, window, tuple(table.args.get("partition") or ()), unclear)
+
+
+def _is_of_windows(value: Expr, relation: Relation) -> bool:
+    """Whether a column is the start or end of windows beneath."""
+    if not isinstance(value, exp.Column):
+        return False
+    own = next((i for i in inputs_of(relation) if i.alias == value.table), None)
+    if own is None:
+        return False
+    place = [column.name for column in own.columns].index(value.name)
+    return all(
+        isinstance(branch, StageBranch) and _is_made_by_windows(branch.columns[place], branch.stage)
+        for branch in own.branches
+    )
+
+
+def _is_made_by_windows(column: Expr, stage: Query) -> bool:
+    made = next((output.expr for output in stage.outputs if output.name == column.name), None)
+    if made is None or stage.aggregation is None:
+        return made is not None and _is_of_windows(made, stage.relation)
+    return isinstance(made, exp.Column) and made.name in stage.aggregation.event_times
 
 
 def _relation(flow: Flow | Joined, name: str) -> tuple[Relation, tuple[Column, ...], tuple[Expr, ...]]:
