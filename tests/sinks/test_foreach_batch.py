@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrameWriter, DataFrameWriterV2
 
 from tests.sinks.function_frames import COLUMNS, identity_of
 from tests.sinks.postgres_frames import ArrowFrame
@@ -141,6 +142,14 @@ def test_what_it_leaves_to_others_fails_the_tick(name, tmp_path):
     with pytest.raises(EngineError, match="which nobody waits for or reads") as failed:
         put_out(sink_of(getattr(Later(), name), tmp_path), 1, ROWS, 2)
     assert failed.value.code == "function-failed"
+
+
+@pytest.mark.parametrize("kind", [DataFrameWriter, DataFrameWriterV2])
+def test_a_writer_that_was_not_told_to_write_fails_the_tick(kind, tmp_path):
+    """Of ``lambda rows, tick: rows.write.mode("append")`` nothing is written."""
+    writer = kind.__new__(kind)
+    with pytest.raises(EngineError, match=f"returned a {kind.__name__}, which writes once it is told to"):
+        put_out(sink_of(lambda rows, tick: writer, tmp_path), 1, ROWS, 2)
 
 
 def test_another_tick_of_the_number_is_refused(tmp_path):

@@ -63,7 +63,14 @@ def left_undone(given: Any) -> str | None:
         if inspect.iscoroutine(given):
             given.close()  # or Python tells on standard error that nobody waited for it
         return f"it returned a {type(given).__name__}, which nobody waits for or reads"
+    kind = type(given)
+    if kind.__module__.startswith("pyspark.") and kind.__name__.startswith(_WRITERS):
+        return f"it returned a {kind.__name__}, which writes once it is told to: by .save(…), for example"
     return None
+
+
+_WRITERS = ("DataFrameWriter", "MergeIntoWriter")
+"""Spark's classes, of which one that was told to write has nothing more to give."""
 
 
 def named_among(function: Any, names: Collection[str]) -> tuple[str, ...]:
