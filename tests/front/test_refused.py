@@ -34,6 +34,15 @@ def test_is_refused(code: str, line: str, column: str, sql: str) -> None:
         assert (place.line, place.column, place.source) == (int(line) + 1, int(column), "job.sql")
 
 
+@pytest.mark.parametrize("sink", ["f", "m"])
+def test_all_names_that_come_twice_are_told_before_anything_is_prepared(sink: str) -> None:
+    declared = f"{DECLARED}CREATE SINK m WITH ('connector' = 'memory');"
+    with pytest.raises(SqlError) as caught:
+        parse_job(f"{declared} INSERT INTO {sink} SELECT l.t, r.T, l.v, r.v, l.k FROM l JOIN r ON l.t = r.t")
+    said = 'two columns of the result are named "t" (l.t and r.t), two "v" (l.v and r.v), and "'
+    assert (caught.value.code, caught.value.message.lower().startswith(said)) == ("duplicate-column", True)
+
+
 def test_all_problems_at_once_and_each_once() -> None:
     with pytest.raises(SeveralErrors) as caught:
         parse_job(

@@ -66,7 +66,7 @@ _ALL = (
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
     Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
     Connector("console", ("print",), sinks=True),
-    Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True),
+    Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True, unique_names=True),
     Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
     Connector("iceberg", sinks=True, unique_names=True, by_key=True),
     Connector("function", sinks=True, unique_names=True, by_key=True),

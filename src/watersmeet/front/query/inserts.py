@@ -123,15 +123,19 @@ def _column_type(node: exp.Column, query: Query) -> SqlType:
 
 
 def _check_unique(outputs: Sequence[OutputColumn], sink: Sink, text: Text, start: int | None) -> None:
-    seen: dict[str, str] = {}
+    named: dict[str, list[OutputColumn]] = {}
     for output in outputs:
-        lowered = output.name.lower()
-        if lowered in seen:
-            raise text.error(
-                f'two columns of the result are named "{output.name}" ({seen[lowered]} and {output.origin}),'
-                f' and "{sink.name}" needs different names',
-                "duplicate-column",
-                start,
-                "give one of them another name with AS",
-            )
-        seen[lowered] = output.origin
+        named.setdefault(output.name.lower(), []).append(output)
+    alike = [
+        f'"{own[-1].name}" ({" and ".join(output.origin for output in own)})'
+        for own in named.values()
+        if len(own) > 1
+    ]
+    if alike:
+        raise text.error(
+            f'two columns of the result are named {", two ".join(alike)}, and "{sink.name}" needs different'
+            " names",
+            "duplicate-column",
+            start,
+            "give one of them another name with AS",
+        )

@@ -70,17 +70,18 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
 def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
     if not sink.needs_unique_names or sink.columns is not None:
         return []
-    origins: dict[str, list[str]] = {}
+    named: dict[str, list[OutputColumn]] = {}
     for output in outputs:
-        origins.setdefault(output.name, []).append(output.origin)
+        named.setdefault(output.name.lower(), []).append(output)
     return [
         PlanError(
-            f'the sink "{sink.name}" needs unique names, but "{name}" comes from {" and ".join(texts)}',
+            f'the sink "{sink.name}" needs unique names, but "{own[-1].name}" comes from'
+            f" {' and '.join(output.origin for output in own)}",
             code="duplicate-column",
-            hint=f"give one of them another name: {texts[-1]} AS {name}_2",
+            hint=f"give one of them another name: {own[-1].origin} AS {own[-1].name}_2",
         )
-        for name, texts in origins.items()
-        if len(texts) > 1
+        for own in named.values()
+        if len(own) > 1
     ]
 
 
