@@ -52,6 +52,11 @@ def counted(**window: Any) -> Pipeline:
     return made(source("l"), transform=[Transform(window=Window(**asked))])
 
 
+def grouped_join(aggregates: dict[str, str]) -> Pipeline:
+    window = Window(event_time_column="left_at", size_ms=5, aggregates=aggregates)
+    return made(transform=[Transform(join=Join(**JOIN)), Transform(window=window)])
+
+
 WRONG = {
     "no sources": (
         lambda: Pipeline(name="a", sources=[], transform=Transform(join=Join(**JOIN)), target=made().target),
@@ -120,6 +125,30 @@ WRONG = {
         lambda: with_lookup(column_prefix="left_", keys={"left_ad": "id"}, columns=["id"]),
         None,
     ),
+    "an aggregate with a name": (
+        lambda: counted(aggregates={"n": "count(*) AS m"}),
+        "window.aggregates.n: an expression is expected, not one with a name (AS …) (line 1, column 1)",
+    ),
+    "a column of the join that is not grouped by": (
+        lambda: grouped_join({"n": "left_at + 1"}),
+        'transform[1].window.aggregates.n: "left_at" is neither grouped by',
+    ),
+    "an aggregate that is known by its place": (
+        lambda: grouped_join({"m": "count(*)", "n": "first(left_at)"}),
+        "transform[1].window.aggregates.n: first() takes any row",
+    ),
+    "a copy of another name": (
+        lambda: made().model_copy(update={"name": "../other"}),
+        'name: is "../other"',
+    ),
+    "a copy with other sources": (
+        lambda: made().model_copy(update={"sources": [source("l")]}),
+        'transform.join.right_source: there is no source "r"',
+    ),
+    "a copy of a part": (
+        lambda: Join(**JOIN).model_copy(update={"lag": 1}),
+        "lag",
+    ),
     "a look-up in the stream": (lambda: with_lookup(source="l", keys={"left_ad": "ad"}), "the stream itself"),
     "a query without the time": (
         lambda: made(source("l", query="SELECT ad FROM l"), source("r")),
@@ -143,3 +172,19 @@ def test_what_is_wrong_is_said(what: str, tmp_path: Path, monkeypatch: pytest.Mo
         make().job()
     assert message in str(raised.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_is_what_it_is_made_of_and_so_is_its_hash():
+    one, other = (
+        made(connection=connection)
+        for connection in (
+            {"connector": "file", "path": "o", "format": "json"},
+            {"format": "json", "path": "o", "connector": "file"},
+        )
+    )
+    assert one == other == one.model_copy() == one.model_copy(deep=True)
+    assert {one: "found"}[other.model_copy(deep=True)] == "found"
+    late = one.model_copy(update={"sources": [source("l", lag_ms=5), source("r")]})
+    assert late != one
+    assert [of.lag_ms for of in late.sources] == [5, 0]
+    assert late.model_copy(update={"sources": one.sources}) == one

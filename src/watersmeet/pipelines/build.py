@@ -144,6 +144,8 @@ _OF_AN_OPTION = {"sink-in-source": "path", "unknown-format": "format"}
 
 def _key_of(error: WatersmeetError, description: Description) -> Key:
     """Of the option, source, setting or sink that a message of the plan names."""
+    if error.code == "aggregate-function":
+        return _key_of_aggregate(error, description)
     of_sources: list[tuple[Key, Mapping[str, object]]] = [
         (("sources", number, "connection"), source.connection)
         for number, source in enumerate(description.sources)
@@ -166,3 +168,15 @@ def _key_of(error: WatersmeetError, description: Description) -> Key:
     if error.code in ("bad-option", "unknown-option", "missing-option", "primary-key", "duplicate-option"):
         return TARGET
     return description.step(0)
+
+
+def _key_of_aggregate(error: WatersmeetError, description: Description) -> Key:
+    """Of the one whose function the message begins with."""
+    function, key = error.message.partition("(")[0].lower(), description.step(0)
+    for number, step in enumerate(description.transform):
+        if step.window is not None:
+            key = (*description.step(number), "window")
+            for name, text in step.window.aggregates.items():
+                if function in text.lower():
+                    return (*key, "aggregates", name)
+    return key

@@ -11,7 +11,7 @@ checkers, which read the fields, are told by an ``__init__`` that is for them al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -89,6 +89,15 @@ Options = Annotated[
 ]
 
 
+def _frozen(value: Any) -> Any:
+    """A value that has a hash, the same for equal ones."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _frozen(inner)) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    return value
+
+
 class Part(BaseModel):
     """A part of a pipeline."""
 
@@ -103,6 +112,24 @@ class Part(BaseModel):
 
     # Parts within parts are checked by pydantic as a whole, whose problems are told together.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, with other values where ``update`` says so, by the rules by which it was made.
+
+        Raises: SpecError, or SeveralErrors with all that is wrong.
+
+        >>> clicks = Source(name="clicks", connection={"connector": "memory"})
+        >>> clicks.model_copy(update={"lag_ms": 5000}).lag_ms
+        5000
+        """
+        copied = super().model_copy(deep=deep)
+        if not update:
+            return copied
+        return type(self)(**{name: getattr(copied, name) for name in copied.model_fields_set} | dict(update))
+
+    def __hash__(self) -> int:
+        """Of equal ones the same: values in dicts count whatever their order."""
+        return hash((type(self), _frozen(dict(self))))
 
 
 class Source(Part):

@@ -211,7 +211,7 @@ def _moved(time: ColumnRef, ms: int, type_: SqlType) -> ColumnRef:
 
 def _read(text: str) -> exp.Expression:
     """A text of the pipeline's, which stands in no text that a later message could point into."""
-    tree, _ = read_fragment(text, "it")
+    tree, _ = read_fragment(text, "")
     for node in tree.walk():
         node.meta.pop("start", None)
     return tree

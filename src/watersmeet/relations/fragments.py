@@ -44,7 +44,8 @@ def _stretch(length: int) -> int:
 
 @dataclass(frozen=True)
 class Fragment:
-    """One text. ``label``: the argument that it is, for messages (``on``, ``select, item 2``)."""
+    """One text. ``label``: the argument that it is, for messages (``on``, ``select, item 2``); empty: whoever
+    tells them says it."""
 
     label: str
     text: str
@@ -84,13 +85,18 @@ def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[e
     statements = statements_of(whole)
     if len(statements) != 1:
         said = "nothing" if not statements else f"{len(statements)} of them"
-        raise whole.error(f"{label}: one expression is expected, found {said}", "syntax", 0)
+        raise whole.error(_said(label, f"one expression is expected, found {said}"), "syntax", 0)
     tree = parse_tokens(whole, statements[0])
     kinds = (*_EXPRESSIONS, *_NAMED) if named else _EXPRESSIONS
     if not isinstance(tree, kinds) or (tree.is_star and not named and isinstance(tree, exp.Column)):
         what = "a SELECT" if isinstance(tree, exp.Select | exp.SetOperation) else tree.key.upper()
-        raise whole.error(f"{label}: an expression is expected, not {what}", "syntax", 0)
+        what = {"ALIAS": "one with a name (AS …)", "STAR": '"*"'}.get(what, what)
+        raise whole.error(_said(label, f"an expression is expected, not {what}"), "syntax", 0)
     return tree, _placed(tree, fragment_of(text, label))
+
+
+def _said(label: str, message: str) -> str:
+    return f"{label}: {message}" if label else message
 
 
 def read_select(text: str, label: str) -> tuple[exp.Select, Fragment]:

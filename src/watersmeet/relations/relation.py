@@ -415,7 +415,8 @@ class Grouped:
         return self._made([], columns, "select", having)
 
     def _edges(self) -> list[exp.Expression]:
-        edges = [] if self._window is None else [exp.column(name) for name in (WINDOW_START, WINDOW_END)]
+        names = () if self._window is None else (WINDOW_START, WINDOW_END)
+        edges: list[exp.Expression] = [exp.column(name) for name in names]
         for edge in edges:
             edge.meta[OF_WINDOW] = True
         return edges

@@ -359,12 +359,23 @@ class Grouping:
         return column_node(name)
 
     def _ungrouped(self, node: exp.Column, written: Expr) -> None:
-        shown = node.sql("spark").replace("`", "")
+        named = self._as_written(node, written)
+        shown = named.sql("spark").replace("`", "")
         self.text.problem(
             f'"{shown}" is neither grouped by nor inside of an aggregate function',
             "ungrouped-column",
             written,
-            f"add it to GROUP BY, or take one of its values: min({node.name}), max({node.name})",
+            f"add it to GROUP BY, or take one of its values: min({named.name}), max({named.name})",
+        )
+
+    def _as_written(self, node: exp.Column, written: Expr) -> exp.Column:
+        """The name by which a column was mentioned, where it is one of a join or a view beneath."""
+        scope = self.rows.scope
+        if scope.relation(node.table) is not None:
+            return node
+        names = written.find_all(exp.Column)
+        return next(
+            (name for name in names if node in resolved(name, scope, Text("")).find_all(exp.Column)), node
         )
 
     def _is_end(self, node: Expr) -> bool:
