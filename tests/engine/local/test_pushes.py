@@ -60,6 +60,7 @@ def value(name: str, array: Any) -> Any:
         ("name", pa.array(["ä"]).dictionary_encode(), "ä"),
         ("name", pa.array(["ä"], pa.large_string()).dictionary_encode(), "ä"),
         ("name", pa.array([None], pa.string()).dictionary_encode(), None),
+        ("name", pa.DictionaryArray.from_arrays([0], pa.array(["ä"], pa.string_view())), "ä"),
         ("name", pa.RunEndEncodedArray.from_arrays([1], pa.array(["ä"])), "ä"),
         ("name", pa.chunked_array([pa.array([], pa.string()), pa.array(["ä"])]), "ä"),
         ("name", pa.nulls(1), None),

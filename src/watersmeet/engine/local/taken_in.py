@@ -219,10 +219,17 @@ def _is_zoneless(type_: SqlType, given: pa.DataType) -> bool:
 def _plain(given: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values themselves, where they are encoded."""
     if pa.types.is_dictionary(given.type):
-        return _plain(given.cast(given.type.value_type))
+        kind = given.type.value_type
+        if kind in _OF_VIEWS:  # Arrow takes nothing out of dictionaries of views, as Polars has of categories
+            kind = _OF_VIEWS[kind]
+            given = given.cast(pa.dictionary(given.type.index_type, kind))
+        return _plain(given.cast(kind))
     if pa.types.is_run_end_encoded(given.type):
         return _plain(pc.run_end_decode(given))
     return given
+
+
+_OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def _fits(given: pa.DataType, type_: SqlType) -> bool:
