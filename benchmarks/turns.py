@@ -34,14 +34,14 @@ GO = "go"
 
 @dataclass(frozen=True)
 class Asked:
-    """Of one run of the job: where, and with what."""
+    """Of one run of the job: where, and with what. ``settings``: as by SET."""
 
     data: str
     folder: str
     kind: str
     master: str
     conf: dict[str, str]
-    store: dict[str, str]
+    settings: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,9 @@ def run(asked: Asked, threads: bool) -> None:
     """A tick for each line that comes in, and what it took as a line."""
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
-    from watersmeet.engine.spark.job.job import run_job
     from watersmeet.front.sql import parse_job
-    from watersmeet.objects.setting import store_of
     from watersmeet.plan.planner import plan_job
+    from watersmeet.running import run_planned
 
     folder = Path(asked.folder)
     conf = {
@@ -127,8 +126,8 @@ def run(asked: Asked, threads: bool) -> None:
         if time.monotonic() > until:
             raise TimeoutError("executors do not come")
         time.sleep(0.1)
-    settings = "".join(f"SET {name} = '{value}';\n" for name, value in asked.store.items())
-    job = parse_job(settings + text(Path(asked.data), folder / "out", asked.kind))
+    settings = {**asked.settings, "until_caught_up": "true"}
+    job = parse_job(text(Path(asked.data), folder / "out", asked.kind), overrides=settings)
     used = _Used(threads)
 
     def on_tick(result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
@@ -137,14 +136,7 @@ def run(asked: Asked, threads: bool) -> None:
 
     print(json.dumps({"tick": 0, "parts": {}, "cpu_s": used.now()}), flush=True)
     sys.stdin.readline()
-    run_job(
-        job,
-        plan_job(job),
-        checkpoint=str(folder / "checkpoint"),
-        until_caught_up=True,
-        store=store_of(job.run),
-        on_tick=on_tick,
-    )
+    run_planned(job, plan_job(job), checkpoint=str(folder / "checkpoint"), on_tick=on_tick)
     spark.stop()
 
 
@@ -234,7 +226,7 @@ def player(
     if serve is not None:
         server = stack.enter_context(child(["--serve", *serve], own))
         assert server.stdout is not None
-        asked = replace(asked, store=json.loads(server.stdout.readline()))
+        asked = replace(asked, settings=json.loads(server.stdout.readline()))
     command = ["--run", json.dumps(vars(asked)), *(["--threads"] if threads else [])]
     return Player(stack.enter_context(child(command, own)), server)
 

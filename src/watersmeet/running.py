@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
@@ -17,6 +16,8 @@ from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About, Recording
 from watersmeet.objects.setting import store_of
+from watersmeet.observe.asked import asked_watchers
+from watersmeet.observe.watching import Watched, Watcher, Watching, watched
 from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
@@ -27,9 +28,7 @@ from watersmeet.spec.options.function import OfBatches
 
 if TYPE_CHECKING:
     from watersmeet.engine.spark.job.job import OnTick as OnTick
-    from watersmeet.engine.spark.job.settings import OnStart
     from watersmeet.engine.spark.job.settings import RunResult as RunResult
-    from watersmeet.engine.spark.sources.backlog import Backlog
 
 
 def run(
@@ -113,64 +112,81 @@ def run_planned(
     given: Mapping[str, Any] | None = None,
     functions: Mapping[str, OfBatches] | None = None,
     stop: threading.Event | None = None,
-    on_start: OnStart | None = None,
+    watchers: Sequence[Watcher] = (),
     on_notice: Callable[[str], None] | None = None,
-    on_backlog: Callable[[Backlog], None] | None = None,
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
     ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
-    process, likewise; ``stop``: ends the run when it is set.
+    process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
+    that its settings ask for.
 
     Raises:
         StateError: a reset of the job was interrupted, and more, as `run`.
     """
     from watersmeet.engine.spark.job.job import run_job
+    from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, RunSettings
 
     asked = job.run
     directory = asked.get("checkpoint", checkpoint)
     store = store_of(asked)
     raise_all(check_checkpoint(job, directory))
     again = f"watersmeet reset JOB.sql --checkpoint {directory}"
-    kept = Checkpoint(directory, store)
-    check_not_half_gone(kept, again)
-    run = partial(
-        run_job,
-        job,
-        plan,
-        checkpoint=directory,
-        partitions=int(asked["partitions"]) if "partitions" in asked else None,
-        trigger=asked.get("trigger"),
-        master=asked.get("master"),
-        jars=asked.get("jars"),
-        conf=dict(job.settings),
-        until_caught_up=is_set(asked, "until_caught_up"),
-        finish=is_set(asked, "finish"),
-        set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
-        change_queries=is_set(asked, "change_queries"),
-        keep_ticks=int(asked.get("keep_ticks", LEAST_KEPT_TICKS)),
-        rebuild=rebuild,
-        store=store,
-        accept_loss=accept_loss,
-        inferred=inferred,
-        given=given,
-        functions=functions,
-        stop=stop,
-        console=console,
-    )
-    if not is_set(asked, "history", unless_said=True):
-        return run(on_start=on_start, on_notice=on_notice, on_backlog=on_backlog, on_tick=on_tick)
-    recording = Recording(lambda: kept.store, on_notice, About.of(job, plan))
-    with recording.of_a_run() as ended:
-        result = run(
-            on_start=each_of(recording.begin, on_start),
-            on_notice=each_of(recording.notice, on_notice),
-            on_backlog=each_of(recording.behind, on_backlog),
-            on_tick=each_of(recording.tick, on_tick),
+    place = Checkpoint(directory, store)
+    check_not_half_gone(place, again)
+    caught_up, finish = is_set(asked, "until_caught_up"), is_set(asked, "finish")
+    every = RunSettings(directory, trigger=asked.get("trigger", DEFAULT_TRIGGER))
+    pause_ms = 0 if caught_up or finish else every.trigger_ms
+
+    about = Watched(place.job, plan, pause_ms / 1000)
+    recording = None
+    if is_set(asked, "history", unless_said=True):
+        recording = Recording(lambda: place.store, on_notice, About.of(job, plan))
+
+    def run_watched(watching: Watching) -> RunResult:
+        kept = () if recording is None else (recording,)
+        begin, notice = [one.begin for one in kept], [one.notice for one in kept]
+        behind, tick = [one.behind for one in kept], [one.tick for one in kept]
+        return run_job(
+            job,
+            plan,
+            checkpoint=directory,
+            partitions=int(asked["partitions"]) if "partitions" in asked else None,
+            trigger=asked.get("trigger"),
+            master=asked.get("master"),
+            jars=asked.get("jars"),
+            conf=dict(job.settings),
+            until_caught_up=caught_up,
+            finish=finish,
+            set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
+            change_queries=is_set(asked, "change_queries"),
+            keep_ticks=int(asked.get("keep_ticks", LEAST_KEPT_TICKS)),
+            rebuild=rebuild,
+            store=store,
+            accept_loss=accept_loss,
+            inferred=inferred,
+            given=given,
+            functions=functions,
+            stop=stop,
+            on_start=each_of(*begin, watching.start),
+            on_notice=each_of(*notice, watching.notice, on_notice),
+            on_begin=watching.begin,
+            on_backlog=each_of(*behind, watching.behind),
+            on_tick=each_of(*tick, watching.tick, on_tick),
+            console=console,
         )
-        ended(result)
-    return result
+
+    def run_recorded(watching: Watching) -> RunResult:
+        if recording is None:
+            return run_watched(watching)
+        with recording.of_a_run() as ended:
+            result = run_watched(watching)
+            ended(result)
+        return result
+
+    with asked_watchers(asked, about, on_notice or (lambda said: None)) as own:
+        return watched([*watchers, *own], run_recorded)
 
 
 def inferring(

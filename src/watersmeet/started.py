@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.observe.account import Account
+from watersmeet.observe.held import Waiting
 from watersmeet.observe.notebook import Displays
 from watersmeet.observe.page import running_page
 from watersmeet.observe.progress import Recent, TickReport
-from watersmeet.observe.reports import Reporter, account_of, integer_times
+from watersmeet.observe.reports import TickResult, account_of, integer_times
 from watersmeet.observe.result import Result
+from watersmeet.observe.watching import Watcher
 from watersmeet.running import no_checkpoint, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
@@ -76,7 +78,7 @@ class StartedJob:
         sinks = (*description.sinks, *(insert.sink for insert in description.inserts))
         self._in_memory = {sink.name for sink in sinks if sink.connector == MEMORY}
         self._displays = Displays(self._repr_html_, self.__repr__)
-        self._reporter = Reporter(self._report)
+        self._last: TickResult | None = None
         self._told = on_tick
         self._within = threading.local()
 
@@ -90,9 +92,8 @@ class StartedJob:
                     inferred=inferred,
                     functions={name: self._of_a_tick(function) for name, function in functions.items()},
                     stop=self._stop,
-                    on_start=lambda _: self._begun.set(),
+                    watchers=[_Within(self._begun.set, self._report)],
                     on_notice=self.notices.append,
-                    on_tick=self._reporter,
                 )
             except BaseException as error:
                 self._error = error
@@ -103,7 +104,8 @@ class StartedJob:
         self._thread = threading.Thread(target=work, name=f"watersmeet {checkpoint}", daemon=True)
         self._thread.start()
 
-    def _report(self, report: TickReport) -> None:
+    def _report(self, report: TickReport, result: TickResult) -> None:
+        self._last = result
         self._recent.add(report)
         self._displays.update()
         if self._told is not None:
@@ -143,7 +145,7 @@ class StartedJob:
     @property
     def account(self) -> Account | None:
         """Where every row that came in has gone, since the job's first tick. None before the first one."""
-        last = self._reporter.last
+        last = self._last
         return None if last is None else account_of(last)
 
     def result(self, name: str | None = None) -> Result:
@@ -206,3 +208,16 @@ class StartedJob:
 
     def _ipython_display_(self) -> None:
         self._displays.show()
+
+
+class _Within(Watcher):
+    """Tells a started job of its run."""
+
+    def __init__(self, begun: Callable[[], None], ticked: Callable[[TickReport, TickResult], None]) -> None:
+        self._begun, self._ticked = begun, ticked
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        self._begun()
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        self._ticked(report, result)

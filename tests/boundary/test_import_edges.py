@@ -97,7 +97,8 @@ ALLOWED: dict[str, set[str]] = {
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
-    "running": BASE | {"spec", "front", "plan", "engine.spark", "sinks", "objects", "history"},
+    "running": BASE
+    | {"spec", "front", "plan", "engine.driver", "engine.spark", "sinks", "objects", "observe", "history"},
     # the same in a thread of its own
     "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text
@@ -147,6 +148,8 @@ LIBRARIES: dict[str, set[str]] = {
     "typer": {"cli"},
     "starlette": {"page"},
     "uvicorn": {"page"},
+    "prometheus_client": {"observe"},
+    "opentelemetry": {"observe"},
     "rich": {"cli", "observe", "sinks"},
 }
 """Libraries that only some parts may import; the others are free."""

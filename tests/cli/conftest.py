@@ -25,13 +25,14 @@ class FakeEngine:
         self.called: dict = {}
         self.job = self.plan = None
 
-    def run_job(self, job, plan, *, on_start, on_tick, on_backlog, on_notice, console, **settings):
+    def run_job(self, job, plan, *, on_start, on_begin, on_tick, on_backlog, on_notice, console, **settings):
         self.job, self.plan, self.called = job, plan, settings
         on_backlog(self.backlog)
-        on_start(self.waiting)
+        on_start(self.waiting, None)
         for notice in self.notices:
             on_notice(notice)
         for tick in self.ticks:
+            on_begin(tick.tick)
             on_tick(tick, 0.25, {"ingest": 0.1})
         if self.error is not None:
             raise self.error

@@ -187,7 +187,10 @@ def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, 
         found = run.ticks[-1].queries["out"].holding["l"]
         return [(each.source, each.partition, each.since_us is None) for each in found]
 
-    with Running(spark, topics.text(), tmp_path / "state", on_start=waiting.append) as run:
+    def started(holdings, _) -> None:
+        waiting.append(holdings)
+
+    with Running(spark, topics.text(), tmp_path / "state", on_start=started) as run:
         assert arrived(run, 1) < -(2**62)
         assert held(run) == [("l", "1", True)]
         topics.left((1, 50))
@@ -196,7 +199,7 @@ def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, 
     ((left, right),) = (found["out"].values() for found in waiting)
     assert [(each.source, each.partition) for each in left] == [("l", "1")]
     assert right == ()
-    with Running(spark, topics.text(), tmp_path / "state", on_start=waiting.append) as run:
+    with Running(spark, topics.text(), tmp_path / "state", on_start=started) as run:
         topics.left((0, 110))
         arrived(run, 3)
     assert waiting[1] == {"out": {"l": (), "r": ()}}

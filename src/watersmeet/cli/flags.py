@@ -9,6 +9,7 @@ import typer
 
 from watersmeet.cli.completion import job_files, words_of
 from watersmeet.spec import job_options
+from watersmeet.spec.watched.log_format import LogFormat
 
 JobFile = Annotated[
     Path,
@@ -73,4 +74,15 @@ KeepTicks = Annotated[
 ]
 Checkpoint = Annotated[
     str | None, typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>).")
+]
+Metrics = Annotated[
+    str | None,
+    typer.Option(metavar="PORT", help="Metrics for Prometheus: PORT of this machine alone, or HOST:PORT."),
+]
+LoggedAs = Annotated[
+    str | None,
+    typer.Option(
+        help="Log the run to standard error, in place of what is shown of it: text or json.",
+        autocompletion=words_of(LogFormat),
+    ),
 ]

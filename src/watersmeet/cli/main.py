@@ -144,6 +144,8 @@ def run(
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line per tick, and the account.")] = False,
+    metrics: flags.Metrics = None,
+    log_format: flags.LoggedAs = None,
 ) -> None:
     """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
     from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
@@ -180,6 +182,8 @@ def run(
         broken_output=broken_output,
         shed_output=shed_output,
         progress_output=progress_output,
+        metrics=metrics,
+        log_format=log_format,
     )
     overrides |= settings_of(conf or [])
     try:
@@ -198,7 +202,7 @@ def run(
             hint="no rows of sinks are lost but the console's, and the state is whole: run again, with its"
             " output to another place, to go on",
         ) from None
-    if ended.stopped and not json:
+    if ended.stopped and not json and not ended.logged:
         print("stopped; run it again to go on")
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from watersmeet.engine.driver.opening.moved import home_of, node_of
+from watersmeet.engine.driver.measured import measured_sides
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import StateError
-from watersmeet.event_time import ENDED, NEVER
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.advised import other_orders
-from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
+from watersmeet.plan.order.measured import MeasuredQuery
 from watersmeet.spec.model import Insert, Job, Options
-from watersmeet.state.manifest import Arrangement, Manifest, NodeState, QueryState, load_newest
+from watersmeet.state.manifest import Manifest, load_newest
 
 
 def measured_in(
@@ -52,37 +51,5 @@ def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: Quer
         return MeasuredQuery(problem="the checkpoint has no query of this name")
     if manifest.fingerprints[plan.name] != plan.fingerprint:
         return MeasuredQuery(problem="the checkpoint is of another plan of this query")
-    sides = _sides(manifest, manifest.queries[plan.name])
+    sides = measured_sides(manifest, manifest.queries[plan.name])
     return MeasuredQuery(manifest.tick, sides, better=other_orders(insert, options, plan.alone, sides))
-
-
-def _sides(manifest: Manifest, state: QueryState) -> dict[str, MeasuredSide]:
-    """Of all nodes, those that rest too, for another query's keep their rows."""
-    return {
-        name: _side(arrangement)
-        for node in (_kept_for(manifest, node) for node in state.nodes)
-        for name, arrangement in node.arrangements.items()
-        if node.table is None
-    }
-
-
-def _kept_for(manifest: Manifest, node: NodeState) -> NodeState:
-    return node if node.elsewhere is None else node_of(manifest, home_of(manifest, node.elsewhere))
-
-
-def _side(arrangement: Arrangement) -> MeasuredSide:
-    rows = sum(live.run.rows for live in arrangement.runs)
-    file_bytes = sum(live.run.nbytes for live in arrangement.runs)
-    reaches: dict[str, int | None] = {}
-    for column, pace in arrangement.paces.items():
-        limit = arrangement.limits.get(column, NEVER)
-        if isinstance(pace.mark, int) and limit < ENDED:
-            reaches[column] = pace.mark - limit if isinstance(limit, int) else None
-    return MeasuredSide(
-        retained=arrangement.stored,
-        most=arrangement.most,
-        file_bytes=file_bytes,
-        row_bytes=file_bytes / rows if rows else None,
-        paces={column: pace.measured for column, pace in arrangement.paces.items() if pace.measured[1] > 0},
-        reaches=reaches,
-    )

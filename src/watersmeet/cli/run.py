@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.cli.logged import Said, logged
 from watersmeet.cli.output import to_stderr
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
@@ -35,11 +37,13 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that ended. ``stopped``: by Ctrl-C or SIGTERM. ``result``: the last tick's, if there was one."""
+    """A run that ended. ``stopped``: by Ctrl-C or SIGTERM. ``result``: the last tick's, if there was one;
+    ``logged``: what it said went into a log."""
 
     stopped: bool
     result: Any
     account: Any
+    logged: bool = False
 
 
 def settings_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -166,17 +170,35 @@ def run_text(
 
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
+    from watersmeet.cli.job_file import settings_in
+
+    settings = settings_in(text, source_name, overrides)
+    with logged(settings.get("log_format")) as said:
+        return _run_text(
+            text, source_name, overrides, appearance, said, recovery or Recovery(), default_checkpoint
+        )
+
+
+def _run_text(
+    text: str,
+    source_name: str,
+    overrides: Mapping[str, str],
+    appearance: Appearance,
+    said: Said,
+    recovery: Recovery,
+    default_checkpoint: Path,
+) -> Ended:
     from watersmeet.cli.job_file import job_in, said_first, settings_in, warnings_of
     from watersmeet.objects.setting import store_of
-    from watersmeet.observe.reports import Reporter, account_of, integer_times
+    from watersmeet.observe.reports import account_of, integer_times
     from watersmeet.plan.planner import plan_job
 
     first = said_first(text, source_name, overrides)
     if first is not None:
-        to_stderr(f"note: {first}")
+        said.note(first)
     settings = settings_in(text, source_name, overrides)
     directory = settings.get("checkpoint", str(default_checkpoint))
-    infer = Inferring(directory, to_stderr, store_of(settings))
+    infer = Inferring(directory, said.plain, store_of(settings))
     job = job_in(text, source_name, overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
@@ -188,38 +210,39 @@ def run_text(
             _print_json(account_of(None))
         return Ended(False, None, None)
     for warning in warnings_of(text, source_name, plan):
-        print(f"warning: {warning}", file=sys.stderr)
-    progress, printer, out = _views(appearance, source_name, integer_times(plan))
-    stopped, changed = False, {}
+        said.warning(warning)
+    progress, printer, out = _views(appearance, source_name, integer_times(plan), said)
+    stopped, changed, ticks = False, {}, deque[Any](maxlen=1)
     with _sigterm_as_interrupt(), progress:
-        reporter = Reporter(progress.update)
         try:
             result = _run(
                 job,
                 plan,
-                recovery or Recovery(),
+                recovery,
                 str(default_checkpoint),
                 infer.inferred,
                 printer,
-                reporter,
+                ticks.append,
                 progress,
+                said,
             )
             stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
             stopped = True
         except EngineError as error:
             raise placed(error, job, text, source_name) from None
-    account = account_of(reporter.last, changed)
+    last = ticks[0] if ticks else None
+    account = account_of(last, changed)
     if appearance.json:
         _print_json(account)
-    if reporter.last is None:
-        return Ended(stopped, None, None)
-    if not appearance.json:
+    if last is None:
+        return Ended(stopped, None, None, said.to_log)
+    if not (appearance.json or said.to_log):
         for table in account.tables(out.width):
             out.print(table)
         for line in account.late_lines():
             out.print(line, markup=False, highlight=False)
-    return Ended(stopped, reporter.last, account)
+    return Ended(stopped, last, account, said.to_log)
 
 
 def _print_json(account: Any) -> None:
@@ -348,11 +371,12 @@ def _run(
     default_checkpoint: str,
     inferred: Mapping[str, Any],
     printer: Any,
-    reporter: Any,
+    on_result: Callable[[Any], None],
     progress: Any,
+    said: Said,
 ) -> Any:
-    """Run on Spark; see `engine.spark.job.settings.RunResult`."""
-    from watersmeet.observe.reports import waiting_of
+    """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's."""
+    from watersmeet.observe.watching import Showing
     from watersmeet.running import run_planned
 
     result = run_planned(
@@ -362,36 +386,37 @@ def _run(
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
         inferred=inferred,
-        on_start=lambda holdings: progress.start(waiting_of(holdings)),
-        on_notice=lambda said: print(f"notice: {said}", file=sys.stderr),
-        on_backlog=reporter.behind,
-        on_tick=reporter,
+        watchers=[Showing(progress)],
+        on_notice=said.notice,
+        on_tick=lambda result, seconds, parts: on_result(result),
         console=printer,
     )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"
-        print(f"{why}: nothing was read", file=sys.stderr)
+        said.plain(f"{why}: nothing was read")
     for name, changed in result.changed.items():
         are, they_are = ("is", "it is") if changed.files == 1 else ("are", "they are")
-        print(
+        said.plain(
             f"{name}: {counted(changed.files, 'file')} {are} not in the result as {they_are} now: "
             + ", ".join(changed.names)
-            + (", …" if changed.files > len(changed.names) else ""),
-            file=sys.stderr,
+            + (", …" if changed.files > len(changed.names) else "")
         )
     return result
 
 
-def _views(appearance: Appearance, title: str, integers: frozenset[str]) -> tuple[Any, Any, Any]:
-    """The progress, what prints the console sink's rows, and the console."""
+def _views(appearance: Appearance, title: str, integers: frozenset[str], said: Said) -> tuple[Any, Any, Any]:
+    """The progress, what prints the console sink's rows, and the console. Where the run is logged it is shown
+    only if that is asked for, too."""
     from rich.console import Console
 
-    from watersmeet.observe.progress import JsonProgress, LiveProgress, PlainProgress
+    from watersmeet.observe.progress import JsonProgress, LiveProgress, PlainProgress, Quiet
     from watersmeet.observe.rows import JsonPrinter, TablePrinter
 
     out = Console()
     if appearance.json:
         return JsonProgress(sys.stdout), JsonPrinter(sys.stdout), out
+    if said.to_log and not appearance.live:
+        return Quiet(), TablePrinter(out), out
     live = out.is_terminal if appearance.live is None else appearance.live
     progress = LiveProgress(out, title, integers) if live else PlainProgress(sys.stdout, integers)
     return progress, TablePrinter(out), out

@@ -101,7 +101,7 @@ class TickReport:
     ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
     tick does not read. ``tasks``: per insert, in how many tasks its rows were worked on, the most that any
     step of it had; 0: the driver did all of it itself. ``store``: what it asked of the store of its state,
-    where that is remote."""
+    where that is remote. ``parts``: seconds that its parts took, in their order."""
 
     tick: int
     seconds: float
@@ -114,6 +114,7 @@ class TickReport:
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     store: StoreUse | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def most_tasks(self) -> str:
@@ -162,8 +163,8 @@ class Progress(Protocol):
         """Show one more tick."""
 
 
-class _Quiet:
-    """The context of those that have nothing to open or close."""
+class Quiet:
+    """Shows nothing: for those that have nothing to open or close, and where nothing is to be seen."""
 
     def __enter__(self) -> Self:
         return self
@@ -171,6 +172,12 @@ class _Quiet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        return None
+
+    def start(self, waiting: Sequence[Waiting]) -> None:
+        return None
+
+    def update(self, report: TickReport) -> None:
         return None
 
 
@@ -288,7 +295,7 @@ class LiveProgress:
         return Group(head, table)
 
 
-class PlainProgress(_Quiet):
+class PlainProgress(Quiet):
     """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
     rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
     what is not read yet, where that is known; what was asked of the store of the state, where that is remote
@@ -366,7 +373,7 @@ def _of_the_clock(report: TickReport) -> str:
     return f", {100 * report.seconds / report.lasted:.0f} % busy" if report.elapsed else ""
 
 
-class JsonProgress(_Quiet):
+class JsonProgress(Quiet):
     """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
     them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
 
@@ -380,6 +387,7 @@ class JsonProgress(_Quiet):
     def update(self, report: TickReport) -> None:
         line = asdict(report)
         line["seconds"] = round(report.seconds, 4)
+        line["parts"] = {part: round(seconds, 4) for part, seconds in report.parts.items()}
         for row in line["inputs"]:
             row["watermarks"] = {column: _json_mark(mark) for column, mark in row["watermarks"].items()}
         print(json.dumps(line), file=self._out, flush=True)

@@ -17,6 +17,7 @@ from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickRepo
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.order.measured import MeasuredSide
 
 
 class QueryResult(Protocol):
@@ -130,6 +131,8 @@ class TickResult(Protocol):
     @property
     def tick(self) -> int: ...
     @property
+    def clock_us(self) -> int: ...
+    @property
     def rows_in(self) -> Mapping[str, int]: ...
     @property
     def queries(self) -> Mapping[str, QueryResult]: ...
@@ -139,6 +142,7 @@ class TickResult(Protocol):
     def tasks(self) -> Mapping[str, int]: ...
     @property
     def traffic(self) -> Mapping[str, Sequence[Traffic]]: ...
+    def measured(self) -> Mapping[str, Mapping[str, MeasuredSide]]: ...
 
 
 class ChangedFiles(Protocol):
@@ -170,7 +174,7 @@ class Reporter:
         elapsed = seconds if self._before is None else now - self._before
         self._before = now
         report = report_of(result, seconds, elapsed, time.time_ns() // 1000)
-        self._show(replace(report, backlog=self._backlog))
+        self._show(replace(report, backlog=self._backlog, parts=parts))
 
 
 def report_of(
@@ -318,17 +322,32 @@ def _lateness(late: Mapping[str, LateBy]) -> dict[str, Lateness]:
 
 def integer_times(plan: JobPlan) -> frozenset[str]:
     """The watermark keys, named as in reports, whose times are integers."""
+    return frozenset(
+        f"{_name(query, alias, len(plan.queries))}.{column}" for query, alias, column in integer_columns(plan)
+    )
+
+
+def integer_columns(plan: JobPlan) -> frozenset[tuple[str, str, str]]:
+    """The same, each as query, alias and column."""
     columns = set()
     for query in plan.queries:
         for side in query.alone.sides:
             for name in side.event_times:
                 column = side.input.column(name)
                 if column is not None and not column.type.is_time:
-                    columns.add(f"{_name(query.name, side.name, len(plan.queries))}.{name}")
+                    columns.add((query.name, side.name, name))
     return frozenset(columns)
 
 
 def _name(query: str, alias: str, queries: int) -> str:
-    if is_node_alias(alias):
-        alias = f"rows of join {alias[1:]}"
+    alias = input_name(alias)
     return alias if queries == 1 else f"{query}.{alias}"
+
+
+def input_name(alias: str) -> str:
+    """What people know as that: rows of a join have no name of their own.
+
+    >>> input_name("o"), input_name("#1")
+    ('o', 'rows of join 1')
+    """
+    return f"rows of join {alias[1:]}" if is_node_alias(alias) else alias

@@ -411,6 +411,7 @@ class TickDriver:
             tick.rows_in,
             held=self.inputs.ahead(tick.inputs),
             traffic=self._traffic(tick),
+            state=tick.manifest,
         )
 
     def _traffic(self, tick: OpenTick) -> dict[str, tuple[Traffic, ...]]:

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
+from watersmeet.engine.driver.measured import measured_sides
 from watersmeet.engine.messages.reports import SplitKey
 from watersmeet.event_time import Watermark
+from watersmeet.plan.order.measured import MeasuredSide
+from watersmeet.state.manifest import Manifest
 from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
@@ -72,6 +75,14 @@ class TickResult:
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)
+    state: Manifest | None = field(default=None, repr=False, compare=False)
+
+    def measured(self) -> dict[str, dict[str, MeasuredSide]]:
+        """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is
+        asked for."""
+        if self.state is None:
+            return {}
+        return {name: measured_sides(self.state, query) for name, query in self.state.queries.items()}
 
 
 def shed_in(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

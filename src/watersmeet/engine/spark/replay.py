@@ -22,6 +22,7 @@ from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
@@ -116,7 +117,8 @@ class _SparkCase:
             tables=table_readers(self._plan, scanned, self._table),
         )
         outputs = Outputs({QUERY: self._out}, late=self._late)
-        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, Takings(self._spark))
+        takings, told = Takings(self._spark), Descriptions(self._spark, "replay")
+        self._ticks = Ticks(self._spark, self._plan, driver, outputs, partitions, takings, told)
 
     @property
     def state(self) -> Mapping[str, int]:

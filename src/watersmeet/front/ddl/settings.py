@@ -27,6 +27,8 @@ from watersmeet.spec.options.files import local_path
 from watersmeet.spec.options.spark_settings import problem_of
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
+from watersmeet.spec.watched.addresses import address_in
+from watersmeet.spec.watched.log_format import LogFormat
 from watersmeet.types.intervals import IntervalError, trigger_ms
 
 OPTIONS = (
@@ -64,6 +66,8 @@ RUN_SETTINGS = (
     "change_queries",
     "keep_ticks",
     "history",
+    "metrics",
+    "log_format",
     "jars",
     "state_store",
     "state_cache",
@@ -212,6 +216,10 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint = "it is a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
         hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
+    elif name == "metrics" and address_in(value) is None:
+        hint = "a port of this machine, such as 9464, or HOST:PORT to listen elsewhere"
+    elif name == "log_format":
+        return str(_one_of(LogFormat, name, value, location).value)
     elif name == "trigger":
         try:
             if value.strip().lower().startswith("interval"):

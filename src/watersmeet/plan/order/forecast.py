@@ -11,7 +11,7 @@ both are what the watermark is behind that is furthest behind, and the join's re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
@@ -386,6 +386,17 @@ def _arranged(node: ArrangePlan, place: int, behind_by_key: Mapping[str, Behind]
             (c for c in side.event_times if bound and side.watermark_key(c) == bound.evicted), None
         ),
     )
+
+
+def forecasts_of(
+    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None = None
+) -> list[tuple[NodePlan, Sequence[SideForecast]]]:
+    """Of all nodes that keep rows of streams, each with its sides."""
+    return [
+        *side_forecasts(query, measured),
+        *arranged_forecasts(query, measured),
+        *((node, [forecast]) for node, forecast in window_forecasts(query, measured)),
+    ]
 
 
 def key_in_time(node: NodePlan, key: str) -> bool:

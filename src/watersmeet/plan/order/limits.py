@@ -7,12 +7,7 @@ from dataclasses import dataclass, replace
 
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.order.forecast import (
-    SideForecast,
-    arranged_forecasts,
-    side_forecasts,
-    window_forecasts,
-)
+from watersmeet.plan.order.forecast import SideForecast, forecasts_of
 from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
 from watersmeet.spec.model import Source
 
@@ -55,7 +50,7 @@ def node_limits(
                 for own in (*_rows("max_rows", rows, sides), *_bytes("max_bytes", nbytes, sides))
             ],
         )
-        for node, sides in _forecasts(query, measured)
+        for node, sides in forecasts_of(query, measured)
     ]
 
 
@@ -65,7 +60,7 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
     by_files: dict[str, SideForecast] = {}
     for query in plan.queries:
         run = (measured or {}).get(query.name, MeasuredQuery()).sides
-        for node, sides in _forecasts(query.alone, run):
+        for node, sides in forecasts_of(query.alone, run):
             sharers = {side.name: side.sharers for side in query.nodes[node.number].sides}
             for forecast in sides:
                 if forecast.side.name not in sharers:
@@ -83,17 +78,6 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
     options = plan.queries[0].options
     expected += _rows("max_job_rows", options.max_job_rows, every)
     return [*expected, *_bytes("max_job_bytes", options.max_job_bytes, every)]
-
-
-def _forecasts(
-    query: QueryPlan, measured: Mapping[str, MeasuredSide] | None
-) -> list[tuple[NodePlan, Sequence[SideForecast]]]:
-    """Of all nodes that keep rows of streams, each with its sides."""
-    return [
-        *side_forecasts(query, measured),
-        *arranged_forecasts(query, measured),
-        *((node, [forecast]) for node, forecast in window_forecasts(query, measured)),
-    ]
 
 
 def _limited(plan: JobPlan) -> list[Source]:

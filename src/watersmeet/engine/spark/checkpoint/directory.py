@@ -96,6 +96,15 @@ class Checkpoint:
         self.spark_files = SparkFiles(self.spark)
 
     @property
+    def job(self) -> str:
+        """What the job is called where several are looked at: as its directory is.
+
+        >>> Checkpoint(".watersmeet/orders").job
+        'orders'
+        """
+        return self.root.name or "job"
+
+    @property
     def spark_url(self) -> str:
         return f"file://{self.spark}"  # not as_uri(): Hadoop does not decode %25
 

@@ -62,6 +62,7 @@ def run_job(
     stop: threading.Event | None = None,
     on_start: OnStart | None = None,
     on_notice: Callable[[str], None] | None = None,
+    on_begin: Callable[[int], None] | None = None,
     on_backlog: Callable[[Backlog], None] | None = None,
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
@@ -94,6 +95,7 @@ def run_job(
         stop=stop or threading.Event(),
         on_start=on_start,
         on_notice=on_notice,
+        on_begin=on_begin,
         on_backlog=on_backlog,
         on_tick=on_tick,
     )

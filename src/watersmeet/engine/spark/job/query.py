@@ -42,6 +42,7 @@ from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
 from watersmeet.engine.spark.job.signals import stopped_by_signals
+from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
@@ -53,6 +54,7 @@ from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
+from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.reread import Rereading
 from watersmeet.engine.spark.tick.taken import Takings
@@ -101,6 +103,9 @@ class JobRun:
     _planned_before: int | None = None
     _last_tick: float = field(default_factory=time.monotonic)
 
+    def __post_init__(self) -> None:
+        self.telling = Telling(self.settings)
+
     def stop(self) -> None:
         """End the run after the tick in hand. May be called from any thread, and from a signal handler."""
         self.settings.stop.set()
@@ -129,7 +134,7 @@ class JobRun:
                 self.result.changed = changed_in(manifest.host)
                 return self.result
             interval = int(self.spark.conf.get(COMPACT_INTERVAL, "10") or 10)
-            self._note(*self.begun.fit(self.driver.tick + 1, manifest, self.plan, interval))
+            self.telling.note(*self.begun.fit(self.driver.tick + 1, manifest, self.plan, interval))
             other_sources = manifest is not None and are_others(manifest, self.plan)
             if manifest is not None and other_sources:
                 self._host = batch_in(manifest)
@@ -142,7 +147,7 @@ class JobRun:
                 self.checkpoint,
                 self.topics,
                 self.settings,
-                self._note,
+                self.telling.note,
                 interval=interval,
                 other_sources=other_sources,
             )
@@ -154,7 +159,7 @@ class JobRun:
                 self.checkpoint.spark_files,
                 self.checkpoint.store,
                 {} if manifest is None else manifest.host,
-                self._note,
+                self.telling.note,
                 gone_in(self.spark),
             )
             self.result.changed = self.files.changed
@@ -168,10 +173,8 @@ class JobRun:
                 self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
             aside = self.settings.set_aside_newer_parts
-            self._note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
-            if self.settings.on_start is not None:
-                rows = self.brokers.to_be_read(ends_in(self._host))
-                self.settings.on_start(self.driver.waiting(_now_us(), rows))
+            self.telling.note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
+            self.telling.starts(self.driver, lambda: self.brokers.to_be_read(ends_in(self._host)))
             if repeated is not None:
                 self.begun.intend(self.driver.manifest, repeated)  # it may have been forgotten just now
                 self._own_tick(repeated)
@@ -208,11 +211,6 @@ class JobRun:
             for sink in self.outputs.sinks:
                 sink.close()
 
-    def _note(self, *texts: str) -> None:
-        if (tell := self.settings.on_notice) is not None:
-            for text in texts:
-                tell(text)
-
     def _build(self) -> None:
         settings, spark = self.settings, self.spark
         self.plan = as_kept(self.plan, load_newest(self.checkpoint.store))
@@ -235,16 +233,19 @@ class JobRun:
             store,
             started_us=_now_us(),
             tables=table_readers(self.plan, scanned, read_table),
-            snapshots=snapshot_readers(self.plan, scanned, read_table, self._note),
+            snapshots=snapshot_readers(self.plan, scanned, read_table, self.telling.note),
             change_queries=settings.change_queries,
         )
         self.driver.kept = KeptTicks(store, settings.keep_ticks)
-        self._note(*self.driver.said)
+        self.telling.note(*self.driver.said)
         self.driver.inputs.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
         self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
-        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, settings.partitions, self.takings)
+        told = Descriptions(spark, self.checkpoint.job)
+        self.ticks = Ticks(
+            spark, self.plan, self.driver, self.outputs, settings.partitions, self.takings, told
+        )
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
@@ -290,7 +291,7 @@ class JobRun:
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
         make_private(self.checkpoint.spark)
         query = self._query = writer.start()
-        waiting = Waiting(self.brokers.silent, self._note)
+        waiting = Waiting(self.brokers.silent, self.telling.note)
         try:
             self.alignment.begin(query)
             while not self.settings.stop.is_set():
@@ -369,7 +370,7 @@ class JobRun:
         check: Callable[[], None] | None = None,
         end: bool = False,
     ) -> None:
-        before = time.perf_counter()
+        self.telling.begins(self.driver.tick + 1)
         self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
         try:
             result = self.ticks.run(
@@ -388,10 +389,7 @@ class JobRun:
         self._last_tick = time.monotonic()
         self.result.ticks += 1
         self.result.last = result
-        if self.settings.on_backlog is not None:
-            self.settings.on_backlog(self._backlog(host))
-        if self.settings.on_tick is not None:
-            self.settings.on_tick(result, time.perf_counter() - before, self.ticks.timings.parts)
+        self.telling.ended(result, self.ticks.timings.parts, lambda: self._backlog(host))
 
     def _backlog(self, host: Mapping[str, Any]) -> Backlog:
         """What is not read yet, as far as it is known."""
@@ -485,7 +483,7 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     hold_fixed(spark, time_zone)
     started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint, settings.store))
     if (said := check_zone(spark, time_zone)) is not None:
-        started._note(said)
+        started.telling.note(said)
     with stopped_by_signals(settings.stop):
         try:
             return started.execute()

@@ -19,6 +19,7 @@ from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.spec.secrets import public
 
 _PLACE = "where something is kept, or runs"
+_LOOKS = "how a run is looked at"
 _END = "when a run ends, not what a tick has"
 
 OMITTED_RUN: Mapping[str, str] = {
@@ -33,6 +34,8 @@ OMITTED_RUN: Mapping[str, str] = {
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
     "keep_ticks": "what is kept of earlier ticks",
     "history": "what is kept of earlier ticks, for people",
+    "metrics": _LOOKS,
+    "log_format": _LOOKS,
     "change_queries": "which queries there are counts for itself",
 }
 """Settings of a run -> why the rows of a tick do not depend on them."""

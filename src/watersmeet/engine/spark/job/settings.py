@@ -23,7 +23,7 @@ DEFAULT_TRIGGER = "1 second"
 """Spark's own default, without a pause, takes a fifth of a core when there is nothing to do."""
 
 
-OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]]], None]
+OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]], TickResult | None], None]
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,9 @@ class RunSettings:
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
         inferred: per source the columns that were inferred, which the state is to remember.
         on_start: called before the first tick with the partitions without rows, per query and alias, that
-            hold a watermark back from the start.
-        on_backlog: called before that with what is not read yet.
+            hold a watermark back from the start, and with what the last tick of the state has come to.
+        on_begin: called with the number of a tick that begins.
+        on_backlog: called when it has ended with what is not read yet, before ``on_tick``.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
     """
 
@@ -74,6 +75,7 @@ class RunSettings:
     stop: threading.Event = field(default_factory=threading.Event)
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
+    on_begin: Callable[[int], None] | None = None
     on_backlog: Callable[[Backlog], None] | None = None
     on_tick: Callable[[TickResult, float, Mapping[str, float]], None] | None = None
 

@@ -23,6 +23,7 @@ from watersmeet.engine.spark.properties import REREAD, START, names_text, start_
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
+from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Reread
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.plain import plain_outputs
@@ -32,6 +33,7 @@ from watersmeet.engine.spark.tick.taken import Takings, check_taken
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.together import joint_of
 from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.words import node_name
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.sinks.base import (
@@ -112,6 +114,7 @@ class Ticks:
     Args:
         partitions: in how many tasks a node is run; None: in as many as it needs in each tick.
         takings: asked what sinks took; to be closed when all ticks are done.
+        described: what Spark's UI says of their jobs.
     """
 
     def __init__(
@@ -122,9 +125,11 @@ class Ticks:
         outputs: Outputs,
         partitions: int | None,
         takings: Takings,
+        described: Descriptions,
     ) -> None:
         self._spark = spark
         self._plan = plan
+        self._described = described
         self._outputs = outputs
         self._counts = TaskCounts(spark, partitions)
         self.driver = driver
@@ -238,40 +243,42 @@ class Ticks:
             reread: asked before the rows are read which sources are read again.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
-        self.timings = Timings()
-        self._counts.begin()
-        self.driver.tasks = self._counts.about
-        start = self.driver.begin(clock_us)
-        self.timings.mark("begin")
-        rows: list[Any] = []
-        if reports is not None:
-            rows = self._ingested(start, reports, reread() if reread is not None else None)
-        if check is not None:
-            check()
-        self.timings.mark("ingest")
-        texts = [row[1] for row in rows if row[0] == REPORT]
-        going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)
-        busy = unread(going) if unread is not None and going else None
-        self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end)
-        self.timings.mark("advance")
-        aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
-        published = self._write(start.tick, start.attempt, aside)
-        progress = self._outputs.progress
-        told_last = (
-            None if progress is None else _Completion(self._spark, self._plan, progress, self._takings)
-        )
-        result = end_tick(
-            self.driver,
-            published,
-            start.attempt,
-            host=host,
-            told=told or {},
-            completion=told_last,
-            joint=None if progress is not None else joint_of(self.driver.store, published),
-            mark=self.timings.mark,
-        )
-        self._counts.learn(result.queries)
-        return replace(result, tasks=self._counts.used())
+        with self._described.of(self.driver.tick + 1):
+            self.timings = Timings()
+            self._counts.begin()
+            self.driver.tasks = self._counts.about
+            start = self.driver.begin(clock_us)
+            self.timings.mark("begin")
+            rows: list[Any] = []
+            if reports is not None:
+                self._described.part("ingest")
+                rows = self._ingested(start, reports, reread() if reread is not None else None)
+            if check is not None:
+                check()
+            self.timings.mark("ingest")
+            texts = [row[1] for row in rows if row[0] == REPORT]
+            going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)
+            busy = unread(going) if unread is not None and going else None
+            self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end)
+            self.timings.mark("advance")
+            aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
+            published = self._write(start.tick, start.attempt, aside)
+            progress = self._outputs.progress
+            told_last = (
+                None if progress is None else _Completion(self._spark, self._plan, progress, self._takings)
+            )
+            result = end_tick(
+                self.driver,
+                published,
+                start.attempt,
+                host=host,
+                told=told or {},
+                completion=told_last,
+                joint=None if progress is not None else joint_of(self.driver.store, published),
+                mark=self.timings.mark,
+            )
+            self._counts.learn(result.queries)
+            return replace(result, tasks=self._counts.used())
 
     def _ingested(self, start: TickStart, reports: DataFrame, reread: Reread | None) -> list[Any]:
         """What ingest tells of the rows of all sources."""
@@ -296,6 +303,7 @@ class Ticks:
             self.timings.mark("join and write")
             aside = [*aside, *self._of_takers(aside), *self._of_nodes(), *self._broken_of_tables()]
             published += self._write_aside(tick, attempt, aside)
+            self._described.part("publish")
         except BaseException:
             for sink in self._outputs.sinks:
                 sink.discard(attempt)
@@ -308,6 +316,7 @@ class Ticks:
         for node in query.nodes:
             if (query.name, node.number) not in self._feeds:
                 continue
+            self._described.part(query.name, node_name(query, node))
             task, count = self._task(query.name, node.number)
             alone = self._alone(query.name, node.number, task)
             feed = self._feeds[query.name, node.number]
@@ -316,6 +325,7 @@ class Ticks:
         if query.is_index:
             return
         last = query.root.number
+        self._described.part(query.name, node_name(query, query.root))
         task, count = self._task(query.name, last)
         reports, rows_out = self._frames[query.name].write(
             task, attempt, count, lambda: self._alone(query.name, last, task)
@@ -386,6 +396,7 @@ class Ticks:
         for insert, sink in sinks.items():
             files = [file for file in aside if _insert_of(file) == insert]
             if sink is not None and files:
+                self._described.part(insert)
                 self._write_files(sink, insert, tick, attempt, files)
                 published.append((sink, insert))
         if published:

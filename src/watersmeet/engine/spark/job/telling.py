@@ -1,0 +1,52 @@
+"""What whoever asked is told of a run while it goes on (`RunSettings`): notices, that a tick begins, and what
+it was when it has ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.driver.opening.resumed import resumed
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.sources.backlog import Backlog
+
+
+class Telling:
+    """Of one run."""
+
+    def __init__(self, settings: RunSettings) -> None:
+        self._asked = settings
+        self._since = time.perf_counter()
+
+    def note(self, *texts: str) -> None:
+        """What a person should know."""
+        if (tell := self._asked.on_notice) is not None:
+            for text in texts:
+                tell(text)
+
+    def starts(self, driver: TickDriver, unread: Callable[[], Mapping[str, Collection[str]]]) -> None:
+        """The first tick comes next. ``unread``: the partitions of sources that have rows to be read; asked
+        for where somebody wants to know."""
+        if self._asked.on_start is not None:
+            waiting = driver.waiting(time.time_ns() // 1000, unread())
+            self._asked.on_start(waiting, resumed(driver.plan, driver.manifest))
+
+    def begins(self, tick: int) -> None:
+        """A tick is begun now."""
+        self._since = time.perf_counter()
+        if self._asked.on_begin is not None:
+            self._asked.on_begin(tick)
+
+    def ended(self, result: TickResult, parts: Mapping[str, float], backlog: Callable[[], Backlog]) -> None:
+        """The tick that was begun has ended well.
+
+        Args:
+            parts: seconds of its parts.
+            backlog: what is not read yet; asked for where somebody wants to know.
+        """
+        if self._asked.on_backlog is not None:
+            self._asked.on_backlog(backlog())
+        if self._asked.on_tick is not None:
+            self._asked.on_tick(result, time.perf_counter() - self._since, parts)

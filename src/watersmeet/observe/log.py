@@ -1,0 +1,202 @@
+"""A run in the log: its start, a record per query and tick, notices, its end or what it failed with.
+
+The records go to the logger ``watersmeet.run`` of Python's logging, with what they tell as fields of their
+own (``job``, ``query``, ``tick``, …). A program that has set up logging has them there; `LoggedTo` sets it up
+for one that has not, as text or as an object of JSON per line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any, ClassVar, TextIO
+
+from watersmeet.errors import WatersmeetError
+from watersmeet.event_time import ENDED, NEVER
+from watersmeet.observe.held import Waiting
+from watersmeet.observe.metrics.warned import LOGGER
+from watersmeet.observe.progress import TickReport
+from watersmeet.observe.reports import TickResult, account_of, by_alias, input_name
+from watersmeet.observe.watching import Watched, Watcher
+from watersmeet.spec.watched.log_format import LogFormat
+
+LOG = logging.getLogger(f"{LOGGER}.run")
+
+_FIELDS = "watersmeet"
+"""The attribute of a record that has its fields."""
+
+
+class LogWatcher(Watcher):
+    """Writes what it is told into the log; costs nothing where nobody wants it."""
+
+    def __init__(self, run: Watched) -> None:
+        self._job = run.job
+        self._tick: int | None = None
+        self._last: TickResult | None = None
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        self._log(logging.INFO, "the job has started")
+        for wait in waiting:
+            self._log(logging.INFO, wait.words().removeprefix("note: "), input=wait.input)
+
+    def tick_begins(self, tick: int) -> None:
+        self._tick = tick
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        self._last, self._tick = result, None
+        if not LOG.isEnabledFor(logging.INFO):
+            return
+        for query, own in result.queries.items():
+            late = sum(of.get("late", 0) for of in own.counts.values())
+            rows_in = sum(of.get("in", 0) for of in own.counts.values())
+            kept = sum(own.state.values())
+            self._log(
+                logging.INFO,
+                f"tick {report.tick:,} of {query}: {rows_in:,} rows in, {own.rows_out:,} out, {late:,} late, "
+                f"{kept:,} kept, {report.seconds:.2f} s",
+                query=query,
+                tick=report.tick,
+                seconds=round(report.seconds, 4),
+                parts={part: round(seconds, 4) for part, seconds in report.parts.items()},
+                rows_in=rows_in,
+                rows_out=own.rows_out,
+                late=late,
+                retained=kept,
+                watermarks={
+                    f"{alias}.{column}": _mark(mark)
+                    for alias, marks in by_alias(own.input_watermarks, own.account).items()
+                    for column, mark in marks.items()
+                },
+            )
+            for alias, row in own.missing_deletes:
+                self._log(
+                    logging.WARNING,
+                    f"a delete of what is not there: {row}",
+                    query=query,
+                    tick=report.tick,
+                    input=input_name(alias),
+                )
+
+    def notice(self, said: str) -> None:
+        self._log(logging.WARNING, said)
+
+    def note(self, said: str) -> None:
+        """What is good to know of the run."""
+        self._log(logging.INFO, said)
+
+    def ended(self, error: BaseException | None) -> None:
+        if error is not None:
+            message, more = _told_of(error)
+            self._log(logging.ERROR, message, **more, **({} if self._tick is None else {"tick": self._tick}))
+            return
+        account = {} if self._last is None else {"account": account_of(self._last).as_dict()}
+        self._log(logging.INFO, "the job has ended", **account)
+
+    def _log(self, level: int, message: str, **fields: Any) -> None:
+        if LOG.isEnabledFor(level):
+            LOG.log(level, "%s", message, extra={_FIELDS: {"job": self._job, **fields}})
+
+
+def log_error(error: BaseException) -> None:
+    """Into the log, of what no run was begun for."""
+    message, more = _told_of(error)
+    LOG.error("%s", message, extra={_FIELDS: more})
+
+
+def _told_of(error: BaseException) -> tuple[str, dict[str, Any]]:
+    if not isinstance(error, WatersmeetError):
+        return f"{type(error).__name__}: {error}", {}
+    more = {"code": error.code} | ({"hint": error.hint} if error.hint else {})
+    return str(error.message), more
+
+
+def _mark(mark: float) -> float | str | None:
+    return None if mark == NEVER else "end" if mark == ENDED else mark
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as an object of JSON on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, _FIELDS, {}),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, default=str)
+
+
+class TextFormatter(logging.Formatter):
+    """A record as a line for people: when, how grave, whose, what."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, _FIELDS, {})
+        whose = " ".join(f"{name}={fields[name]}" for name in ("job", "query", "tick") if name in fields)
+        code = f" [{fields['code']}]" if "code" in fields else ""
+        hint = f"; {fields['hint']}" if "hint" in fields else ""
+        line = f"{_time(record)} {record.levelname} {whose or record.name}: {record.getMessage()}{code}{hint}"
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return line.replace("\n", "\\n") + trace
+
+
+def _time(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    errors = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.errors += record.levelno >= logging.ERROR
+        super().emit(record)
+
+
+class LoggedTo:
+    """A context in which all that the package logs goes to a stream, and nowhere else. Several may be open at
+    once, as of jobs in one process: then the first one's stream has it all, once.
+
+    Args:
+        form: a `LogFormat`'s value.
+    """
+
+    _open: ClassVar[list[LoggedTo]] = []
+    _lock = Lock()
+
+    def __init__(self, form: str, out: TextIO) -> None:
+        self._handler = _Handler(out)
+        self._handler.setFormatter(JsonFormatter() if form == LogFormat.JSON.value else TextFormatter())
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether an error was written."""
+        return self._handler.errors > 0
+
+    def __enter__(self) -> LoggedTo:
+        with self._lock:
+            self._open.append(self)
+            self._set()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            logging.getLogger(LOGGER).removeHandler(self._handler)
+            self._open.remove(self)
+            self._set()
+
+    def _set(self) -> None:
+        logger, first = logging.getLogger(LOGGER), self._open[0] if self._open else None
+        for other in self._open[1:]:
+            logger.removeHandler(other._handler)
+        if first is not None:
+            logger.addHandler(first._handler)
+        logger.propagate = first is None
+        logger.setLevel(logging.NOTSET if first is None else logging.INFO)

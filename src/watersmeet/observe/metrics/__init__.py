@@ -1,0 +1,1 @@
+"""A run's figures for Prometheus: kept per run, shown at an address over HTTP."""

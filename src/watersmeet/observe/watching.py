@@ -1,0 +1,117 @@
+"""Who watches a run: a terminal, a log, metrics, spans. Each is told the same, in the same order, by the
+thread that runs the job, which waits for it:
+
+    started ── tick_begins, tick ── tick_begins, tick ── … ── ended
+
+A notice may come at any time, from other threads too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from watersmeet.observe.held import Waiting
+from watersmeet.observe.progress import Progress, TickReport
+from watersmeet.observe.reports import Holding, Reporter, TickResult, waiting_of
+from watersmeet.plan.model.job import JobPlan
+
+Ended = TypeVar("Ended")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The run that is watched. ``job``: its name, that of its checkpoint directory; ``trigger_s``: seconds
+    between ticks, 0: as soon as there are rows."""
+
+    job: str
+    plan: JobPlan
+    trigger_s: float
+
+
+class Watcher:
+    """One that watches a run; it overrides what it wants to be told."""
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        """The first tick comes next. ``waiting``: inputs whose watermarks wait for silent partitions;
+        ``before``: what the last tick before this run has come to, if there was one."""
+
+    def tick_begins(self, tick: int) -> None:
+        """A tick is begun."""
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        """It is committed. ``result``: what the report was made from, with the account."""
+
+    def notice(self, said: str) -> None:
+        """What a person should know and does not stop the job."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """The run is over. ``error``: what it failed with; None: it was stopped, or has come to its end."""
+
+
+class Showing(Watcher):
+    """A view of the run that is open while it goes on."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        self._progress.start(waiting)
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        self._progress.update(report)
+
+
+class Watching:
+    """Tells several watchers what an engine tells of a run."""
+
+    def __init__(self, watchers: Iterable[Watcher]) -> None:
+        self._watchers = tuple(watchers)
+        self._reporter = Reporter(self._ticked)
+
+    def start(
+        self, holdings: Mapping[str, Mapping[str, Sequence[Holding]]], before: TickResult | None
+    ) -> None:
+        waiting = waiting_of(holdings)
+        for watcher in self._watchers:
+            watcher.started(waiting, before)
+
+    def begin(self, tick: int) -> None:
+        for watcher in self._watchers:
+            watcher.tick_begins(tick)
+
+    def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
+        self._reporter.behind(backlog)
+
+    def tick(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
+        self._reporter(result, seconds, parts)
+
+    def notice(self, said: str) -> None:
+        for watcher in self._watchers:
+            watcher.notice(said)
+
+    def end(self, error: BaseException | None) -> None:
+        for watcher in self._watchers:
+            watcher.ended(error)
+
+    def _ticked(self, report: TickReport) -> None:
+        assert self._reporter.last is not None
+        for watcher in self._watchers:
+            watcher.tick(report, self._reporter.last)
+
+
+def watched(watchers: Iterable[Watcher], run: Callable[[Watching], Ended]) -> Ended:
+    """What ``run`` gives, which tells ``watchers`` of itself; how it ended they are told here. One that is
+    interrupted is stopped."""
+    watching = Watching(watchers)
+    try:
+        result = run(watching)
+    except Exception as error:
+        watching.end(error)
+        raise
+    except BaseException:
+        watching.end(None)
+        raise
+    watching.end(None)
+    return result

@@ -1,0 +1,1 @@
+"""How a run is watched, as its settings say it."""

@@ -1,0 +1,98 @@
+"""Who watches a run is told all of it, in order; and who does by its settings."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tests.observe.watched import TICKS, WatchedJob
+from watersmeet.errors import EngineError
+from watersmeet.observe import asked
+from watersmeet.observe.asked import asked_watchers
+from watersmeet.observe.log import LogWatcher
+from watersmeet.observe.metrics.run import RunMetrics
+from watersmeet.observe.progress import PlainProgress
+from watersmeet.observe.spans import SpanWatcher
+from watersmeet.observe.watching import Showing, Watcher, Watching, watched
+
+
+class Telling(Watcher):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[object] = []
+
+    def started(self, waiting, before):
+        self.told.append(("started", tuple(waiting)))
+
+    def tick_begins(self, tick):
+        self.told.append(("begins", tick))
+
+    def tick(self, report, result):
+        self.told.append(("tick", report.tick, report.tick == result.tick, dict(report.parts)))
+
+    def notice(self, said):
+        self.told.append(("notice", said))
+
+    def ended(self, error):
+        self.told.append(("ended", error))
+
+
+def test_all_are_told_the_same_in_order():
+    one, two = Telling(), Telling()
+    job = WatchedJob(one, two, Watcher())
+    job.ticks(TICKS[:2])
+    job.watching.notice("so")
+    job.watching.end(None)
+    parts = {"begin": 0.125, "ingest": 0.25}
+    assert (
+        one.told
+        == two.told
+        == [
+            ("started", ()),
+            ("begins", 1),
+            ("tick", 1, True, parts),
+            ("begins", 2),
+            ("tick", 2, True, parts),
+            ("notice", "so"),
+            ("ended", None),
+        ]
+    )
+
+
+def test_how_a_run_ends_is_told():
+    told = Telling()
+    error = EngineError("no", code="no")
+
+    def fail(watching: Watching) -> None:
+        raise error
+
+    def interrupt(watching: Watching) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(EngineError):
+        watched([told], fail)
+    with pytest.raises(KeyboardInterrupt):
+        watched([told], interrupt)
+    assert watched([told], lambda watching: 7) == 7
+    assert told.told == [("ended", error), ("ended", None), ("ended", None)]
+
+
+def test_a_view_is_a_watcher():
+    out = io.StringIO()
+    WatchedJob(Showing(PlainProgress(out))).ticks(TICKS[:1])
+    assert out.getvalue().startswith("tick 1: 0.50 s, in 6 ")
+
+
+def test_who_watches_is_what_is_asked_for(monkeypatch, capfd):
+    run, said = WatchedJob().about(), list[str]()
+    with asked_watchers({}, run, said.append) as watchers:
+        assert [type(watcher) for watcher in watchers] == [LogWatcher, SpanWatcher]
+    monkeypatch.setattr(asked.spans, "is_there", lambda: False)
+    with asked_watchers({"metrics": "0", "log_format": "text"}, run, said.append) as watchers:
+        assert [type(watcher) for watcher in watchers] == [LogWatcher, RunMetrics]
+        watchers[1].ended(None)
+    (shown,) = said
+    assert shown.startswith("metrics are shown at http://127.0.0.1:")
+    assert capfd.readouterr().err.endswith(f" INFO job=shop: {shown}\n")
