@@ -118,11 +118,12 @@ class Arrangement(Record):
 class AsofState(Record):
     """What an ASOF join knows between ticks. ``settled``: W of the right time, up to which rows are known;
     ``asked``: the least left time that may still ask, as of the tick; ``waiting``: the least left time that
-    is retained."""
+    is retained. ``shed``: up to it right rows were shed, so that nobody knows which was the nearest one."""
 
     settled: Watermark = NEVER
     asked: Watermark = NEVER
     waiting: int | None = None
+    shed: Watermark = NEVER
 
 
 class TableCopy(Record):

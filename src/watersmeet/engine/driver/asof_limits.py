@@ -3,6 +3,7 @@ which right rows nobody will ask for any more, and whose rows came first.
 
 What still asks is known before the tasks run as the left rows that were retained a tick ago or came in this
 tick, less those that the right watermark decides. So a right row that only they asked for goes a tick later.
+One that comes below a time up to which right rows were shed answers nobody: a shed one may have been nearer.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def asof_work(
         asked_before=reach.asked_upto(before.asked),
         least=least,
         waiting=before.waiting,
+        shed=before.shed,
     )
-    return work, decided, reach.asked_from(least)
+    return work, decided, max(reach.asked_from(least), before.shed + 1)
 
 
 def in_order(runs: Sequence[Run]) -> list[Run]:

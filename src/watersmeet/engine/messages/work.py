@@ -94,6 +94,7 @@ class AsofWork(Record):
     ``settled``: no later right row has a lesser time; ``settled_before``: the same a tick ago. Of the right
     rows below ``asked`` one per key is kept; ``asked_before``: the same a tick ago. ``least``: the least left
     time that may ask from the next tick on; ``waiting``: the least one that was retained a tick ago.
+    ``shed``: up to it right rows were shed; see `AsofState`.
     """
 
     settled: Watermark = NEVER
@@ -102,6 +103,7 @@ class AsofWork(Record):
     asked_before: Watermark = NEVER
     least: Watermark = NEVER
     waiting: int | None = None
+    shed: Watermark = NEVER
 
 
 class Seen(Record):

@@ -10,6 +10,10 @@ A left row is decided when no right row that is still to come could be nearer (`
 So an old left row asks again only when it leaves (or by chance: a look-up gives a few too many). Of the right
 rows that fall below ``asked``, all but the last one of each key leave, with the mark ``gone``; so do left
 rows that are decided before the watermark does it.
+
+Where right rows were shed (SET at_limit), all that are as old as one of them, a left row takes none of these
+times and, where the earliest is taken, none if it would have asked for them. So it may find none; it leaves
+as such a row when the watermark decides it.
 """
 
 from __future__ import annotations
@@ -140,8 +144,13 @@ class AsofTask:
         return decided
 
     def _nearest_of(self, side: SortedRows, rows: Rows) -> Nearest:
-        """What the chosen left rows find."""
+        """What the chosen left rows find: no right row of which a shed one may be nearer."""
         low, high = self._reach.window(side.times(self._reach.left)[rows])
+        if self._work.shed > NEVER:
+            unknown = below(low, _next(self._work.shed))
+            low = np.where(unknown, min(_next(self._work.shed), MAX_TIME), low)
+            if not self._reach.latest:
+                high = np.where(unknown, MIN_TIME, high)
         askers = Askers(side.batch, rows, side.slots[rows], self._left_keys, low, high)
         return self._ask(askers, self._stocks, latest=self._reach.latest)
 

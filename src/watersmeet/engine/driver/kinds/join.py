@@ -81,7 +81,12 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         if work.asof is None:
             return None
         left, _ = _nearest_keys(node)
-        return AsofState(settled=work.asof.settled, asked=work.asof.least, waiting=least.get(left))
+        return AsofState(
+            settled=work.asof.settled,
+            asked=work.asof.least,
+            waiting=least.get(left),
+            shed=work.asof.shed,
+        )
 
 
 def _nearest_keys(node: JoinPlan) -> tuple[str, str]:
