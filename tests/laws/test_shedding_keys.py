@@ -115,10 +115,11 @@ def test_what_pairs_of_such_a_tick_may_come_to_is_for_another_limit(at_limit):
 
 
 def test_what_it_costs_goes_by_rows_of_such_keys(monkeypatch):
-    """No run is opened by the driver where no key has too many rows, and none is looked through."""
-    from watersmeet.engine.driver.settling import shedding
+    """No run is opened by the driver where no limit is come to, and none is looked through."""
+    from watersmeet.engine.driver.settling import shed_kept
 
-    job = LocalJob(planned("LEFT", "shed_oldest", limits=PER_KEY), MemoryStore())
-    monkeypatch.setattr(shedding, "Part", None)
+    limits = f"{PER_KEY} SET max_rows = 100; SET max_job_rows = 100;"
+    job = LocalJob(planned("LEFT", "shed_oldest", limits=limits), MemoryStore())
+    monkeypatch.setattr(shed_kept, "Part", None)
     output = job.tick(arriving(l=[{"k": f"k{i}", "t": 1, "i": i} for i in range(100)], r=[]))
     assert output.result.queries["q"].state["l"] == 100

@@ -58,6 +58,7 @@ def test_of_two_texts_that_mean_the_same_it_is_the_same(path):
         ("", "SET watermark_rule = limit;", "watermark_rule"),
         ("", "SET max_rows = 9; SET at_limit = shed_oldest;", "at_limit"),
         ("", "SET max_rows = 9; SET at_limit = shed_oldest;", "max_rows"),
+        ("", "SET max_job_bytes = 9; SET at_limit = shed_oldest;", "max_job_bytes"),
         ("", "SET time_zone = 'America/New_York';", "time_zone"),
         ("- INTERVAL '5' SECONDS", "- INTERVAL '6' SECONDS", "lag of a.t"),
         ("'format' = 'csv'", "'format' = 'csv', 'sep' = ';'", "source \"a\": 'sep'"),
@@ -77,6 +78,15 @@ def test_what_rows_depend_on_counts_and_is_named(old, new, named):
     before, now = found(JOB), found(other)
     assert digest_of(before) != digest_of(now)
     assert any(named in line for line in differences(before, now))
+
+
+def test_the_limit_of_a_source_counts_where_its_rows_are_shed():
+    """Else it stops a tick, and must be free to be raised."""
+    more = JOB.replace("'format' = 'csv'", "'format' = 'csv', 'max_rows' = '9'", 1)
+    shedding = "SET max_job_rows = 99; SET at_limit = shed_oldest;"
+    assert digest_of(found(JOB)) == digest_of(found(more))
+    (line,) = differences(found(shedding + JOB), found(shedding + more))
+    assert line.startswith('limits of source "a" (rows, bytes): not set before, [9, null] now')
 
 
 @pytest.mark.parametrize(

@@ -41,23 +41,64 @@ def test_chains_of_joins_and_joins_of_what_meets_a_table():
     )
 
 
+ASOF = "SELECT a.n, b.n AS m FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k"
+CHAIN = (
+    f"SELECT a.n FROM a JOIN b ON a.k = b.k AND {BAND} JOIN c ON c.n = b.n AND c.t BETWEEN a.t AND a.t + 9"
+)
+HEAVIEST = "SET max_rows = 9; SET at_limit = shed_heaviest;"
+WINDOWS = "SELECT window_end, count(*) AS c FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY 1"
+
+
+def test_asof_joins_and_delta_joins_shed_the_oldest():
+    planned(f"INSERT INTO x {ASOF}")
+    planned(f"INSERT INTO x {CHAIN}", "SET plan = delta; SET max_bytes = 9; SET at_limit = shed_oldest;")
+
+
 @pytest.mark.parametrize(
-    ("query", "why"),
+    ("query", "settings", "why"),
     [
-        ("SELECT a.n, b.n AS m FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k", "ASOF join"),
         (
-            "SELECT window_end, count(*) AS c FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY 1",
-            "keeps rows for aggregation",
+            ASOF,
+            HEAVIEST,
+            "ASOF join, which might take a row that is further away .* shed_oldest does not let it",
         ),
-        ("SELECT p.k, count(*) AS c FROM p GROUP BY p.k EMIT CHANGES", "puts out changes"),
-        (f"{JOIN} EMIT CHANGES", "puts out changes"),
+        (ASOF, "SET max_rows_per_key = 9; SET at_limit = shed_oldest;", "ASOF join.* at max_rows_per_key"),
+        (CHAIN, f"SET plan = delta; {HEAVIEST}", "delta join.* by several keys.*SET plan = cascade"),
+        (
+            CHAIN.replace("JOIN c ON c.n = b.n AND c.t BETWEEN a.t AND a.t + 9", "JOIN p ON p.k = b.k"),
+            "SET plan = delta; SET max_rows = 9; SET at_limit = shed_oldest;",
+            "puts out changes.* of a table would be missed by all rows to come",
+        ),
+        (WINDOWS, "SET max_rows = 9; SET at_limit = shed_oldest;", "aggregates: counts and sums of windows"),
+        (
+            "SELECT p.k, count(*) AS c FROM p GROUP BY p.k EMIT CHANGES",
+            "SET max_rows = 9; SET at_limit = shed_oldest;",
+            "puts out changes: what a shed row has put out would stay",
+        ),
+        (f"{JOIN} EMIT CHANGES", "SET max_job_rows = 9; SET at_limit = shed_oldest;", "puts out changes"),
     ],
 )
-def test_what_cannot_be_shed_is_refused(query, why):
+def test_what_cannot_be_shed_is_refused(query, settings, why):
     with pytest.raises(WatersmeetError, match=why) as raised:
-        planned(f"INSERT INTO x {query}")
+        planned(f"INSERT INTO x {query}", settings)
     assert raised.value.code == "not-shed"
     assert raised.value.hint
+
+
+LIMITED = DECLARED.replace("'memory');", "'memory', 'max_rows' = '7');", 1)
+
+
+def test_a_query_that_has_no_row_of_the_limited_source_may_be_any():
+    """A window over another one, in the same job; but none over rows of that source."""
+    settings = "SET at_limit = shed_oldest;"
+    windows = "INSERT INTO y " + WINDOWS.replace("TABLE a", "TABLE c")
+    plan_job(parse_job(f"{settings} {LIMITED} INSERT INTO x {JOIN}; {windows}"))
+    over_join = f"""
+        CREATE VIEW j AS SELECT a.t, a.n FROM a JOIN b ON a.k = b.k AND {BAND};
+        INSERT INTO y {WINDOWS.replace("TABLE a", "TABLE j")}"""
+    with pytest.raises(WatersmeetError, match="what these would have matched beneath") as raised:
+        plan_job(parse_job(f"{settings} {LIMITED} {over_join}"))
+    assert raised.value.code == "not-shed"
 
 
 TWO_TIMES = """
@@ -91,6 +132,27 @@ def test_times_that_are_not_compared_say_of_none_that_it_is_older():
     assert raised.value.code == "not-shed"
 
 
+def test_inputs_of_a_delta_join_are_old_by_times_that_are_compared():
+    third = TWO_TIMES[TWO_TIMES.index("CREATE TABLE r") :].replace("TABLE r", "TABLE s")
+    settings = "SET plan = delta; SET max_rows = 9; SET at_limit = shed_oldest;"
+    on_s = (
+        "s.n BETWEEN l.n - 9 AND l.n + 9 AND s.t BETWEEN l.t - INTERVAL '3' DAYS AND l.t + INTERVAL '3' DAYS"
+    )
+    join = f"SELECT l.n FROM l JOIN r ON l.k = r.k AND {BY_T} AND {BY_N} JOIN s ON s.k = r.k AND {on_s}"
+    arranged, *_ = planned(f"{TWO_TIMES} {third} INSERT INTO x {join}", settings).queries[0].nodes
+    assert arranged.ages in (("n", "n", "n"), ("t", "t", "t"))
+    apart = """SELECT l.n FROM l JOIN r ON l.k = r.k AND r.n <= l.n + 9 AND r.t >= l.t - INTERVAL '3' DAYS
+      JOIN s ON s.k = r.k AND s.n <= l.n + 9 AND s.t >= l.t - INTERVAL '3' DAYS
+        AND s.t BETWEEN r.t - INTERVAL '3' DAYS AND r.t + INTERVAL '3' DAYS"""
+    with pytest.raises(WatersmeetError, match="has inputs whose rows go by times that it does not compare"):
+        planned(f"{TWO_TIMES} {third} INSERT INTO x {apart}", settings)
+
+
+def test_the_oldest_of_a_chain_count_for_the_job():
+    """Joined rows have the times of their inputs."""
+    planned(f"INSERT INTO x {CHAIN}", "SET plan = cascade; SET max_job_rows = 9; SET at_limit = shed_oldest;")
+
+
 def test_the_heaviest_key_needs_a_key():
     heaviest = "SET max_rows = 9; SET at_limit = shed_heaviest;"
     planned(f"INSERT INTO x {JOIN}", heaviest)
@@ -120,7 +182,8 @@ def test_the_heaviest_key_needs_a_key():
             "SET max_rows_per_key = 9; SET max_job_bytes = 8; SET at_limit = shed_heaviest",
             [
                 "of more rows of one key all of it are shed on that side: neither matched any more",
-                "no rows are shed at max_job_bytes, 'max_rows' of \"a\": more stops the job",
+                'of more rows of the source "a" those of the heaviest keys are shed, of whatever joins',
+                "of more rows of the whole job those of the heaviest keys are shed, of whatever joins",
             ],
         ),
     ],
@@ -136,10 +199,33 @@ def test_which_limits_shed_and_which_stop(settings, told):
 
 
 def test_without_a_limit_nothing_would_be_shed():
-    """Those of the job and of its sources stop it."""
-    with pytest.raises(WatersmeetError, match="there is no limit") as raised:
-        planned(f"INSERT INTO x {JOIN}", "SET at_limit = shed_oldest; SET max_job_rows = 9;")
-    assert raised.value.code == "bad-setting"
+    """The number of rows that go out says nothing of rows that are kept, nor does a table's copy."""
+    with_table = "SELECT a.n, w.n AS m FROM a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k"
+    of_w = "w (k STRING, n BIGINT) WITH ('connector' = 'memory'"
+    limited = DECLARED.replace(of_w, f"{of_w}, 'max_rows' = '9'")
+    for settings, declared, query in (
+        ("SET max_output_per_tick = 9;", DECLARED, JOIN),
+        ("", limited, with_table),
+    ):
+        with pytest.raises(WatersmeetError, match="there is no limit at which") as raised:
+            plan_job(parse_job(f"SET at_limit = shed_oldest; {settings} {declared} INSERT INTO x {query}"))
+        assert raised.value.code == "bad-setting"
+
+
+def test_the_oldest_of_all_joins_are_told_by_times_of_one_unit():
+    timed = """
+    CREATE TABLE d (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' DAY)
+      WITH ('connector' = 'memory');
+    INSERT INTO y SELECT d.k, e.t FROM d JOIN d e ON d.k = e.k AND e.t BETWEEN d.t AND d.t + INTERVAL '1' DAY;
+    """
+    both = f"INSERT INTO x {JOIN}; {timed}"
+    planned(both, "SET max_rows = 9; SET at_limit = shed_oldest;")
+    planned(both, "SET max_job_rows = 9; SET at_limit = shed_heaviest;")
+    with pytest.raises(
+        WatersmeetError, match="max_job_rows is of rows whose times are numbers and"
+    ) as raised:
+        planned(both, "SET max_job_rows = 9; SET at_limit = shed_oldest;")
+    assert raised.value.code == "not-shed"
 
 
 def test_queries_that_shed_keep_files_of_their_own():

@@ -87,7 +87,7 @@ QUERIES: dict[str, Query] = {
 
 SHEDDING: dict[str, dict[str, Any]] = {
     "shed_oldest": {"max_rows": 3, "at_limit": "shed_oldest"},
-    "shed_heaviest": {"max_rows": 3, "at_limit": "shed_heaviest"},
+    "shed_heaviest": {"max_job_rows": 3, "at_limit": "shed_heaviest"},
     "shed_of_keys": {"max_rows_per_key": 1, "at_limit": "shed_heaviest"},
     "shed_by_bytes": {"max_bytes": 4_000, "at_limit": "shed_oldest"},
 }

@@ -55,7 +55,7 @@ MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in
 AtLimit = Annotated[
     str | None,
     typer.Option(
-        help="Of a join at max_rows, max_bytes or max_rows_per_key: stop, shed_oldest or shed_heaviest.",
+        help="At a limit of rows or bytes that are kept: stop, shed_oldest or shed_heaviest.",
         autocompletion=words_of(job_options.AtLimit),
     ),
 ]

@@ -14,6 +14,7 @@ from watersmeet.plan import rules
 from watersmeet.plan.arranged import MayShare, with_arranged
 from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, warnings_of
 from watersmeet.plan.checks.one_row import has_one_row_per
+from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
 from watersmeet.plan.checks.source_limits import check_source_limits
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
@@ -65,7 +66,7 @@ def plan_job(job: Job) -> JobPlan:
     [('console', ['t', 'u'])]
     """
     plans: list[QueryPlan] = []
-    errors = [*check_endpoints(job), *check_source_limits(job)]
+    errors = [*check_endpoints(job), *check_source_limits(job), *check_some_limit(job)]
     for insert in job.inserts:
         plan, problems = _plan(insert.name, insert.sink, insert.query, job.options)
         errors += (
@@ -73,6 +74,7 @@ def plan_job(job: Job) -> JobPlan:
         )
         if plan is not None:
             plans.append(replace(plan, of_sink=warnings_of(job, insert)))
+    errors += [] if errors else check_shed_together(plans)
     raise_all(errors)
     return of_queries(plans)
 

@@ -44,7 +44,7 @@ class NullTime(Enum):
 
 
 class AtLimit(Enum):
-    """What a join does that keeps more than it may (`SHEDDING`)."""
+    """What is done where more is kept than may be (`SHEDDING`, `SHEDDING_OF_JOB`, limits of sources)."""
 
     STOP = "stop"
     SHED_OLDEST = "shed_oldest"
@@ -57,7 +57,9 @@ class AtLimit(Enum):
 
 
 SHEDDING = ("max_rows", "max_bytes", "max_rows_per_key")
-"""The limits at which a join can shed rows; all others stop the job."""
+"""The limits of a join at which it can shed rows."""
+SHEDDING_OF_JOB = ("max_job_rows", "max_job_bytes")
+"""Those of all queries together at which they can."""
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,31 @@ def test_tables_as_of_the_tick_count(tmp_path):
             assert len(job.tick({"a": rows(1)}).rows["x"]) == 3
 
 
+def test_tables_as_of_the_tick_count_where_rows_are_shed_and_stay(tmp_path):
+    """What joins keep has the room that is left; a table that is too much alone stops the job."""
+    (tmp_path / "t.json").write_text('{"k": "k", "v": 1}\n' * 3)
+    table = f"""
+        CREATE TABLE t (k STRING, v BIGINT)
+          WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json');
+        INSERT INTO y SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF a.t ON a.k = t.k;"""
+    for limit, most, left in (
+        ("max_job_rows", 5, 2),
+        ("max_job_rows", 3, 0),
+        ("max_job_bytes", 10_000, None),
+    ):
+        settings = f"SET {limit} = {most}; SET at_limit = shed_heaviest;"
+        job = LocalJob(planned(ONE + table, settings=settings), MemoryStore())
+        output = job.tick({"a": [*rows(4), *rows(2, 4, "other")]})
+        (node,) = job.driver.manifest.queries["x"].nodes
+        if left is not None:
+            assert node.arrangements["l"].stored == left
+            assert len(output.shed) == 6 - left
+    settings = "SET max_job_rows = 2; SET at_limit = shed_heaviest;"
+    with pytest.raises(EngineError, match=r"3 rows in the whole job are retained \(t") as raised:
+        LocalJob(planned(ONE + table, settings=settings), MemoryStore()).tick({"a": rows(1)})
+    assert raised.value.code == "max-rows"
+
+
 def test_a_branch_of_a_union_has_no_limit_of_its_own():
     union = """
         CREATE VIEW u AS SELECT k, t, n FROM a UNION ALL SELECT k, t, n FROM b;

@@ -203,7 +203,7 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
 def test_rows_that_are_shed_are_counted_and_kept(job, put):
     put("orders", *(order(number, f"10:0{number}:00") for number in range(6)))
     put("deliveries", delivery(1, 5, "10:40:00"))
-    limited = "SET max_rows = 2; SET at_limit = shed_oldest; SET shed_output = aside;"
+    limited = "SET max_job_rows = 2; SET at_limit = shed_oldest; SET shed_output = aside;"
     result = job(limited + ORDERS + LEFT, finish=True)
     of_query = result.last.queries[next(iter(result.last.queries))]
     account = of_query.account["o"]

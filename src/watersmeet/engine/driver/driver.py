@@ -24,6 +24,7 @@ from watersmeet.engine.driver.inputs.partitions import seen_in
 from watersmeet.engine.driver.inputs.states import InputStates
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below
+from watersmeet.engine.driver.merge_policy import most_gone
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
 from watersmeet.engine.driver.opening.changed_queries import known_by, with_changed
 from watersmeet.engine.driver.opening.checks import check_columns, check_same_job
@@ -34,6 +35,7 @@ from watersmeet.engine.driver.results import DRIVER, INGEST, QueryResult, TickRe
 from watersmeet.engine.driver.settling.inputs_elsewhere import with_advances_elsewhere
 from watersmeet.engine.driver.settling.job_limits import check_job_limits
 from watersmeet.engine.driver.settling.open_tick import OpenTick
+from watersmeet.engine.driver.settling.shed_job import shed_of_job
 from watersmeet.engine.driver.shape import job_shapes
 from watersmeet.engine.driver.sharing import incomplete_runs, sharing_of
 from watersmeet.engine.driver.snapshots import SnapshotReader, Snapshots
@@ -92,6 +94,7 @@ class TickDriver:
         self.commits, self.kept = Commits(store), KeptTicks(store)
         self.shapes: dict[str, tuple[NodeShape, ...]] = job_shapes(plan, schemas, zoned=zoned)
         self.inputs = InputStates(plan, started_us)
+        self._most_gone = most_gone(plan)
         self._open: OpenTick | None = None
         self._tables = Tables(tables)
         self._snapshots = Snapshots(snapshots, plan, self.shapes)
@@ -303,6 +306,7 @@ class TickDriver:
                 ),
                 tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
                 sharing=sharing,
+                most_gone=self._most_gone,
                 others=tick.queries,
                 begins=query.name in self._begin,
             )
@@ -360,7 +364,10 @@ class TickDriver:
         Raises:
             EngineError: a limit was reached (see `limits`).
         """
-        self._current().queries[query].settle(number, reports, rows_out)
+        queries = self._current().queries
+        queries[query].settle(number, reports, rows_out)
+        if all(tick.is_settled for tick in queries.values()):
+            shed_of_job(self.plan, queries)
 
     def late_below(self, query: str) -> Mapping[str, Watermark]:
         """Per key of a query's inputs: rows of the open tick below are late."""

@@ -20,7 +20,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from watersmeet.engine.tasks import merge
-from watersmeet.spec.model import Options
+from watersmeet.plan.limited import limited_sources, sides_of
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import LiveRun
 
 FAN_IN = 8
@@ -35,12 +36,26 @@ LEFT_GONE = 0.1
 """So many are left at most when some are cleared away."""
 
 
-def most_gone(options: Options, sides: int) -> int | None:
-    """How many bytes of rows that are gone may be left in files of each side of a node with so many; None:
-    any number. Where rows are shed for their bytes, files have at most `MOST_GONE` more than the rows may."""
-    if options.max_bytes is None or not options.at_limit.sheds:
-        return None
-    return int(MOST_GONE * options.max_bytes) // sides
+def most_gone(plan: JobPlan) -> dict[str, int]:
+    """How many bytes of rows that are gone may be left in files of a side, per ``query/side``; of one that is
+    not there any number. Where rows are shed for their bytes, files have at most `MOST_GONE` more than the
+    rows of a join, a source or the job may; each side has as much of that as others."""
+    options = plan.queries[0].options
+    if not options.at_limit.sheds:
+        return {}
+    every = [(query.name, node) for query in plan.queries for node in query.nodes if not node.rests]
+    of_nodes = [[f"{query}/{side.name}" for side in node.sides] for query, node in every]
+    limited = [(options.max_bytes, sides) for sides in of_nodes]
+    limited.append((options.max_job_bytes, [side for sides in of_nodes for side in sides]))
+    for source in limited_sources(node for _, node in every):
+        own = [f"{query}/{name}" for query, node in every for name in sides_of(node, source.name)]
+        limited.append((source.max_bytes, own))
+    gone: dict[str, int] = {}
+    for most, sides in limited:
+        if most is not None:
+            share = int(MOST_GONE * most) // len(sides)
+            gone |= {side: min(share, gone.get(side, share)) for side in sides}
+    return gone
 
 
 def choose(
@@ -79,7 +94,7 @@ def choose(
         ]
     if changing:
         merges += _clearing(groups, {name for merged in merges for name in merged})
-    elif most_gone is not None:
+    if most_gone is not None:
         merges += _emptying(groups, {name for merged in merges for name in merged}, most_gone)
     return merges
 

@@ -18,7 +18,7 @@ from watersmeet.engine.driver.kinds.base import ArrangedTick, Decided, Incoming,
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, late_columns, lateness_of
 from watersmeet.engine.driver.limits import check_limits
-from watersmeet.engine.driver.merge_policy import choose, most_gone
+from watersmeet.engine.driver.merge_policy import choose
 from watersmeet.engine.driver.monotony import check_promises
 from watersmeet.engine.driver.results import QueryResult
 from watersmeet.engine.driver.settling.accounted import Accounted
@@ -28,7 +28,8 @@ from watersmeet.engine.driver.settling.inputs_elsewhere import by_own_keys, with
 from watersmeet.engine.driver.settling.kept_after import KeptBefore, kept_after
 from watersmeet.engine.driver.settling.paces import paces_after
 from watersmeet.engine.driver.settling.shed_decided import decided_name
-from watersmeet.engine.driver.settling.shedding import ShedTick
+from watersmeet.engine.driver.settling.shed_kept import NodeKept
+from watersmeet.engine.driver.settling.shedding import shed_of_node
 from watersmeet.engine.driver.sharing import Sharing
 from watersmeet.engine.driver.snapshots import Reading
 from watersmeet.engine.messages.reports import (
@@ -71,6 +72,7 @@ class QueryTick:
         readings: of tables that are compared what they hold now, per arrangement.
         tells_broken: the arrangements of which records that are no rows are wanted.
         sharing: per ``query/alias`` of a side that keeps the runs of others, too.
+        most_gone: per ``query/alias`` how many bytes of rows that are gone may be left in files.
         others: those of queries before, by name, which are settled; some make rows for this one.
         begins: it is the query's first tick, in a job that has state: rows that others keep for it come now.
     """
@@ -89,6 +91,7 @@ class QueryTick:
     readings: Callable[[], Mapping[str, Reading]] = dict
     tells_broken: frozenset[str] = frozenset()
     sharing: Mapping[str, Sharing] = field(default_factory=dict)
+    most_gone: Mapping[str, int] = field(default_factory=dict)
     others: Mapping[str, QueryTick] = field(default_factory=dict)
     begins: bool = False
     nodes: list[NodeState] = field(default_factory=list)
@@ -240,20 +243,17 @@ class QueryTick:
                     lower(least, side.watermark_key(column), time)
         self.accounted.take(node, node_reports, rows_out)
         shape = self.shapes[number]
-        shedding = ShedTick(
-            query=self.query,
-            shape=shape,
-            arrangements=arrangements,
-            store=self.store,
-            tick=self.tick,
-            crowded=[
+        kept = NodeKept(node, shape, arrangements, self.store, self.tick, self.keep_late)
+        shed = shed_of_node(
+            kept,
+            self.query.options,
+            [
                 {bucket for report in node_reports for bucket in report.sides[place].crowded}
                 for place in range(len(node.sides))
             ],
-            decided=decided_name(self.tick, list(self.others).index(self.query.name), number),
-            told=self.keep_late,
+            decided_name(self.tick, list(self.others).index(self.query.name), number),
         )
-        self.accounted.take_shed(node, shedding.shed())
+        self.accounted.take_shed(node, shed)
         check_limits(self.query, shape, work, arrangements, self.accounted.rows_out)
         for fed, feed in ((side, feed) for side in node.sides for feed in side.feeds if feed.query):
             self.accounted.take_fed(fed.name, self._fed_to(feed))
@@ -271,7 +271,7 @@ class QueryTick:
             NodeState(
                 arrangements=arrangements,
                 emitted=emitted,
-                asof=driver.remembered(node, work, least),
+                asof=kept.asof(driver.remembered(node, work, least), shed),
                 table=work.table,
                 elsewhere=elsewhere(self.query, number),
                 kept_by=kept_by(node, lambda query: self.others[query].shapes),
@@ -282,6 +282,11 @@ class QueryTick:
         parent = self.query.parent(number)
         if parent is not None:
             self.accounted.take_fed(parent[1].name, self._fed.by(number))
+
+    @property
+    def is_settled(self) -> bool:
+        """All its nodes are."""
+        return len(self.nodes) == len(self.query.nodes)
 
     def _maker(self, feed: FeedPlan) -> QueryTick:
         """Whose node makes the rows of a feed."""
@@ -482,7 +487,7 @@ class QueryTick:
                 arrangement.runs,
                 combining=shape.combines,
                 changing=shape.kept_anew,
-                most_gone=most_gone(self.query.options, len(node.sides)),
+                most_gone=self.most_gone.get(shape.sides[place].arrangement),
             )
         else:
             sharing.fill(work, releasing)

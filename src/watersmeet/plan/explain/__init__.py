@@ -32,6 +32,7 @@ from watersmeet.plan.explain.words import (
     size_of,
     title_of,
 )
+from watersmeet.plan.limited import is_limited, limited_sources
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, KeyRows, QueryPlan
 from watersmeet.plan.model.nodes import (
@@ -50,6 +51,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
+from watersmeet.spec.job_options import SHEDDING_OF_JOB
 from watersmeet.spec.model import (
     AtLimit,
     Branch,
@@ -57,7 +59,6 @@ from watersmeet.spec.model import (
     Lateness,
     NullTime,
     OnIdle,
-    Options,
     OutputMode,
     Source,
     StageBranch,
@@ -237,18 +238,21 @@ def _shedding(query: QueryPlan) -> Iterator[str]:
             f"of more rows of one key {which} are shed on that side: neither matched any more, nor padded nor"
             " put out by ANTI"
         )
-    stop = [
-        name for name in ("max_output_per_tick", "max_job_rows", "max_job_bytes") if _is_set(options, name)
-    ]
-    sources = {b.source.name: b.source for side in query.alone.sides for _, b in side.sources}
-    for name in ("max_rows", "max_bytes"):
-        stop += [f"'{name}' of \"{own}\"" for own, source in sources.items() if _is_set(source, name)]
+    together = [f'of the source "{source.name}"' for source in limited_sources(query.alone.nodes)]
+    if any(getattr(options, limit) is not None for limit in SHEDDING_OF_JOB):
+        together.append("of the whole job")
+    for whose in together:
+        which = "the oldest" if oldest else "those of the heaviest keys"
+        yield f"of more rows {whose} {which} are shed, of whatever joins they are kept by"
+    stop = [] if options.max_output_per_tick is None else ["max_output_per_tick"]
+    stop += [f'limits of the table "{s.name}"' for s in _met_tables(query) if is_limited(s)]
     if stop:
-        yield f"no rows are shed at {', '.join(stop)}: more stops the job"
+        yield f"no rows are shed at {' and '.join(stop)}: more stops the job"
 
 
-def _is_set(limited: Options | Source, name: str) -> bool:
-    return getattr(limited, name) is not None
+def _met_tables(query: QueryPlan) -> list[Source]:
+    """The tables that rows meet as of their tick."""
+    return [node.source for node in query.alone.every(LookupPlan)]
 
 
 _CHANGES = (

@@ -19,9 +19,10 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.conditions import ExactBand
+from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.spec.job_options import SHEDDING, Lateness
+from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
 from watersmeet.spec.model import Options, Sink, Source
 from watersmeet.spec.secrets import public
 from watersmeet.types.sql_type import SqlType
@@ -176,6 +177,10 @@ def settings_of(plan: JobPlan) -> dict[str, str]:
         settings[f'joins and inputs of "{query.name}"'] = _plan(query)
     for source in (*plan.sources, *plan.tables):
         settings |= _of_connector("source", source)
+    for source in limited_sources(node for query in plan.queries for node in query.nodes):
+        if plan.queries[0].options.at_limit.sheds:  # rows go by them, and the job does not stop
+            limits = [source.max_rows, source.max_bytes]
+            settings[f'limits of source "{source.name}" (rows, bytes)'] = _text(limits)
     return settings
 
 
@@ -233,7 +238,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 def _sheds(options: Options, name: str) -> bool:
     """Whether the option says which rows a tick sheds."""
-    return options.at_limit.sheds and name in SHEDDING
+    return options.at_limit.sheds and name in (*SHEDDING, *SHEDDING_OF_JOB)
 
 
 def _text(value: Any) -> str:

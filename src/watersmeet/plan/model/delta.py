@@ -8,6 +8,7 @@ look-ups of all paths in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -92,9 +93,34 @@ class ArrangePlan(NodePlan):
         return not self.changes and not self.has_tables
 
     @property
+    def ages(self) -> tuple[str, ...] | None:
+        releasing = {bound.evicted for bound in self.bounds}
+        for column in _times_among(self.sides[0], releasing):
+            compared = self._compared_with(self.sides[0].watermark_key(column))
+            own = [next(_times_among(side, releasing & compared), None) for side in self.sides]
+            ages = tuple(column for column in own if column is not None)
+            if len(ages) == len(own):
+                return ages
+        return None
+
+    def _compared_with(self, key: str) -> set[str]:
+        """The keys whose times are compared with it, or with ones that are."""
+        pairs = [{bound.evicted, bound.by} for bound in self.bounds]
+        compared, before = {key}, 0
+        while len(compared) > before:
+            before = len(compared)
+            compared.update(*(pair for pair in pairs if pair & compared))
+        return compared
+
+    @property
     def has_tables(self) -> bool:
         """Streams are joined with tables: what a stream's row came to is final when it is released."""
         return bool(self.retentions) and len(self.retentions) < len(self.leaving)
+
+
+def _times_among(side: SidePlan, keys: set[str]) -> Iterator[str]:
+    """The event times of a side that are among these watermark keys."""
+    yield from (column for column in side.event_times if side.watermark_key(column) in keys)
 
 
 @dataclass(frozen=True)

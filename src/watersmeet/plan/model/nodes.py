@@ -310,6 +310,8 @@ class JoinPlan(MatchPlan):
 
     @property
     def ages(self) -> tuple[str, ...] | None:
+        if self.asof is not None:  # its rows go by these, whatever bounds there are
+            return self.bands[0].left.column, self.bands[0].right.column
         evicted = {bound.evicted for bound in self.bounds}
         pairs = ((band.left.column, band.right.column) for band in self.bands)
         return next((pair for pair in pairs if self._keys(pair) <= evicted), None)

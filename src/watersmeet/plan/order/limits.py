@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.order.forecast import SideForecast, forecasts_of
 from watersmeet.plan.order.measured import MeasuredQuery, MeasuredSide
-from watersmeet.spec.model import Source
 
 
 @dataclass(frozen=True)
@@ -71,24 +71,14 @@ def job_limits(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = Non
                     by_files[files] = forecast
     every = list(by_files.values())
     expected: list[Expected] = []
-    for source in _limited(plan):
+    for source in limited_sources(node for query in plan.queries for node in query.nodes):
         of_source = [side for side in every if source.name in (b.source.name for _, b in side.side.sources)]
         expected += _rows(f"'max_rows' of \"{source.name}\"", source.max_rows, of_source)
         expected += _bytes(f"'max_bytes' of \"{source.name}\"", source.max_bytes, of_source)
     options = plan.queries[0].options
     expected += _rows("max_job_rows", options.max_job_rows, every)
-    return [*expected, *_bytes("max_job_bytes", options.max_job_bytes, every)]
-
-
-def _limited(plan: JobPlan) -> list[Source]:
-    sources = {
-        branch.source.name: branch.source
-        for query in plan.queries
-        for node in query.nodes
-        for side in node.sides
-        for _, branch in side.sources
-    }
-    return [s for s in sources.values() if s.max_rows is not None or s.max_bytes is not None]
+    expected += _bytes("max_job_bytes", options.max_job_bytes, every)
+    return [replace(own, sheds=options.at_limit.sheds) for own in expected]
 
 
 def _rows(limit: str, most: int | None, sides: Iterable[SideForecast]) -> list[Expected]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from watersmeet.engine.driver.counts import least_out
-from watersmeet.engine.driver.settling.shedding import Shed
+from watersmeet.engine.driver.settling.shed_kept import Shed
 from watersmeet.engine.messages.reports import FeedReport, NodeReport, PadFile
 from watersmeet.plan.model.nodes import NodePlan
 

@@ -14,6 +14,7 @@ from watersmeet.engine.driver.heavy import key_shares
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.errors import EngineError
 from watersmeet.plan.explain.words import size_of
+from watersmeet.plan.limited import is_limited, source_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import LiveRun, QueryState
 
@@ -31,6 +32,11 @@ class _Kept:
     runs: Sequence[LiveRun]
     is_copy: bool
 
+    @property
+    def is_table(self) -> bool:
+        """A copy of a table that rows meet as of their tick."""
+        return self.shape is None
+
 
 def check_job_limits(
     plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]], states: Mapping[str, QueryState]
@@ -45,10 +51,12 @@ def check_job_limits(
         for side in (*node.sides, *node.tables)
         for _, branch in side.sources
     }
-    limited = [s for s in sources.values() if s.max_rows is not None or s.max_bytes is not None]
+    limited = [source for source in sources.values() if is_limited(source)]
     if not limited and options.max_job_rows is None and options.max_job_bytes is None:
         return
     kept = list(_kept(plan, shapes, states))
+    if options.at_limit.sheds:
+        kept = [side for side in kept if side.is_table]  # of all else as many rows are left as may be
     for source in limited:
         own = [side for side in kept if side.source == source.name]
         whose, option = f'of "{source.name}"', "'{}' of CREATE … " + f'"{source.name}"'
@@ -66,7 +74,7 @@ def _kept(
             of_query = f' in "{query.name}"' if len(plan.queries) > 1 else ""
             for side, own in zip(node.sides, shape.sides, strict=False):
                 if side.name in state.arrangements:
-                    source = side.sources[0][1].source.name if side.sources else None
+                    source = source_of(side)
                     runs = state.arrangements[side.name].runs
                     yield _Kept(f"{side.title}{of_query}", source, own, runs, side.copy_of is not None)
             if state.table is not None and node.tables:

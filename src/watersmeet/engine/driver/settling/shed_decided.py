@@ -30,6 +30,12 @@ def decided_name(tick: int, query: int, node: int) -> str:
     return f"{PARTS}/shed-{tick}-{query}-{node}.json"
 
 
+def decided_of_job(tick: int, source: int | None) -> str:
+    """The file of all queries together. ``source``: the number in the job of the one of which the limit is;
+    None: it is that of the job."""
+    return f"{PARTS}/shed-{tick}-{'job' if source is None else f'source-{source}'}.json"
+
+
 def decided(store: Store, name: str, basis: str, decide: Callable[[], Cut | None]) -> Cut | None:
     """What the first attempt at the tick decided.
 

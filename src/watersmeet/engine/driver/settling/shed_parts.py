@@ -29,6 +29,9 @@ from watersmeet.state.runs.columns import null_column
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import Store
 
+BUCKET_BITS = 64 - TIME_BITS
+BUCKETS = 1 << BUCKET_BITS
+"""How many upper halves of hashes there are, half of them below zero."""
 TAKEN_AT_ONCE = 1 << 16
 """Rows that are taken from a run at once, if they are not large."""
 
@@ -36,7 +39,8 @@ TAKEN_AT_ONCE = 1 << 16
 @dataclass
 class Part:
     """A run of a side, after the tick. ``age``: the event time by which its rows are old; None: rows are not
-    shed by their ages. ``shed``: the rows that are to be, ascending."""
+    shed by their ages. ``group``: the number of its node: no key is that of two nodes. ``is_copy``: another
+    side of the node holds the same rows. ``shed``: the rows that are to be, ascending."""
 
     store: Store
     side: SideShape
@@ -44,6 +48,8 @@ class Part:
     kept: Arrangement
     run: OpenRun
     age: str | None
+    group: int = 0
+    is_copy: bool = False
     shed: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
@@ -82,8 +88,10 @@ class Part:
         return rows[self._stay(rows)]
 
     def of_buckets(self, buckets: Slots) -> Rows:
-        """The rows whose hashes have one of these upper halves, each named once. Cost: those rows, with the
-        ones that are not there any more."""
+        """The rows whose hashes have one of these upper halves, each named once; of buckets of other groups
+        there are none. Cost: those rows, with the ones that are not there any more."""
+        own = buckets - (self.group << BUCKET_BITS)
+        buckets = own[(own >= -BUCKETS // 2) & (own < BUCKETS // 2)]
         slots, least = self.run.sorted_rows.slots, buckets << np.int64(TIME_BITS)
         first = np.searchsorted(slots, least, side="left")
         end = np.searchsorted(slots, least | TIME_MASK, side="right")
@@ -91,8 +99,8 @@ class Part:
         return np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64)
 
     def buckets(self, rows: Rows) -> Slots:
-        """The upper halves of their hashes."""
-        return self.run.sorted_rows.slots[rows] >> np.int64(TIME_BITS)
+        """The upper halves of their hashes, beside the number of the group."""
+        return (self.run.sorted_rows.slots[rows] >> np.int64(TIME_BITS)) + np.int64(self.group << BUCKET_BITS)
 
     def hashes(self, rows: Rows) -> Slots:
         """Whole hashes of their keys: what rows of a run are sorted by has lost the lower half."""
