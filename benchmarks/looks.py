@@ -32,7 +32,7 @@ def measure(folder: Path, files: int, pattern: str) -> tuple[float, float]:
     options: dict[str, str] = {"path": str(folder / pattern), "format": "json"}
     host: dict[str, Any] = {}
     source = Source("s", (Column("k", BIGINT),), "file", options)
-    looking = FilesRead([source], SparkFiles(folder), MemoryStore(), host, print)
+    looking = FilesRead([source], SparkFiles(folder), MemoryStore(), host, print, gone=lambda _: frozenset())
     looking.committed(BatchFiles(read, [], {}))
     wall, cpu = [], []
     for _ in range(9):

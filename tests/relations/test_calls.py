@@ -117,17 +117,9 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
     """Which the job waits for, so that waiting for the job there would never end."""
     said, made, gate = [], [], threading.Event()
 
-    class Reporter:
-        last = None
-
-        def __init__(self, show):
-            self.show = show
-
-        def __call__(self, *_):
-            self.show(SimpleNamespace(read=0, written=0))
-
-    def run(*_, stop, on_tick, **__):
-        on_tick(None, 0, {})
+    def run(*_, stop, watchers, **__):
+        for watcher in watchers:
+            watcher.tick(SimpleNamespace(read=0, written=0), None)
         return SimpleNamespace(stopped=stop.is_set())
 
     def told(_):
@@ -137,7 +129,6 @@ def test_a_job_is_stopped_by_its_own_tick(monkeypatch):
             made[0].await_termination()
 
     monkeypatch.setattr(started, "run_planned", run)
-    monkeypatch.setattr(started, "Reporter", Reporter)
     job = ws.job(ticks.select("n").to_sink(ws.memory("q")), checkpoint="state")
     made.append(job.start(on_tick=told))
     gate.set()
