@@ -2,7 +2,8 @@
 
 So what else the machine does falls on all of them. A tick's seconds are all that passes until the next one
 may begin, Spark's own part of it included; CPU seconds are those of all processes of a job, by whose they
-are.
+are. They are read from outside and between ticks: what that takes grows with the number of processes, and is
+nobody's.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ class Tick:
 
 
 def _whose(process: psutil.Process) -> str | None:
-    if process.pid == os.getpid():
-        return "driver"
+    """Of a process that a driver has started."""
     command = " ".join(process.cmdline())
     if "CoarseGrainedExecutorBackend" in command:
         return "executors' JVMs"
@@ -65,17 +65,17 @@ def _whose(process: psutil.Process) -> str | None:
 
 
 class _Used:
-    """CPU seconds of this process and of all that it started, by whose they are, and by threads of JVMs."""
+    """CPU seconds of a driver and of all that it started, by whose they are, and by threads of JVMs."""
 
-    def __init__(self, threads: bool) -> None:
-        self._own = psutil.Process()
+    def __init__(self, driver: int, threads: bool) -> None:
+        self._driver = psutil.Process(driver)
         self._by_thread = threads
         self._seconds: dict[tuple[str, int], float] = {}
 
     def now(self) -> dict[str, float]:
-        for process in (self._own, *self._own.children(recursive=True)):
+        for process in (self._driver, *self._driver.children(recursive=True)):
             try:
-                whose = _whose(process)
+                whose = "driver" if process == self._driver else _whose(process)
                 if whose is None:
                     continue
                 if self._by_thread and "JVM" in whose:
@@ -103,8 +103,8 @@ def _short(name: str) -> str:
     return name
 
 
-def run(asked: Asked, threads: bool) -> None:
-    """A tick for each line that comes in, and what it took as a line."""
+def run(asked: Asked) -> None:
+    """A tick for each line that comes in, and what its parts took as a line."""
     from watersmeet.engine.driver.results import TickResult
     from watersmeet.engine.spark.job import session
     from watersmeet.front.sql import parse_job
@@ -128,13 +128,12 @@ def run(asked: Asked, threads: bool) -> None:
         time.sleep(0.1)
     settings = {**asked.settings, "until_caught_up": "true"}
     job = parse_job(text(Path(asked.data), folder / "out", asked.kind), overrides=settings)
-    used = _Used(threads)
 
     def on_tick(result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
-        print(json.dumps({"tick": result.tick, "parts": parts, "cpu_s": used.now()}), flush=True)
+        print(json.dumps({"tick": result.tick, "parts": parts}), flush=True)
         sys.stdin.readline()
 
-    print(json.dumps({"tick": 0, "parts": {}, "cpu_s": used.now()}), flush=True)
+    print(json.dumps({"tick": 0, "parts": {}}), flush=True)
     sys.stdin.readline()
     run_planned(job, plan_job(job), checkpoint=str(folder / "checkpoint"), on_tick=on_tick)
     spark.stop()
@@ -155,10 +154,14 @@ def serve(delay_s: float | None) -> None:
 class Player:
     """One run of the job in a process, and the server of its state."""
 
-    def __init__(self, process: subprocess.Popen[str], server: subprocess.Popen[str] | None) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], server: subprocess.Popen[str] | None, threads: bool
+    ) -> None:
         self._process = process
         self._server = None if server is None else psutil.Process(server.pid)
-        self._before = self._told()
+        self._told()
+        self._used = _Used(process.pid, threads)
+        self._before = self._cpu_s()
 
     def tick(self) -> Tick:
         assert self._process.stdin is not None
@@ -167,9 +170,9 @@ class Player:
         self._process.stdin.flush()
         told = self._told()
         seconds = time.perf_counter() - began
-        before, self._before = self._before["cpu_s"], told
+        before, self._before = self._before, self._cpu_s()
         return Tick(
-            seconds, told["parts"], {who: now - before.get(who, 0.0) for who, now in told["cpu_s"].items()}
+            seconds, told["parts"], {who: now - before.get(who, 0.0) for who, now in self._before.items()}
         )
 
     def _told(self) -> dict[str, Any]:
@@ -177,11 +180,15 @@ class Player:
         for line in self._process.stdout:
             if line.startswith("{"):
                 told: dict[str, Any] = json.loads(line)
-                if self._server is not None:
-                    times = self._server.cpu_times()
-                    told["cpu_s"][SERVER] = times.user + times.system
                 return told
         raise EOFError("the job ended")
+
+    def _cpu_s(self) -> dict[str, float]:
+        used = self._used.now()
+        if self._server is not None:
+            times = self._server.cpu_times()
+            used[SERVER] = times.user + times.system
+        return used
 
 
 @contextmanager
@@ -227,8 +234,7 @@ def player(
         server = stack.enter_context(child(["--serve", *serve], own))
         assert server.stdout is not None
         asked = replace(asked, settings=json.loads(server.stdout.readline()))
-    command = ["--run", json.dumps(vars(asked)), *(["--threads"] if threads else [])]
-    return Player(stack.enter_context(child(command, own)), server)
+    return Player(stack.enter_context(child(["--run", json.dumps(vars(asked))], own)), server, threads)
 
 
 def middle(ticks: Sequence[Tick], of: Callable[[Tick], float]) -> float:
@@ -256,14 +262,13 @@ def shown(ticks: Sequence[Tick], rows: int, *, parts: bool) -> Iterator[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.turns")
     parser.add_argument("--run", help="what is played")
-    parser.add_argument("--threads", action="store_true", help="CPU by threads of JVMs")
     parser.add_argument("--serve", action="store_true", help="an S3 server")
     parser.add_argument("--delay", type=float, help="seconds that a request is on its way")
     given = parser.parse_args(argv)
     if given.serve:
         serve(given.delay)
     else:
-        run(Asked(**json.loads(given.run)), given.threads)
+        run(Asked(**json.loads(given.run)))
     return 0
 
 
