@@ -7,13 +7,18 @@ one session. Takes cases from standard input, one a line, and tells of each what
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
+
+import pyarrow as pa
 
 from watersmeet.engine.local import replay_case as replay_locally
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.replay import replay_case
+from watersmeet.engine.spark.tick.places import Places
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.requests import Place
 from watersmeet.objects.store import ObjectStore
@@ -23,6 +28,8 @@ EXECUTORS = 2
 PATIENCE_S = 120
 OWN = "./"
 """Temporary files of an executor, its cache among them, are in its own working directory."""
+EVALUATED = 12
+"""So often numbers of tasks are: at random they would stay where they are once in 2,000 runs."""
 COMPARED = ("rows", "watermarks", "late", "state")
 
 
@@ -53,6 +60,18 @@ def problems_of(case: dict[str, Any], store: ObjectStore) -> list[str]:
     return check_case(case, replay_case(case, partitions=EXECUTORS, store=store))
 
 
+def places_of(spark: Any) -> list[list[str]]:
+    """In which executor each task is run, each time that they are, as (number, working directory)."""
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            names = [f"{number} in {os.getcwd()}" for number in batch.column(0).to_pylist()]
+            yield pa.record_batch({"name": pa.array(names, pa.string())})
+
+    frame = Places(spark).numbers(EXECUTORS).mapInArrow(named, "name STRING")
+    return [sorted(row[0] for row in frame.collect()) for _ in range(EVALUATED)]
+
+
 def main() -> None:
     endpoint, bucket, folder = sys.argv[1:]
     spark = begin(folder)
@@ -65,6 +84,7 @@ def main() -> None:
         problems = problems_of(case, ObjectStore(place, cache))
         told = {"case": case["case"], "problems": problems, "seconds": time.perf_counter() - began}
         print("told", json.dumps(told), flush=True)
+    print("places", json.dumps(places_of(spark)), flush=True)
     spark.stop()
 
 

@@ -1,5 +1,6 @@
 """Cases of all kinds of nodes on two executors that have only an S3 server in common, with the driver: what
-they come to is what they come to in one process. A few of them where `make cluster` was not asked for."""
+they come to is what they come to in one process. A few of them where `make cluster` was not asked for. And
+each task goes to the executor that had it before, whose cache has its state."""
 
 from __future__ import annotations
 
@@ -61,4 +62,8 @@ def test_cases_on_executors_without_a_directory(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert [each["case"] for each in told] == [case["case"] for case in cases]
     assert [each for each in told if each["problems"]] == []
+    (places,) = (json.loads(line[7:]) for line in ran.stdout.splitlines() if line.startswith("places "))
+    assert len(places) >= 12
+    assert all(there == places[0] for there in places), "tasks change places"
+    assert len({name.split(" in ")[1] for name in places[0]}) == 2, "both are in one executor"
     print(f"{len(told)} cases on two executors, {sum(each['seconds'] for each in told):.0f} s")

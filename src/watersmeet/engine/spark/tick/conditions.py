@@ -1,6 +1,6 @@
 """Conditions that Spark computes over candidate pairs, before the tick's task decides what matches.
 
-    range(P) → the task's first pass: candidates → select: the condition → their truth, as a file per task
+    numbers → the task's first pass: candidates → select: the condition → their truth, as a file per task
 
 One stage, no shuffle; then the node's own job, which is told the files. What a task asks does not depend on
 the answers, but where one side is broadcast: there it may ask more once it knows some, and is asked again
@@ -25,6 +25,7 @@ from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.errors import condition_of, readable_error
 from watersmeet.engine.spark.properties import NODE, Answered, node_of, node_text
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.tasks.asking import AnswerFile, AnswerWriter, question_schema
 from watersmeet.errors import EngineError
@@ -82,13 +83,15 @@ class ConditionFrame:
         sql: the condition as Spark SQL over the joined columns; ``text``: as it was written.
     """
 
-    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store, sql: str, text: str) -> None:
+    def __init__(
+        self, spark: SparkSession, places: Places, shape: NodeShape, store: Store, sql: str, text: str
+    ) -> None:
         self._spark = spark
         self._text = text
         self._broadcast = any(shape.is_broadcast(place) for place, _ in enumerate(shape.sides))
 
         def made(partitions: int) -> DataFrame:
-            numbers = spark.range(0, partitions, 1, partitions)
+            numbers = places.numbers(partitions)
             schema = from_arrow_schema(question_schema(shape))
             candidates = numbers.mapInArrow(Carrying(_ToCandidates(shape, store, partitions)), schema)
             truth = candidates.select(F.col(quoted(ASK)), F.expr(f"({sql}) IS TRUE").alias(HOLDS))

@@ -1,4 +1,5 @@
-"""The nodes of one query on Spark: ``range(P)`` → the node's task, of the last node → filter and projection.
+"""The nodes of one query on Spark: the numbers of its tasks (`places`) → the node's task, of the last node →
+filter and projection.
 
 A frame is made once per node and number of tasks and evaluated once per tick (or more often, if a sink asks
 for it): what differs per tick comes as a local property. A node whose rows go to another one gives nothing
@@ -31,6 +32,7 @@ from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NO_SECRETS, NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
 from watersmeet.engine.spark.tick.keyed import by_key
+from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.engine.spark.tick.summed import shown, summed
 from watersmeet.engine.spark.tick.taken import Takings, Took, check_taken
@@ -133,11 +135,11 @@ class ToNode:
 class FeedFrame:
     """A node of one query whose rows go to another one, to be evaluated within a tick."""
 
-    def __init__(self, spark: SparkSession, shape: NodeShape, store: Store) -> None:
+    def __init__(self, spark: SparkSession, places: Places, shape: NodeShape, store: Store) -> None:
         self._spark = spark
 
         def made(partitions: int) -> DataFrame:
-            numbers = spark.range(0, partitions, 1, partitions)
+            numbers = places.numbers(partitions)
             return numbers.mapInArrow(Carrying(ToNode(shape, store, partitions)), f"{CONTROL} STRING")
 
         self._frames = Frames(made)
@@ -171,6 +173,7 @@ class SinkFrame:
     def __init__(
         self,
         spark: SparkSession,
+        places: Places,
         shape: NodeShape,
         store: Store,
         where: str | None,
@@ -191,7 +194,7 @@ class SinkFrame:
         schema = from_arrow_schema(row_schema)
 
         def staging(partitions: int) -> DataFrame:
-            numbers = spark.range(0, partitions, 1, partitions)
+            numbers = places.numbers(partitions)
             to_sink = ToSink(shape, store, partitions, self._reports, plain, sink.secrets)
             return numbers.mapInArrow(Carrying(to_sink), f"{STAGED} STRING")
 
@@ -206,8 +209,10 @@ class SinkFrame:
 
         counted = [] if rows is None else [(rows, KEY_ROWS)]
 
+        anew = results is not None or changes or keyed is not None
+
         def made(partitions: int) -> DataFrame:
-            numbers = spark.range(0, partitions, 1, partitions)
+            numbers = places.numbers(partitions, grouped=anew)
             frame = numbers.mapInArrow(Carrying(ToSink(shape, store, partitions, self._reports)), schema)
             if results is not None:
                 frame = results(frame)
@@ -227,7 +232,6 @@ class SinkFrame:
                 frame = by_key(frame, keyed, self._query, changes=changes, rows=KEY_ROWS if counted else None)
             return self._counter.over_groups(frame) if self._counter is not None and grouped else frame
 
-        anew = results is not None or changes or keyed is not None
         # A frame that shuffles would take what it shuffled in the tick before.
         self._frames = Frames(made, anew=anew)
         self._frames.of(1)  # what is wrong with it shows at once

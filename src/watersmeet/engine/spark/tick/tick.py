@@ -26,6 +26,7 @@ from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Reread
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
@@ -135,9 +136,12 @@ class Ticks:
         self.driver = driver
         self.timings = Timings()
         self._takings = takings
+        self._places = Places(spark)
         self._frames = {query.name: self._sink_frame(query) for query in plan.queries if not query.is_index}
         self._feeds = {
-            (query.name, node.number): FeedFrame(spark, driver.shapes[query.name][node.number], driver.store)
+            (query.name, node.number): FeedFrame(
+                spark, self._places, driver.shapes[query.name][node.number], driver.store
+            )
             for query in plan.queries
             for node in (query.nodes if query.is_index else query.nodes[:-1])
             if not node.rests
@@ -352,7 +356,7 @@ class Ticks:
         if shape.elsewhere is None or asked is None:
             return None
         sql, text = sql_of(asked), text_of(asked).replace("`", "")
-        return ConditionFrame(self._spark, shape, self.driver.store, sql, text)
+        return ConditionFrame(self._spark, self._places, shape, self.driver.store, sql, text)
 
     def _of_takers(self, aside: list[Aside]) -> list[Aside]:
         """The same rows, for queries whose inputs others read."""
@@ -421,6 +425,7 @@ class Ticks:
         sink = self._outputs.queries[query.name]
         return SinkFrame(
             self._spark,
+            self._places,
             shape,
             store,
             where,
