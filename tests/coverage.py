@@ -2,8 +2,8 @@
 
 ``-p tests.coverage --coverage-floor 90`` fails a run of less than 90 %; with ``--coverage-json FILE`` it says
 of each file what was run and what was missed. What other processes run, those of the command line and
-Spark's workers, does not count. Slipcover takes its probes out of code that has run, so that a long run costs
-next to nothing: importing the package takes each process some seconds more, and that is all.
+Spark's workers, does not count. Code that has run loses its probes (`tests/probes.py`), so that a long run
+costs little; importing the package takes each process 15 CPU seconds more.
 """
 
 from __future__ import annotations
@@ -39,11 +39,20 @@ class Probes:
     def __init__(self, config):
         import slipcover
 
+        from tests.probes import FadingProbes
+
         self.config = config
-        self.slipcover = slipcover.Slipcover(branch=True, source=[str(PACKAGE)])
+        self.slipcover = FadingProbes(branch=True, source=[str(PACKAGE)])
         matcher = slipcover.FileMatcher(sources=[str(PACKAGE)])
         self.imports = slipcover.ImportManager(self.slipcover, matcher)
         self.imports.__enter__()
+
+    @pytest.hookimpl(tryfirst=True)  # what is frozen then cannot be looked through any more
+    def pytest_collection_finish(self):
+        self.slipcover.know_functions()
+
+    def pytest_runtest_logfinish(self):
+        self.slipcover.fade()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session):
