@@ -77,7 +77,7 @@ def pytest_collection_finish():
     looks less often: trees of queries come and go by the million, and hardly any of them is garbage."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
 
 
 def pytest_unconfigure():
