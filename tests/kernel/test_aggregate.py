@@ -1,12 +1,22 @@
 """Groups and their aggregates: NULLs, NaN, zeros, types, order."""
 
+import random
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from watersmeet.errors import EngineError
-from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, group_numbers, grouped
+from watersmeet.kernel.aggregate import (
+    AggregateColumn,
+    aggregate_sql,
+    group_numbers,
+    grouped,
+    numbers_by_sql,
+)
+from watersmeet.kernel.plain_ranks import plain_ranks
 
 NAN = float("nan")
 
@@ -36,6 +46,51 @@ def test_numbers_of_groups():
     numbers = group_numbers(rows, ["a", "b"]).tolist()
     assert [numbers.index(number) for number in numbers] == [0, 1, 0, 3, 1, 3, 6]
     assert group_numbers(rows, []).tolist() == [0] * 7
+
+
+DRAWN = {
+    pa.string(): ["", "a", "a\0", "Z", "ä", "\U0001f600", "\uffff"],
+    pa.large_string(): ["", "b", "ab"],
+    pa.binary(): [b"", b"\xff", b"\x00a", b"a"],
+    pa.decimal128(38, 10): [Decimal("-1.5"), Decimal(0), Decimal("1E+27"), Decimal("1E-10")],
+    pa.int8(): [-128, 0, 127],
+    pa.int64(): [-(2**63), -1, 0, 1, 2**63 - 1],
+    pa.float32(): [0.0, -0.0, NAN, 0.1, float("inf"), -float("inf")],
+    pa.float64(): [0.0, -0.0, NAN, -NAN, 5e-324, float("inf"), -1e308],
+    pa.bool_(): [True, False],
+    pa.date32(): [date(1, 1, 1), date(1970, 1, 1), date(9999, 12, 31)],
+    pa.timestamp("us"): [datetime(1969, 12, 31, 23), datetime(1970, 1, 1), datetime(2024, 2, 29)],
+    pa.timestamp("us", "UTC"): [datetime(1900, 1, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)],
+}
+
+
+def test_numbers_are_those_of_the_sql_engine(seed):
+    """So that the order in which equal ones are told apart does not hang on how many rows there are."""
+    draw = random.Random(seed)
+    for count in [*range(1, 40), 3000]:
+        kinds = draw.choices(list(DRAWN), k=draw.randint(1, 6))
+        columns = [pa.array(draw.choices([*DRAWN[kind], None], k=count), kind) for kind in kinds]
+        rows = pa.record_batch(columns, names=[f"c{n}" for n in range(len(kinds))])
+        first = draw.randrange(count)
+        rows = rows.slice(first, draw.randint(1, count - first))
+        plain = plain_ranks(rows.columns)
+        by_sql = numbers_by_sql(rows, rows.schema.names)
+        assert plain is not None
+        assert plain.tolist() == (by_sql - 1).tolist(), kinds
+
+
+def test_numbers_of_more_columns_than_one_number_holds():
+    wide = pa.record_batch({f"c{n}": np.random.default_rng(n).permutation(5000) for n in range(7)})
+    both = pa.concat_batches([wide, wide])
+    plain = plain_ranks(both.columns)
+    assert plain.tolist() == (numbers_by_sql(both, both.schema.names) - 1).tolist()
+    assert plain.max() == 4999
+
+
+def test_of_many_rows_numbers_are_asked_of_the_sql_engine():
+    rows = pa.record_batch({"k": [2, 1, None, 2] * 20_000})
+    assert np.unique(group_numbers(rows, ["k"])).tolist() == [1, 2, 3]
+    assert group_numbers(rows.slice(0, 4), ["k"]).tolist() == [1, 0, 2, 1]
 
 
 def test_no_rows_no_groups():

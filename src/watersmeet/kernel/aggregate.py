@@ -17,10 +17,13 @@ import pyarrow as pa
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import one_array, wide
 from watersmeet.kernel.embedded import connection
+from watersmeet.kernel.plain_ranks import plain_ranks
 from watersmeet.names import ours
 
 _MOST = 38
 _HIDDEN = ours("first")
+FEW = 50_000
+"""Rows, up to which to ask for their numbers here costs less than to ask the engine."""
 
 
 @dataclass(frozen=True)
@@ -220,10 +223,20 @@ def grouped(
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """int64[n]: rows of equal keys have equal numbers. Maps are equal whatever the order of their entries."""
+    """int64[n]: rows of equal keys have equal numbers, and these are the same however the rows come. Maps are
+    equal whatever the order of their entries."""
     numbers = np.zeros(rows.num_rows, dtype=np.int64)
     if not keys or rows.num_rows == 0:
         return numbers
+    plain = None
+    if rows.num_rows <= FEW:
+        plain = plain_ranks([rows.column(key) for key in dict.fromkeys(keys)])
+    return numbers_by_sql(rows, keys) if plain is None else plain
+
+
+def numbers_by_sql(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The same, for keys of any type, of rows that are there."""
+    numbers = np.zeros(rows.num_rows, dtype=np.int64)
     by = ", ".join(_comparable(name, rows.schema.field(name).type) for name in keys)
     table = pa.Table.from_batches([rows.select(list(dict.fromkeys(keys)))])
     table = table.append_column(_HIDDEN, pa.array(np.arange(rows.num_rows)))
