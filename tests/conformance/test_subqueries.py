@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from tests.support.duckdb_batch import fill
 from watersmeet.engine.local import replay_case
 
 STREAMS = ("a", "b", "c", "e")
@@ -137,11 +138,9 @@ def replayed(sql: str, seed: int, partitions: int = 1) -> list[dict[str, Any]]:
 
 def of_duckdb(sql: str, seed: int) -> Counter[str]:
     with duckdb.connect(config={"threads": 1}) as connection:
+        given = [each for step in random_case(sql, seed)["steps"][:-1] for each in step["rows"]]
         for name in STREAMS:
-            connection.execute(f"CREATE TABLE {name} ({', '.join(f'{c} BIGINT' for c in COLUMNS)})")
-        for step in random_case(sql, seed)["steps"][:-1]:
-            for name, row in step["rows"]:
-                connection.execute(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", [row[c] for c in COLUMNS])
+            fill(connection, name, dict.fromkeys(COLUMNS, "BIGINT"), [row for of, row in given if of == name])
         found = connection.execute(sql)
         names = [column[0] for column in found.description]
         return bag([dict(zip(names, row, strict=True)) for row in found.fetchall()])

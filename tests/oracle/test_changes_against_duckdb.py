@@ -48,13 +48,16 @@ def after_each_step(case: dict[str, Any], connection: duckdb.DuckDBPyConnection)
     """What the tables' join holds then."""
     contents: dict[str, Counter[str]] = {name: Counter() for name in case["tables"]}
     joined, count = [], 0
+    changed = set(contents)
     for step in case["steps"]:
         for name, row, *diff in step.get("rows", []):
             contents[name][json.dumps(row, sort_keys=True)] += diff[0] if diff else 1
+            changed.add(name)
         try:
-            for name, table in case["tables"].items():
+            for name in changed:
                 rows = [json.loads(row) for row in contents[name].elements()]
-                fill(connection, name, table["columns"], rows)
+                fill(connection, name, case["tables"][name]["columns"], rows)
+            changed.clear()
             count += size(connection, case["query"])
             if count > MOST_ROWS:
                 return None
