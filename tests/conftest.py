@@ -149,6 +149,7 @@ def spark(tmp_path_factory):
         "spark.sql.shuffle.partitions": "2",
     }
     _look_up_once()
+    gc.set_threshold(20_000, 20, 20)  # what is garbage here holds queries there
     session = start(settings(master="local[2]", conf=conf, jars=known or None))
     yield session
     session.stop()
