@@ -34,9 +34,9 @@ from watersmeet.watermark.tracker import InputState
 
 _FOLDER = "manifests"
 BEGUN = "begun"
+"""In a remote store: of what the next tick is made. Garbage when that is committed."""
 OWNED = "job/id"
 """Where the state is in a remote store: who owns it."""
-"""In a remote store: of what the next tick is made. Garbage when that is committed."""
 
 _NAME = re.compile(rf"{_FOLDER}/\d{{12}}\.json")
 PARTS = "parts"
