@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     # what is kept of past ticks, for people
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it
-    "page": BASE | {"watermark", "observe", "history"},
+    "page": BASE | {"watermark", "observe", "history", "spec"},
     "testing.oracle": set(),  # shares nothing with what it judges
     "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},
     # a sample of rows, judged by the rules of the engine: for the command line

@@ -540,5 +540,5 @@ def test_a_plot_is_written(watersmeet, files):
 def test_without_matplotlib_a_plot_is_refused_first(watersmeet, files, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     err = errors_of(watersmeet("whatif", "job.sql", "--sample", "o=gone", "--plot", "late.png"))
-    assert "[not-installed]" in err
+    assert "[missing-library]" in err
     assert "pip install 'watersmeet[plot]'" in err

@@ -10,13 +10,15 @@ from http.client import HTTPConnection
 
 import pytest
 
+from watersmeet.cli.ui import ui
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import Reader
 from watersmeet.history.points import Figures
 from watersmeet.page.html import static
 from watersmeet.page.served import STATIC, Feed
-from watersmeet.page.serving import Address, Serving
+from watersmeet.page.serving import Serving
+from watersmeet.spec.watched.addresses import Address, address_in
 from watersmeet.state.store import MemoryStore
 
 
@@ -46,7 +48,7 @@ def history():
 
 @pytest.fixture(scope="module")
 def url(history):
-    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address.of("0"))
+    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address("127.0.0.1", 0))
     with serving.beside():
         yield serving.url
 
@@ -121,7 +123,7 @@ def test_who_says_nothing_that_is_known_gets_all(history, url, after):
 
 
 def test_other_machines_are_asked_for_a_token(history):
-    serving = Serving.of(Feed(Reader(history.store), "job"), Address.of("0.0.0.0:0"))
+    serving = Serving.of(Feed(Reader(history.store), "job"), Address("0.0.0.0", 0))
     address, _, token = serving.url.partition("?token=")
     address = address.replace("0.0.0.0", "127.0.0.1")
     assert len(token) >= 32
@@ -139,8 +141,9 @@ def test_other_machines_are_asked_for_a_token(history):
 
 @pytest.mark.parametrize("text", ["", "x", "70000", "host:", "-1", "::1:80", "1.5"])
 def test_what_is_no_address_is_refused(text):
-    with pytest.raises(SpecError, match="no port"):
-        Address.of(text)
+    with pytest.raises(SpecError, match="no port") as refused:
+        ui("job.sql", text)
+    assert refused.value.code == "wrong-option"
 
 
 @pytest.mark.parametrize(
@@ -154,9 +157,10 @@ def test_what_is_no_address_is_refused(text):
     ],
 )
 def test_addresses(text, wanted, loopback):
-    assert (Address.of(text), wanted.is_loopback) == (wanted, loopback)
+    assert (address_in(text), wanted.is_loopback) == (wanted, loopback)
 
 
 def test_a_port_that_is_taken_is_said(history):
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(EngineError, match="cannot listen"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(EngineError) as refused:
         Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", taken.getsockname()[1]))
+    assert refused.value.code == "port-taken"

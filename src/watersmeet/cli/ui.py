@@ -8,7 +8,8 @@ import typer
 
 from watersmeet.cli.job_file import default_checkpoint
 from watersmeet.cli.state_commands.commands import Directory, Of
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.spec.watched.addresses import address_in
 
 Listen = Annotated[
     str,
@@ -27,15 +28,21 @@ def ui(job: Of, listen: Listen = "8765", checkpoint: Directory = None) -> None:
 
     try:
         from watersmeet.page.served import Feed
-        from watersmeet.page.serving import Address, Serving
+        from watersmeet.page.serving import Serving
     except ModuleNotFoundError as error:
         raise EngineError(
             f"the page is served by a library that is not installed: {error.name}",
-            code="no-library",
+            code="missing-library",
             hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
         ) from None
 
-    address = Address.of(listen)
+    address = address_in(listen)
+    if address is None:
+        raise SpecError(
+            f'--listen "{listen}" is no port to listen at',
+            code="wrong-option",
+            hint="8080, 0.0.0.0:8080 or [::]:8080",
+        )
     place = Place.of(job, checkpoint, default_checkpoint(job))
     feed = Feed(Reader(place.checkpoint.store), place.checkpoint.root.name)
     serving = Serving.of(feed, address)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import socket
 import threading
@@ -13,52 +12,8 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.applications import Starlette
 
-from watersmeet.errors import EngineError, SpecError
 from watersmeet.page.served import Feed, app_of
-
-LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where it listens; port 0: any that is free."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def of(cls, text: str) -> Address:
-        """From ``8080`` or ``host:8080``. Raises: SpecError when it is neither."""
-        host, _, port = text.strip().rpartition(":")
-        if not port.isdecimal() or int(port) > 65_535 or (":" in host and not host.startswith("[")):
-            raise SpecError(
-                f'"{text}" is no port to listen at',
-                code="bad-address",
-                hint="8080, 0.0.0.0:8080 or [::]:8080",
-            )
-        return cls(host.strip("[]") or LOOPBACK, int(port))
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    def listening(self) -> socket.socket:
-        """Raises: EngineError when the port is taken, or the host is not this machine's."""
-        try:
-            family = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((self.host, self.port), family=family)
-        except OSError as error:
-            raise EngineError(
-                f"the page cannot listen at {self.host}:{self.port}: {error.strerror or error}",
-                code="cannot-listen",
-                hint="name another port; 0 takes one that is free",
-            ) from None
+from watersmeet.spec.watched.addresses import LOOPBACK, Address, cannot_listen
 
 
 @dataclass(frozen=True)
@@ -71,13 +26,13 @@ class Serving:
 
     @classmethod
     def of(cls, feed: Feed, address: Address) -> Serving:
-        """Raises: EngineError as `Address.listening`."""
-        listening = address.listening()
-        port = listening.getsockname()[1]
-        shown = f"[{address.host}]" if ":" in address.host else address.host
+        """Raises: EngineError when the port is taken, or the host is not this machine's."""
+        listening = _listening(address)
+        at = address._replace(port=listening.getsockname()[1])
+        shown = at.words.rpartition(":")[0]
         token = None if address.is_loopback else secrets.token_urlsafe(24)
         hosts = ["localhost", LOOPBACK, "[::1]", shown] if token is None else ["*"]
-        url = f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")
+        url = f"http://{at.words}/" + ("" if token is None else f"?token={token}")
         return cls(app_of(feed, hosts, token), listening, url)
 
     def run(self) -> None:
@@ -99,3 +54,12 @@ class Serving:
     def _server(self) -> uvicorn.Server:
         config = uvicorn.Config(self.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         return uvicorn.Server(config)
+
+
+def _listening(address: Address) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        hint = "another port, as --listen 8766; 0 takes one that is free"
+        raise cannot_listen("the page cannot be shown", address, error, hint) from None

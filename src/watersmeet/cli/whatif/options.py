@@ -324,6 +324,6 @@ def _wrong_with_plot(path: str) -> Iterator[WatersmeetError]:
     except ImportError:
         yield SpecError(
             "--plot needs matplotlib, which is not installed",
-            code="not-installed",
+            code="missing-library",
             hint="pip install 'watersmeet[plot]', or leave --plot out: --csv has the same numbers",
         )

@@ -7,7 +7,6 @@ that is started again goes on with what was counted before.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterable
 from threading import Lock, Thread
 from typing import Any
@@ -16,13 +15,12 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import SpecError
 from watersmeet.observe import figures
 from watersmeet.observe.metrics.run import ENDED, FAILED, RunMetrics, histograms
 from watersmeet.observe.watching import Watched
-from watersmeet.spec.watched.addresses import Address
+from watersmeet.spec.watched.addresses import Address, cannot_listen
 
-_TAKEN = (errno.EADDRINUSE,)
 _FAMILIES = {figures.COUNTER: CounterMetricFamily, figures.GAUGE: GaugeMetricFamily}
 
 
@@ -92,12 +90,11 @@ class Endpoint(Collector):
                 self.address.port, self.address.host, self._registry
             )
         except (OSError, OverflowError) as error:
-            taken = isinstance(error, OSError) and error.errno in _TAKEN
-            raise EngineError(
-                f"metrics cannot be shown at {self.address.words}: "
-                + ("another program listens there" if taken else str(getattr(error, "strerror", error))),
-                code="port-taken" if taken else "cannot-listen",
-                hint="another port, as --metrics 9465, or an address of this machine: --metrics HOST:PORT",
+            raise cannot_listen(
+                "metrics cannot be shown",
+                self.address,
+                error,
+                "another port, as --metrics 9465, or an address of this machine: --metrics HOST:PORT",
             ) from None
 
     def _look(self) -> None:

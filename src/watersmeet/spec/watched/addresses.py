@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import re
 from typing import NamedTuple
+
+from watersmeet.errors import EngineError
 
 LOOPBACK = "127.0.0.1"
 MOST_PORT = 65_535
@@ -26,6 +30,20 @@ class Address(NamedTuple):
         """
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it.
+
+        >>> [Address(host, 80).is_loopback for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "a.org")]
+        [True, True, True, False, False]
+        """
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
 
 def address_in(text: str) -> Address | None:
     """The address that a text says, on this machine alone where it says only a port; None: it says none.
@@ -39,3 +57,13 @@ def address_in(text: str) -> Address | None:
     if said is None or int(said["port"]) > MOST_PORT:
         return None
     return Address(said["six"] or said["host"] or LOOPBACK, int(said["port"]))
+
+
+def cannot_listen(what: str, address: Address, error: Exception, hint: str) -> EngineError:
+    """The error of who cannot listen at an address. ``what``: is not possible then; ``error``: of the system;
+    ``hint``: where else."""
+    taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+    why = "another program listens there" if taken else str(getattr(error, "strerror", None) or error)
+    return EngineError(
+        f"{what} at {address.words}: {why}", code="port-taken" if taken else "cannot-listen", hint=hint
+    )
