@@ -140,14 +140,8 @@ def run_planned(
     pause_ms = 0 if caught_up or finish else every.trigger_ms
 
     about = Watched(place.job, plan, pause_ms / 1000)
-    recording = None
-    if is_set(asked, "history", unless_said=True):
-        recording = Recording(lambda: place.store, on_notice, About.of(job, plan))
 
-    def run_watched(watching: Watching) -> RunResult:
-        kept = () if recording is None else (recording,)
-        begin, notice = [one.begin for one in kept], [one.notice for one in kept]
-        behind, tick = [one.behind for one in kept], [one.tick for one in kept]
+    def run_watched(watching: Watching, kept: Recording | None) -> RunResult:
         return run_job(
             job,
             plan,
@@ -169,19 +163,21 @@ def run_planned(
             given=given,
             functions=functions,
             stop=stop,
-            on_start=each_of(*begin, watching.start),
-            on_notice=each_of(*notice, watching.notice, on_notice),
+            on_start=each_of(None if kept is None else kept.begin, watching.start),
+            on_notice=each_of(None if kept is None else kept.notice, watching.notice, on_notice),
             on_begin=watching.begin,
-            on_backlog=each_of(*behind, watching.behind),
-            on_tick=each_of(*tick, watching.tick, on_tick),
+            on_backlog=each_of(None if kept is None else kept.behind, watching.behind),
+            on_tick=each_of(None if kept is None else kept.tick, watching.tick, on_tick),
             console=console,
         )
 
     def run_recorded(watching: Watching) -> RunResult:
-        if recording is None:
-            return run_watched(watching)
+        if not is_set(asked, "history", unless_said=True):
+            return run_watched(watching, None)
+        say = each_of(watching.notice, on_notice)
+        recording = Recording(lambda: place.store, say, About.of(job, plan))
         with recording.of_a_run() as ended:
-            result = run_watched(watching)
+            result = run_watched(watching, recording)
             ended(result)
         return result
 

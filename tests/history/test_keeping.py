@@ -164,6 +164,25 @@ def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():
     assert sorted(ticks_in(store)) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("error", [StateError("denied", code="state-not-written"), ValueError("denied")])
+def test_where_a_store_takes_nothing_memory_has_an_end(error, monkeypatch):
+    monkeypatch.setattr("watersmeet.history.keeping.FULL_TICKS", 8)
+
+    class Closed(MemoryStore):
+        def write(self, name, data, *, lasting=True, sections=()):
+            raise error
+
+    said, most = [], 0
+    keeping = Keeping(Closed(), said.append, pause_s=0)
+    for tick in range(1, 40):
+        written(keeping, tick)
+        most = max(most, len(set(keeping._table.column("last_us").to_pylist())))
+    keeping.close()
+    assert most == 8
+    (told,) = said
+    assert "denied" in told
+
+
 @pytest.mark.parametrize("damage", [b"", b"not an Arrow file", None])
 def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
     store = LocalStore(tmp_path)

@@ -124,6 +124,16 @@ def test_a_run_that_failed_says_with_what():
     assert "make room" in str(run.ended.error)
 
 
+def test_a_run_that_is_interrupted_was_stopped():
+    store = MemoryStore()
+    job = RecordedJob(TEXT, store)
+    with pytest.raises(KeyboardInterrupt), job.run(CAUGHT_UP):
+        raise KeyboardInterrupt
+    (run,) = read(store).runs
+    assert run.ended is not None
+    assert (run.ended.how, run.ended.error) == ("stopped", None)
+
+
 def test_a_run_that_holds_nothing_leaves_nothing():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)

@@ -78,7 +78,7 @@ class Keeping:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (StateError, OSError) as error:
+        except Exception as error:  # nobody asks how the thread's work ended
             if not self._said:
                 self._said = True
                 reason = error.message if isinstance(error, StateError) else error
@@ -87,7 +87,8 @@ class Keeping:
     def _stored(self, points: pa.Table) -> None:
         """In the thread: a version more of the newest segment, with these points, too."""
         before = self._segment or self._opened()
-        self._table = joined([self._table, points])
+        unwritten = _is_full(self._table)  # the store took none of it: what is told of is not kept for ever
+        self._table = points if unwritten else joined([self._table, points])
         self._segment = replace(before, version=before.version + 1)
         segments.write(self._store, self._segment, self._table)
         if before.version:

@@ -17,7 +17,7 @@ from watersmeet.history.figures import figures_of
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.points import Figures
 from watersmeet.observe.progress import Backlog
-from watersmeet.observe.reports import TickResult
+from watersmeet.observe.reports import TickResult, integer_columns
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
@@ -39,13 +39,7 @@ class About:
     @classmethod
     def of(cls, job: Job, plan: JobPlan) -> About:
         settings = {name: public(name, value) for name, value in (*job.run.items(), *job.settings.items())}
-        integers = {
-            f"time/{query.name}/{side.name}/{name}"
-            for query in plan.queries
-            for side in query.alone.sides
-            for name in side.event_times
-            if (column := side.input.column(name)) is not None and not column.type.is_time
-        }
+        integers = {f"time/{query}/{alias}/{column}" for query, alias, column in integer_columns(plan)}
         return cls(settings, explain(plan), tuple(sorted(integers)))
 
 
@@ -85,8 +79,11 @@ class Recording:
         outcomes: list[Outcome] = []
         try:
             yield outcomes.append
-        except BaseException as error:
+        except Exception as error:
             self.end("failed", error)
+            raise
+        except BaseException:  # Ctrl-C before the run could take it for a wish to stop
+            self.end("stopped")
             raise
         for outcome in outcomes:
             self.end("stopped" if outcome.stopped else "finished" if outcome.finished else "caught up")
