@@ -105,6 +105,19 @@ def test_runs_are_written_down_without_secrets(recorded):
     assert not any(b"hunter2" in bytes(store.read(name)) for name in store.names(FOLDER))
 
 
+def test_the_password_of_the_state_s_place_is_not_kept():
+    """It may be in the URL of any setting."""
+    store = MemoryStore()
+    place = "SET state_store = 'postgresql://me:hunter2@db:5432/shop?pipeline=orders&password=hunter2';"
+    kept = "SET spark.archives = 'https://me:hunter2@repo/env.tgz';"
+    with RecordedJob(place + kept + TEXT, store).run(CAUGHT_UP):
+        pass
+    (run,) = read(store).runs
+    assert run.begun.settings["state_store"].startswith("postgresql://***@db:5432/shop?pipeline=orders")
+    assert "hunter2" not in str(run)
+    assert not any(b"hunter2" in bytes(store.read(name)) for name in store.names(FOLDER))
+
+
 def test_a_run_that_failed_says_with_what():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)

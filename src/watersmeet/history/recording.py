@@ -21,7 +21,7 @@ from watersmeet.observe.reports import TickResult, integer_columns
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
-from watersmeet.spec.secrets import public
+from watersmeet.spec.secrets import public, without_secrets
 from watersmeet.state.store import Store
 
 MOST_NOTICES = 100
@@ -38,7 +38,8 @@ class About:
 
     @classmethod
     def of(cls, job: Job, plan: JobPlan) -> About:
-        settings = {name: public(name, value) for name, value in (*job.run.items(), *job.settings.items())}
+        every = (*job.run.items(), *job.settings.items())
+        settings = {name: without_secrets(public(name, value)) for name, value in every}
         integers = {f"time/{query}/{alias}/{column}" for query, alias, column in integer_columns(plan)}
         return cls(settings, explain(plan), tuple(sorted(integers)))
 
