@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import pytest
 
 from watersmeet.cli.ui import ui
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, StateError
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import Reader
 from watersmeet.history.points import Figures
@@ -120,6 +120,19 @@ def test_who_says_nothing_that_is_known_gets_all(history, url, after):
     with urllib.request.urlopen(f"{url}events?after={after}", timeout=20) as stream:
         line = next(line for line in iter(stream.readline, b"") if line.startswith(b"data: "))
     assert json.loads(line.removeprefix(b"data: "))["ticks"] == history.tick
+
+
+def test_a_state_that_cannot_be_read_is_told_in_its_words():
+    class Away(MemoryStore):
+        def names(self, folder):
+            raise StateError("the store does not answer", code="store-away")
+
+    with (serving := Serving.of(Feed(Reader(Away()), "job"), Address("127.0.0.1", 0))).beside():
+        status, _, told = asked(serving.url + "document.json")
+        assert (status, told) == (503, "the store does not answer")
+        with urllib.request.urlopen(serving.url + "events", timeout=20) as stream:
+            lines = [next(stream).strip() for _ in range(2)]
+    assert lines == [b"event: problem", b'data: "the store does not answer"']
 
 
 def test_other_machines_are_asked_for_a_token(history):

@@ -81,7 +81,10 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
         return HTMLResponse(served_page(feed.title))
 
     async def document(_: Request) -> Response:
-        return JSONResponse(await _in_a_thread(await past(), feed.title))
+        try:
+            return JSONResponse(await _in_a_thread(await past(), feed.title))
+        except StateError as error:
+            return PlainTextResponse(error.message, 503)
 
     async def events(request: Request) -> Response:
         after = _number(request.headers.get("last-event-id") or request.query_params.get("after"))

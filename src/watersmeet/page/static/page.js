@@ -247,7 +247,10 @@
   }
 
   function live() {
-    fetch("document.json").then((answer) => answer.json()).then((whole) => {
+    fetch("document.json").then(async (answer) => {
+      if (!answer.ok) throw await answer.text();
+      return answer.json();
+    }).then((whole) => {
       begin(whole);
       const news = new EventSource("events?after=" + whole.until);
       news.addEventListener("more", (event) => grow(JSON.parse(event.data)));
