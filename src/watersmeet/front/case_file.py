@@ -27,7 +27,11 @@ LENIENT = "lenient"
 
 
 def case_job(case: Mapping[str, Any]) -> Job:
-    """The job of a case: one insert ``q`` into a memory sink. Raises: SpecError, SqlError, SeveralErrors."""
+    """The job of a case: one insert ``q`` into a sink that takes a name twice, as the console does.
+
+    Raises:
+        SpecError, SqlError, SeveralErrors: what is wrong with the case.
+    """
     sources: dict[str, Source] = {}
     for name, declared in case.get("streams", {}).items():
         sources[name] = _source(name, declared, is_table=False)
@@ -47,7 +51,7 @@ def case_job(case: Mapping[str, Any]) -> Job:
     if "query" not in case:
         raise SpecError("the case has no query", code="bad-case")
     query = query_of(case["query"], sources)
-    return Job((Insert("q", Sink("q", "memory"), query),), settings.options)
+    return Job((Insert("q", Sink("q", "console"), query),), settings.options)
 
 
 def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source:
