@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observe.watched import TICKS, WatchedJob, row
 from watersmeet.errors import EngineError, SpecError
-from watersmeet.observe import figures
+from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.endpoint import Endpoint, endpoint_at
 from watersmeet.observe.metrics.run import RunMetrics
 from watersmeet.observe.reports import report_of

@@ -12,7 +12,7 @@ import promql_parser
 import pytest
 import yaml
 
-from watersmeet.observe.figures import FIGURES, HISTOGRAM, OUTCOMES, ROWS
+from watersmeet.observe.metrics.figures import FIGURES, HISTOGRAM, OUTCOMES, ROWS
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "monitoring"

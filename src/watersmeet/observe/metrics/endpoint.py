@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from watersmeet.errors import SpecError
-from watersmeet.observe import figures
+from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.run import ENDED, FAILED, RunMetrics, histograms
 from watersmeet.observe.watching import Watched
 from watersmeet.spec.watched.addresses import Address, cannot_listen

@@ -13,9 +13,9 @@ from threading import Lock
 
 from prometheus_client import Histogram
 
-from watersmeet.observe import figures
-from watersmeet.observe.figures import Figures, Reading
 from watersmeet.observe.held import Waiting
+from watersmeet.observe.metrics import figures
+from watersmeet.observe.metrics.figures import Reading, Readings
 from watersmeet.observe.metrics.warned import WARNED
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import TickResult, report_of
@@ -52,7 +52,7 @@ class RunMetrics(Watcher):
         self._when_over = when_over
         self.state = ENDED
         self._lock = Lock()
-        self._figures: Figures | None = None
+        self._figures: Readings | None = None
         self._trigger_s = 0.0
         self._last: tuple[TickReport, TickResult] | None = None
         self._since: float | None = None
@@ -66,7 +66,7 @@ class RunMetrics(Watcher):
         """A run of the job, which is about to start. What its last tick in this process has come to is shown
         until the state is read."""
         with self._lock:
-            self._figures, self._trigger_s = Figures(run.plan), run.trigger_s
+            self._figures, self._trigger_s = Readings(run.plan), run.trigger_s
             self.state, self._since = STARTING, None
         WARNED.begin()
 

@@ -146,7 +146,7 @@ FIGURES: tuple[Figure, ...] = tuple(value for value in list(globals().values()) 
 """All there are."""
 
 
-class Figures:
+class Readings:
     """Reads a job's ticks by its plan."""
 
     def __init__(self, plan: JobPlan) -> None:
