@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event, Thread
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -210,6 +211,26 @@ def test_a_port_that_is_taken_is_told():
     with pytest.raises(EngineError) as refused:
         Endpoint(Address("203.0.113.7", 9464)).watch(WatchedJob().about())
     assert refused.value.code == "cannot-listen"
+
+
+def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address):
+    _, metrics = watched(address)
+    endpoint = endpoint_at(address)
+    close, closing = endpoint._server.server_close, Event()
+
+    def slowly() -> None:
+        closing.set()
+        time.sleep(0.3)
+        close()
+
+    endpoint._server.server_close = slowly
+    ending = Thread(target=metrics.ended, args=(None,))
+    ending.start()
+    assert closing.wait(10)
+    other = endpoint.watch(WatchedJob().about("second"))
+    ending.join()
+    assert "watersmeet_up" in asked(address)
+    other.ended(None)
 
 
 def test_any_free_port_is_one_that_can_be_asked():

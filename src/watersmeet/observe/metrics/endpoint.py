@@ -98,16 +98,16 @@ class Endpoint(Collector):
             ) from None
 
     def _look(self) -> None:
-        """Close the server, if there is nothing to be seen there any more."""
+        """Close the server, if there is nothing to be seen there any more. A run that is about to start waits
+        until the address is free; who asks for figures waits for nothing here."""
         with self._lock:
             if self._server is None or any(run.state != ENDED for run in self._runs.values()):
                 return
-            server, thread = self._server, self._thread
+            self._server.shutdown()
+            self._server.server_close()
+            if self._thread is not None:
+                self._thread.join()
             self._server = self._thread = None
-        server.shutdown()
-        server.server_close()
-        if thread is not None:
-            thread.join()
 
 
 _ENDPOINTS: dict[Address, Endpoint] = {}
