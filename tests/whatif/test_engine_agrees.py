@@ -138,7 +138,7 @@ def worked_out(query, sample):
     marks = marks_of(query, rows, sample)
     late, null_time, kept = {}, {}, {}
     for own in rows:
-        of, alias = kept_of(query, own, marks), own.side.name
+        of, alias = kept_of(own, marks), own.side.name
         late[alias] = late.get(alias, 0) + int(of.late.sum())
         null_time[alias] = null_time.get(alias, 0) + of.null_time
         kept[alias] = kept.get(alias, 0) + retained(of, own.arrived.ticks, sample.ticks)

@@ -55,7 +55,6 @@ class Points:
 
     def __init__(self) -> None:
         self._columns: list[list[object]] = [[], [], [], [], [], [], []]
-        self.ticks = 0
 
     def __len__(self) -> int:
         return len(self._columns[0])
@@ -83,7 +82,6 @@ class Points:
         added = len(subjects) - len(ticks)
         ticks.extend([tick] * added)
         clocks.extend([clock_us] * added)
-        self.ticks += 1
 
     def table(self) -> pa.Table:
         """All points, in order."""

@@ -250,7 +250,7 @@ def _limits(
     return limits
 
 
-def kept_of(query: QueryPlan, own: BranchRows, marks: Marks) -> Kept:
+def kept_of(own: BranchRows, marks: Marks) -> Kept:
     """What becomes of the rows of a branch."""
     ticks, count = own.arrived.ticks, len(next(iter(marks.late_below.values()), ()))
     late = np.zeros(len(ticks), dtype=np.bool_)

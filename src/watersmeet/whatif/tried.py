@@ -97,7 +97,7 @@ class Trials:
             return self._of_replay(query, replay)
         rows = self.rows(query, setting.scale)
         marks = marks_of(query, rows, self.sample)
-        kept = [kept_of(query, own, marks) for own in rows]
+        kept = [kept_of(own, marks) for own in rows]
         inputs = {side.name: self._of_input(side.name, rows, kept) for side in query.sides}
         total, size = self._summed(rows, kept)
         matches = lost = None
