@@ -7,12 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
+import watersmeet
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.history.past import read
 from watersmeet.history.points import END
 from watersmeet.history.segments import FOLDER
+from watersmeet.observe.watching import Watcher
+from watersmeet.running import run_planned
 from watersmeet.state.sealed import sealed, unsealed
 from watersmeet.state.store import MemoryStore
 
@@ -187,3 +190,27 @@ def test_standing_watermarks_and_hot_keys_are_told_when_they_change():
             job.tick(number, {"a": [{"t": number, "k": "x"}]})
     told = [(of, figure) for *_, of, figure, text in read(store).told()]
     assert len(told) == len(set(told))
+
+
+def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_path):
+    class Heard(Watcher):
+        def __init__(self):
+            self.said = []
+
+        def notice(self, said):
+            self.said.append(said)
+
+    def run_job(*_, on_start, **__):
+        on_start({}, None)
+        return CAUGHT_UP
+
+    def denied(*_):
+        raise OSError("denied")
+
+    monkeypatch.setattr("watersmeet.engine.spark.job.job.run_job", run_job)
+    monkeypatch.setattr("watersmeet.history.runs.begin", denied)
+    description, heard, said = watersmeet.parse_job(TEXT), Heard(), []
+    description.run["checkpoint"] = str(tmp_path)
+    plan = watersmeet.plan_job(description)
+    run_planned(description, plan, checkpoint=str(tmp_path), watchers=[heard], on_notice=said.append)
+    assert heard.said == said == ["the history of the job cannot be written: denied"]

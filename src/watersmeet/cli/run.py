@@ -175,7 +175,14 @@ def run_text(
     settings = settings_in(text, source_name, overrides)
     with logged(settings.get("log_format")) as said:
         return _run_text(
-            text, source_name, overrides, appearance, said, recovery or Recovery(), default_checkpoint
+            text,
+            source_name,
+            overrides,
+            settings,
+            appearance,
+            said,
+            recovery or Recovery(),
+            default_checkpoint,
         )
 
 
@@ -183,12 +190,13 @@ def _run_text(
     text: str,
     source_name: str,
     overrides: Mapping[str, str],
+    settings: Mapping[str, str],
     appearance: Appearance,
     said: Said,
     recovery: Recovery,
     default_checkpoint: Path,
 ) -> Ended:
-    from watersmeet.cli.job_file import job_in, said_first, settings_in, warnings_of
+    from watersmeet.cli.job_file import job_in, said_first, warnings_of
     from watersmeet.objects.setting import store_of
     from watersmeet.observe.reports import account_of, integer_times
     from watersmeet.plan.planner import plan_job
@@ -196,7 +204,6 @@ def _run_text(
     first = said_first(text, source_name, overrides)
     if first is not None:
         said.note(first)
-    settings = settings_in(text, source_name, overrides)
     directory = settings.get("checkpoint", str(default_checkpoint))
     infer = Inferring(directory, said.plain, store_of(settings))
     job = job_in(text, source_name, overrides, infer=infer)

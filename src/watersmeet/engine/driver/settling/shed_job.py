@@ -26,7 +26,7 @@ def shed_of_job(plan: JobPlan, queries: Mapping[str, QueryTick]) -> None:
     limited = sources or options.max_job_rows is not None or options.max_job_bytes is not None
     if not options.at_limit.sheds or not limited:
         return
-    number = next(iter(queries.values())).tick
+    tick_number = next(iter(queries.values())).tick
     nodes = [
         (tick, node) for tick in queries.values() for node, own in enumerate(tick.nodes) if own.arrangements
     ]
@@ -37,14 +37,14 @@ def shed_of_job(plan: JobPlan, queries: Mapping[str, QueryTick]) -> None:
         if counted.of and source.max_rows is not None:
             counted.bring_rows_to(source.max_rows)
         if counted.of and source.max_bytes is not None:
-            counted.bring_bytes_to(source.max_bytes, decided_of_job(number, place))
+            counted.bring_bytes_to(source.max_bytes, decided_of_job(tick_number, place))
     copies = [own.table for tick in queries.values() for own in tick.nodes if own.table is not None]
     of_job = Counted([(kept, kept.names) for _, kept in every], options.at_limit)
     if every and options.max_job_rows is not None:
         of_job.bring_rows_to(options.max_job_rows, sum(copy.rows for copy in copies))
     if every and options.max_job_bytes is not None:
         besides = sum(run.nbytes for copy in copies for run in copy.runs)
-        of_job.bring_bytes_to(options.max_job_bytes, decided_of_job(number, None), besides)
+        of_job.bring_bytes_to(options.max_job_bytes, decided_of_job(tick_number, None), besides)
     for tick, kept in every:
         shed = kept.marked(options.at_limit.value)
         if shed:
