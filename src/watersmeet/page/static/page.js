@@ -257,7 +257,7 @@
       news.addEventListener("problem", (event) => { doc.problems = [JSON.parse(event.data)]; head(); });
       news.onerror = () => { doc.problems = ["the job's page does not answer any more: what is shown is what it told last"]; head(); };
     }).catch((error) => {
-      document.getElementById("head").replaceChildren(make("p", { class: "bad" }, "the job's page does not answer: " + error));
+      document.getElementById("head").replaceChildren(make("p", { class: "bad" }, typeof error === "string" ? error : "the job's page does not answer: " + error));
     });
   }
 
