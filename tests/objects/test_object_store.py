@@ -233,7 +233,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore.exceptions", None)
     with pytest.raises(StateError) as raised:
         ObjectStore(Place("s3://bucket/never-used")).read("a")
-    assert raised.value.code == "missing-extra"
+    assert raised.value.code == "missing-library"
     assert "pip install 'watersmeet[objects]'" in raised.value.hint
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
@@ -157,6 +158,15 @@ def test_what_is_no_address_is_refused(text):
     with pytest.raises(SpecError, match="no port") as refused:
         ui("job.sql", text)
     assert refused.value.code == "wrong-option"
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "watersmeet.page.serving")
+    with pytest.raises(EngineError, match="not installed: uvicorn") as refused:
+        ui("job.sql")
+    assert refused.value.code == "missing-library"
+    assert "watersmeet[ui]" in str(refused.value.hint)
 
 
 @pytest.mark.parametrize(

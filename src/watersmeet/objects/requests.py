@@ -140,7 +140,7 @@ def _client(place: Place) -> Client:
     except ImportError:
         raise StateError(
             f"{place.url} is an object store, and the library for those is not installed",
-            code="missing-extra",
+            code="missing-library",
             hint="pip install 'watersmeet[objects]', where Spark's Python workers run, too",
         ) from None
     options: dict[str, Any] = dict(place.options)

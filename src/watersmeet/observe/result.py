@@ -75,6 +75,6 @@ def _needs(library: str) -> Any:
     except ImportError:
         raise SpecError(
             f"{library} is not installed",
-            code="library-missing",
+            code="missing-library",
             hint=f"pip install {library}; or take result.arrow()",
         ) from None

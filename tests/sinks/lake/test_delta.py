@@ -254,7 +254,7 @@ def test_without_the_library(monkeypatch):
     monkeypatch.setattr(lake, "find_spec", lambda name: None)
     with pytest.raises(SpecError, match="pip install 'watersmeet") as raised:
         make_sink(SinkSpec("out", "delta", {"path": "x"}))
-    assert raised.value.code == "library-missing"
+    assert raised.value.code == "missing-library"
 
 
 @pytest.mark.parametrize(

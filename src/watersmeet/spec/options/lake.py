@@ -135,7 +135,7 @@ def library(module: str, extra: str, sink: Sink) -> None:
     if find_spec(module) is None:
         raise SpecError(
             f'the {extra} sink "{sink.name}" needs the library {module}, which is not installed',
-            code="library-missing",
+            code="missing-library",
             hint=f"pip install 'watersmeet[{extra}]'",
         )
 
