@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
+import pyarrow as pa
 import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.history import keeping as module
+from watersmeet.history import segments
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import read
-from watersmeet.history.points import END, Figures
+from watersmeet.history.points import END, SCHEMA, Figures
 from watersmeet.history.segments import FOLDER, Segment, counting
 from watersmeet.state.store import LocalStore, MemoryStore
 
@@ -202,6 +204,39 @@ def test_a_damaged_segment_is_told_of_and_the_others_are_read(damage, tmp_path):
         written(again, tick)
     again.close()
     assert not read(store).problems
+
+
+@pytest.mark.parametrize("place", [2_000, -700, -40, -1])
+def test_a_changed_bit_is_told_of_and_does_not_end_the_process(place, tmp_path):
+    """Arrow, which compares no checksums, ends it (`std::length_error`), or gives other figures."""
+    store = LocalStore(tmp_path)
+    keeping = Keeping(store, pytest.fail, pause_s=0)
+    for tick in range(1, 4):
+        written(keeping, tick)
+    keeping.close()
+    ((only,), _) = counting(store.names(FOLDER))
+    file = tmp_path / only.name
+    content = bytearray(file.read_bytes())
+    content[place] ^= 4
+    file.write_bytes(content)
+    (problem,) = read(store).problems
+    assert only.name in problem
+
+
+def test_a_segment_with_other_columns_is_told_of_and_the_history_goes_on():
+    """As a later version might write it."""
+    store = MemoryStore()
+    later = Segment(0, 1, 1, 1, "0" * 8)
+    columns = SCHEMA.append(pa.field("later", pa.int64()))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(segments, "SCHEMA", columns)
+        segments.write(store, later, columns.empty_table())
+    (problem,) = read(store).problems
+    assert later.name in problem
+    keeping = Keeping(store, pytest.fail, pause_s=0)
+    written(keeping, 7)
+    keeping.close()
+    assert sorted(ticks_in(store)) == [7]
 
 
 def test_what_others_put_there_is_left_alone():

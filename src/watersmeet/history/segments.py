@@ -4,10 +4,14 @@ A segment holds points, an Arrow file. Segments are numbered as they begin; one 
 several of the level beneath held, rolled up. Nothing in a store is overwritten: a segment that grows gets a
 new version, and the one before is removed behind it, as those that were rolled up are. Where a run was killed
 between the two, both are there; the name says which of them is contained in the other.
+
+Behind the Arrow file stands a checksum of it and of its name: Arrow looks at no more than the outlines of what
+it opens, and of a file with a changed bit may end the process, that of the job too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +25,8 @@ from watersmeet.state.store import Store
 
 FOLDER = HISTORY
 
+_CHECKSUM_BYTES = 16
+_HINT = "it is no part of the state, which is as it was; removing the file ends this"
 _NAME = re.compile(rf"{FOLDER}/(\d+)-(\d{{10}})-(\d{{10}})-(\d{{6}})-([0-9a-f]{{8}})\.arrow")
 
 
@@ -74,14 +80,21 @@ def write(store: Store, segment: Segment, table: pa.Table) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table.combine_chunks().unify_dictionaries())
-    store.write(segment.name, sink.getvalue(), lasting=False)
+    content = sink.getvalue().to_pybytes()
+    store.write(segment.name, content + _checksum(segment.name, content), lasting=False)
 
 
 def read(store: Store, segment: Segment) -> pa.Table:
-    """A segment's points. Raises: StateError, it is gone or damaged."""
+    """A segment's points. Raises: StateError, it is gone, damaged, or of a version that has others."""
+    data, what = bytes(store.read(segment.name)), f'history "{segment.name}"'
+    content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if checksum != _checksum(segment.name, content):
+        raise damaged(what, "its checksum is that of another content", _HINT)
     try:
-        return pa.ipc.open_file(store.read(segment.name)).read_all().cast(SCHEMA)
-    except (pa.ArrowException, OSError) as error:
-        problem = str(error).splitlines()[0]
-        hint = "it is no part of the state, which is as it was; removing the file ends this"
-        raise damaged(f'history "{segment.name}"', problem, hint) from None
+        return pa.ipc.open_file(content).read_all().cast(SCHEMA)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise damaged(what, str(error).splitlines()[0], _HINT) from None
+
+
+def _checksum(name: str, content: bytes) -> bytes:
+    return hashlib.blake2b(name.encode() + b"\0" + content, digest_size=_CHECKSUM_BYTES).digest()
