@@ -239,6 +239,31 @@ def test_a_segment_with_other_columns_is_told_of_and_the_history_goes_on():
     assert sorted(ticks_in(store)) == [7]
 
 
+def test_of_a_store_that_fails_for_long_no_more_waits_than_fills_a_segment():
+    class Full(MemoryStore):
+        full = False
+
+        def write(self, name, data, *, lasting=True, sections=()):
+            if self.full:
+                raise StateError("no space left", code="state-not-written")
+            super().write(name, data)
+
+    store, said = Full(), []
+    keeping = Keeping(store, said.append, pause_s=0)
+    written(keeping, 1)
+    store.full = True
+    for tick in range(2, 40):
+        written(keeping, tick)
+        assert len(set(keeping._table.column("last_tick").to_pylist())) < module.FULL_TICKS
+    store.full = False
+    written(keeping, 40)
+    keeping.close()
+    there = ticks_in(store)
+    assert {1, 40} <= set(there)
+    assert set(there.values()) == {1}
+    assert len(said) == 1
+
+
 def test_what_others_put_there_is_left_alone():
     store = MemoryStore()
     store.write(f"{FOLDER}/README", b"mine")

@@ -169,6 +169,17 @@ def test_the_oldest_runs_are_forgotten(monkeypatch):
     assert len([name for name in store.names(FOLDER) if "/run-" in name]) == 6
 
 
+def test_a_run_is_not_forgotten_for_its_clock_that_went_back(monkeypatch):
+    monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
+    store = MemoryStore()
+    for clock in (7, 8, 9, 2):
+        monkeypatch.setattr("watersmeet.history.recording._now_us", lambda clock=clock: clock)
+        with RecordedJob(TEXT, store).run(CAUGHT_UP):
+            past = read(store)
+            assert clock in [run.begun.started_us for run in past.runs]
+    assert not read(store).problems
+
+
 def test_a_record_of_a_newer_version_is_passed_over_and_told_of():
     store = MemoryStore()
     with RecordedJob(TEXT, store).run(CAUGHT_UP):

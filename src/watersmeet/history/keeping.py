@@ -90,7 +90,12 @@ class Keeping:
         unwritten = _is_full(self._table)  # the store took none of it: what is told of is not kept for ever
         self._table = points if unwritten else joined([self._table, points])
         self._segment = replace(before, version=before.version + 1)
-        segments.write(self._store, self._segment, self._table)
+        try:
+            segments.write(self._store, self._segment, self._table)
+        except (StateError, OSError):
+            if _is_full(self._table):  # what waits for room must not grow with the run
+                self._segment, self._table = _new(self._segment.last + 1), empty()
+            raise
         if before.version:
             self._store.delete(before.name)
         if _is_full(self._table):
