@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from watersmeet.errors import SpecError
 from watersmeet.event_time import DAY_US
+from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB
 from watersmeet.spec.model import (
     AtLimit,
     Branch,
@@ -26,6 +27,8 @@ from watersmeet.spec.model import (
     with_inputs,
 )
 from watersmeet.types.intervals import interval_us
+
+_OTHERS = ("max_output_per_tick", "max_skew")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,23 @@ def without_limits(job: Job) -> Job:
     return with_branches(
         job, lambda own: replace(own, source=replace(own.source, max_rows=None, max_bytes=None))
     )
+
+
+def limits_of(job: Job) -> list[str]:
+    """What `without_limits` sets aside of a job, as it is said there."""
+    options = job.options
+    told = [name for name in (*SHEDDING, *SHEDDING_OF_JOB, *_OTHERS) if getattr(options, name) is not None]
+    sources = {
+        source.name: source
+        for insert in job.inserts
+        for query in insert.query.every
+        for i in query.inputs
+        for source in i.sources
+    }
+    for source in sources.values():
+        own = [f"'{name}'" for name in ("max_rows", "max_bytes") if getattr(source, name) is not None]
+        told += [f'{name} of "{source.name}"' for name in own]
+    return told
 
 
 def with_branches(job: Job, change: Callable[[Branch], Branch]) -> Job:

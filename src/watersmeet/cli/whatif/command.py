@@ -11,10 +11,11 @@ from watersmeet.cli.output import to_stderr
 from watersmeet.cli.whatif.options import SHARES, Request, Words, read
 from watersmeet.cli.whatif.shown import print_csv, print_json, print_text
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, counted, raise_all
+from watersmeet.spec.model import Job
 from watersmeet.whatif.files import read as read_files
 from watersmeet.whatif.lags import Disorder, disorder_of, least_lags, rounded
 from watersmeet.whatif.sample import TICKS, Sample, on_clock, sample_of
-from watersmeet.whatif.setting import Setting, without_limits
+from watersmeet.whatif.setting import Setting, limits_of, without_limits
 from watersmeet.whatif.streams import Stream, streams_of
 from watersmeet.whatif.tried import Outcome, Trials, check_tried, is_played
 
@@ -75,6 +76,7 @@ def whatif_text(
     streams = streams_of(plan)
     request = read(words, streams)
     given = read_files(request.asked, job.options.time_zone)
+    aside = _aside(job)
     job = without_limits(job)
     ticks = PLAYED_TICKS if is_played(plan) else TICKS
     idle_us = [stream.source.idle_timeout_us for stream in streams.values()]
@@ -102,7 +104,7 @@ def whatif_text(
         from watersmeet.cli.whatif.plotted import plot
 
         plot(request.plot, outcomes, suggestion, streams)
-    notes = [*trials.notes, *_notes(sample, request)]
+    notes = [*aside, *trials.notes, *_notes(sample, request)]
     findings = Findings(outcomes, suggestion, streams, sample, notes, time.monotonic() - before)
     if as_json:
         print_json(findings)
@@ -164,6 +166,15 @@ def _suggested(
     outcome = trials.run(Setting(lags=lags, title="suggested"))
     lines = [line for name, lag in lags.items() for line in streams[name].written(lag, pipeline)]
     return Suggestion(share, least, lags, outcome, lines)
+
+
+def _aside(job: Job) -> list[str]:
+    """What of the job is not tried, in a note."""
+    limits = limits_of(job)
+    if not limits:
+        return []
+    shed = ", and no rows are shed" if job.options.at_limit.sheds else ""
+    return [f"limits are set aside{shed}: {', '.join(limits)}"]
 
 
 def _notes(sample: Sample, request: Request) -> list[str]:
