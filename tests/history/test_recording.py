@@ -21,6 +21,9 @@ from watersmeet.state.store import MemoryStore
 
 TEXT = """
     SET checkpoint = 'state'; SET spark.executor.memory = '1g';
+    SET spark.driver.extraJavaOptions = '-Djavax.net.ssl.trustStorePassword=hunter2';
+    SET spark.jars.repositories = 'https://me:hunter2@repository/jars';
+    SET spark.hadoop.fs.azure.sas.container.account = 'hunter2';
     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
     CREATE TABLE b (at TIMESTAMP, k STRING, WATERMARK FOR at AS at - INTERVAL '5' SECONDS)
       WITH ('connector' = 'kafka', 'topic' = 'b', 'kafka.bootstrap.servers' = 'x:1', 'format' = 'json',
@@ -103,7 +106,13 @@ def test_runs_are_written_down_without_secrets(recorded):
     assert run.ended is not None
     assert run.ended.how == "caught up"
     assert run.begun.integer_times == ("time/one/x/t", "time/one/y/t")
-    assert run.begun.settings == {"checkpoint": "state", "spark.executor.memory": "1g"}
+    assert run.begun.settings == {
+        "checkpoint": "state",
+        "spark.executor.memory": "1g",
+        "spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=***",
+        "spark.jars.repositories": "https://***@repository/jars",
+        "spark.hadoop.fs.azure.sas.container.account": "***",
+    }
     assert "LEFT OUTER JOIN" in run.begun.plan
     assert not any(b"hunter2" in bytes(store.read(name)) for name in store.names(FOLDER))
 

@@ -21,7 +21,7 @@ from watersmeet.observe.reports import TickResult, integer_columns
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
-from watersmeet.spec.secrets import public, without_secrets
+from watersmeet.spec.secrets import public_setting
 from watersmeet.state.store import Store
 
 MOST_NOTICES = 100
@@ -39,7 +39,7 @@ class About:
     @classmethod
     def of(cls, job: Job, plan: JobPlan) -> About:
         every = (*job.run.items(), *job.settings.items())
-        settings = {name: without_secrets(public(name, value)) for name, value in every}
+        settings = {name: public_setting(name, value) for name, value in every}
         integers = {f"time/{query}/{alias}/{column}" for query, alias, column in integer_columns(plan)}
         return cls(settings, explain(plan), tuple(sorted(integers)))
 

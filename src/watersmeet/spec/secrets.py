@@ -6,7 +6,7 @@ import re
 
 _KEYS = r"(?:private|access|account|api).?key"
 _SECRET = re.compile(
-    rf"passw|secret|token|credential|jaas|authorization|connection.?string|\bheader\.|keystore\.key\b|key\.pem|{_KEYS}",
+    rf"passw|secret|token|credential|jaas|authorization|connection.?string|\bheader\.|keystore\.key\b|key\.pem|\bsas\b|{_KEYS}",
     re.IGNORECASE,
 )
 _IN_URL = re.compile(rf"((?:passw\w*|secret\w*|token|{_KEYS})=)[^&;]*|(?<=//)[^/\s]*@", re.IGNORECASE)
@@ -38,6 +38,17 @@ def public(name: str, value: str) -> str:
     if _SECRET.search(name):
         return HIDDEN
     return without_secrets(value) if name.lower().rpartition(".")[2] in ("url", "uri") else value
+
+
+def public_setting(name: str, value: str) -> str:
+    """What may be shown of a setting, of Spark's too, whose values may be options of Java, or URLs.
+
+    >>> public_setting("spark.driver.extraJavaOptions", "-Da=b -DtrustStorePassword=x")
+    '-Da=b -DtrustStorePassword=***'
+    >>> public_setting("spark.jars.repositories", "https://me:x@repository/jars")
+    'https://***@repository/jars'
+    """
+    return without_secrets(public(name, value))
 
 
 def without_secrets(url: str) -> str:
