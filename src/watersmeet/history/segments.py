@@ -5,8 +5,8 @@ several of the level beneath held, rolled up. Nothing in a store is overwritten:
 new version, and the one before is removed behind it, as those that were rolled up are. Where a run was killed
 between the two, both are there; the name says which of them is contained in the other.
 
-Behind the Arrow file stands a checksum of it and of its name: Arrow looks at no more than the outlines of what
-it opens, and of a file with a changed bit may end the process, that of the job too.
+Behind the Arrow file stands a checksum of it and of its name: Arrow looks at no more than the outlines of
+what it opens, and of a file with a changed bit may end the process, that of the job too.
 """
 
 from __future__ import annotations
