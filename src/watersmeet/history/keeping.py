@@ -87,12 +87,11 @@ class Keeping:
     def _stored(self, points: pa.Table) -> None:
         """In the thread: a version more of the newest segment, with these points, too."""
         before = self._segment or self._opened()
-        unwritten = _is_full(self._table)  # the store took none of it: what is told of is not kept for ever
-        self._table = points if unwritten else joined([self._table, points])
+        self._table = joined([self._table, points])
         self._segment = replace(before, version=before.version + 1)
         try:
             segments.write(self._store, self._segment, self._table)
-        except (StateError, OSError):
+        except Exception:
             if _is_full(self._table):  # what waits for room must not grow with the run
                 self._segment, self._table = _new(self._segment.last + 1), empty()
             raise
