@@ -36,7 +36,7 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
             code="no-history",
             hint="a job keeps one from its first tick on, unless its text says SET history = off",
         )
-    name = place.checkpoint.root.name
+    name = place.checkpoint.job
     page = page_of(document_of(past, name))
     if str(output) == "-":
         sys.stdout.write(page)

@@ -44,7 +44,7 @@ def ui(job: Of, listen: Listen = "8765", checkpoint: Directory = None) -> None:
             hint="8080, 0.0.0.0:8080 or [::]:8080",
         )
     place = Place.of(job, checkpoint, default_checkpoint(job))
-    feed = Feed(Reader(place.checkpoint.store), place.checkpoint.root.name)
+    feed = Feed(Reader(place.checkpoint.store), place.checkpoint.job)
     serving = Serving.of(feed, address)
     print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
     serving.run()

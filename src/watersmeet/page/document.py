@@ -16,8 +16,8 @@ from watersmeet.history.figures import JOB
 from watersmeet.history.past import Past, Series
 from watersmeet.history.points import END, rolled
 from watersmeet.history.runs import Run
-from watersmeet.names import is_node_alias
 from watersmeet.observe.account import LABELS, PLACES
+from watersmeet.observe.reports import input_name
 from watersmeet.watermark.lateness import INTEGER_BUCKETS, TIME_BUCKETS
 
 MOST_POINTS = 1_500
@@ -167,6 +167,6 @@ _ORDER = {bucket: n for n, bucket in enumerate((*TIME_BUCKETS, *INTEGER_BUCKETS[
 def _name(subject: str) -> str:
     """As people know it."""
     kind, *names = subject.split("/")
-    if kind in ("input", "time") and is_node_alias(names[1]):
-        names[1] = f"rows of join {names[1][1:]}"
+    if kind in ("input", "time"):
+        names[1] = input_name(names[1])
     return ".".join(names) if names else kind
