@@ -107,6 +107,17 @@ def test_a_job_without_a_history_is_said_to_have_none(watersmeet, ran, tmp_path)
     assert "no history" in watersmeet("report", "job.sql").err
 
 
+def test_runs_without_ticks_are_shown(watersmeet, ran):
+    """As of a job whose first tick failed, or whose segments were removed."""
+    for name in ran.store.names(FOLDER):
+        if name.endswith(".arrow"):
+            ran.store.delete(name)
+    found = watersmeet("report", "job.sql", "-o", "out.html")
+    assert (found.status, found.out) == (0, "out.html: 2 runs, of no tick\n"), found.err
+    with open("out.html", encoding="utf-8") as file:
+        assert "the disk is full" in file.read()
+
+
 def test_what_cannot_be_written_is_said(watersmeet, ran):
     assert "no/such/x.html cannot be written" in watersmeet("report", "job.sql", "-o", "no/such/x.html").err
 

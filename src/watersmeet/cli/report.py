@@ -50,4 +50,6 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
             code="file-not-writable",
             hint="--output FILE names a file that you may write to",
         ) from None
-    print(f"{file}: {counted(len(past.runs), 'run')}, until tick {past.points.column('last_tick')[-1]}")
+    ticks = past.points.column("last_tick")
+    until = f"until tick {ticks[-1]}" if len(ticks) else "of no tick"
+    print(f"{file}: {counted(len(past.runs), 'run')}, {until}")
