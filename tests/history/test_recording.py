@@ -234,3 +234,18 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
     plan = watersmeet.plan_job(description)
     run_planned(description, plan, checkpoint=str(tmp_path), watchers=[heard], on_notice=said.append)
     assert heard.said == said == ["the history of the job cannot be written: denied"]
+
+
+def test_what_is_wrong_with_a_history_ends_no_job(monkeypatch):
+    store, said = MemoryStore(), []
+    job = RecordedJob(TEXT, store, say=said.append)
+    with job.run(CAUGHT_UP):
+        job.tick(0, ROWS[0])
+        monkeypatch.setattr("watersmeet.history.recording.figures_of", lambda *_: 1 / 0)
+        job.tick(1, ROWS[1])
+        job.tick(2, ROWS[2])
+    (told,) = said
+    assert "ZeroDivisionError" in told
+    past = read(store)
+    assert past.series("job", "seconds").points.column("last_tick").to_pylist() == [1]
+    assert [run.ended.how for run in past.runs if run.ended is not None] == ["caught up"]

@@ -121,18 +121,25 @@ class Recording:
         now = time.monotonic()
         elapsed = seconds if self._before is None else now - self._before
         self._before = now
-        if self._keeping is not None:
+        if self._keeping is None:
+            return
+        try:
             figures = figures_of(result, seconds, elapsed, parts, self._backlog)
             told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
             self._told = {words[:2]: words[2] for words in figures.told}
             self._keeping.add(result.tick, _now_us(), Figures(figures.amounts, figures.levels, told))
+        except Exception as error:  # it is for people: no job ends by it
+            self._say(
+                f"the history of the job has no more ticks of this run: {type(error).__name__}: {error}"
+            )
+            self._keeping.close()
+            self._keeping = None
 
     def end(self, how: str, error: BaseException | None = None) -> None:
         """The run is over: ``how``, and with which error."""
-        if self._keeping is None or self._store is None:
-            return
-        self._keeping.close()
-        if self._run is None:
+        if self._keeping is not None:
+            self._keeping.close()
+        if self._store is None or self._run is None:
             return
         told = None if error is None else str(error)
         ended = runs.Ended(ended_us=_now_us(), how=how, error=told, notices=tuple(self._notices))
