@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watersmeet.event_time import ENDED, NEVER, Watermark
-from watersmeet.history.points import END, Figures
+from watersmeet.history.points import END, Figures, subject_of
 from watersmeet.observe.progress import Backlog
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
@@ -35,19 +35,19 @@ def figures_of(
     """See the module. ``seconds``: the tick's; ``elapsed``: since the one before ended; ``parts``: seconds of
     its parts; ``backlog``: per source what is not read yet, where that is known."""
     amounts = {(JOB, "seconds"): _us(seconds), (JOB, "elapsed"): _us(elapsed)}
-    amounts |= {(f"part/{part}", "seconds"): _us(took) for part, took in parts.items()}
-    amounts |= {(f"source/{source}", "rows"): rows for source, rows in result.rows_in.items()}
+    amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in parts.items()}
+    amounts |= {(subject_of("source", source), "rows"): rows for source, rows in result.rows_in.items()}
     levels: dict[tuple[str, str], int | None] = {
-        (f"source/{source}", "unread"): behind.count for source, behind in backlog.items()
+        (subject_of("source", source), "unread"): behind.count for source, behind in backlog.items()
     }
     told: list[tuple[str, str, str]] = []
     for query, of_query in result.queries.items():
-        subject = f"query/{query}"
+        subject = subject_of("query", query)
         amounts[subject, "matches"] = of_query.matches
         levels[subject, "rows_out"] = of_query.total_rows_out
         levels[subject, "bytes"] = of_query.state_bytes
         for key, mark in of_query.output_watermarks.items():
-            levels[f"out/{query}/{key}", "watermark"] = _mark(mark)
+            levels[subject_of("out", query, key), "watermark"] = _mark(mark)
         _of_inputs(query, of_query, levels, told)
     return Figures(amounts, levels, told)
 
@@ -61,9 +61,9 @@ def _of_inputs(
     for figure, marks in (("watermark", result.input_watermarks), ("late_below", result.late_below)):
         for alias, of_alias in by_alias(marks, result.account).items():
             for column, mark in of_alias.items():
-                levels[f"time/{query}/{alias}/{column}", figure] = _mark(mark)
+                levels[subject_of("time", query, alias, column), figure] = _mark(mark)
     for alias, places in result.account.items():
-        subject = f"input/{query}/{alias}"
+        subject = subject_of("input", query, alias)
         levels |= {(subject, place): rows for place, rows in places.items() if rows}
         levels[subject, "retained"] = places.get("retained", result.state.get(alias, 0))
         for column, late_by in result.late.get(alias, {}).items():

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,9 +31,9 @@ class Series:
         return int(self.points.num_rows)
 
     @property
-    def clock_us(self) -> npt.NDArray[np.int64]:
-        """When the last tick of each point ended."""
-        return np.asarray(self.points.column("last_us"), dtype=np.int64)
+    def until_us(self) -> int:
+        """When the last of its ticks ended; 0: there is none."""
+        return _until(self.points)
 
     def values(self, name: str = "last") -> list[int | None]:
         """``last``, ``least``, ``most`` or ``total``."""
@@ -58,7 +57,7 @@ class Past:
     @property
     def until_us(self) -> int:
         """When the last tick ended that it knows of; 0: there is none."""
-        return pc.max(self.points.column("last_us")).as_py() or 0
+        return _until(self.points)
 
     def __bool__(self) -> bool:
         return self.points.num_rows > 0 or bool(self.runs)
@@ -102,6 +101,10 @@ class Past:
         words = self.points.filter(pc.is_valid(self.points.column("text")))
         names = ("first_tick", "first_us", "of", "figure", "text")
         return list(zip(*(words.column(name).to_pylist() for name in names), strict=True))
+
+
+def _until(points: pa.Table) -> int:
+    return pc.max(points.column("last_us")).as_py() or 0
 
 
 class Reader:

@@ -38,6 +38,24 @@ SCHEMA = pa.schema(
 _KEY = ("of", "figure", "text")
 
 
+def subject_of(kind: str, *names: str) -> str:
+    """What a figure is of: ``kind/name/…``, whatever is in the names.
+
+    >>> subject_of("input", "a/b", "c")
+    'input/a%2Fb/c'
+    """
+    return "/".join((kind, *(name.replace("%", "%25").replace("/", "%2F") for name in names)))
+
+
+def names_of(subject: str) -> list[str]:
+    """The kind and the names again.
+
+    >>> names_of("input/a%2Fb/c")
+    ['input', 'a/b', 'c']
+    """
+    return [name.replace("%2F", "/").replace("%25", "%") for name in subject.split("/")]
+
+
 @dataclass(frozen=True)
 class Figures:
     """Of one tick. ``amounts`` and ``levels``: values by subject and figure; ``told``: by the same, words."""

@@ -15,7 +15,7 @@ from watersmeet.errors import StateError
 from watersmeet.history import runs
 from watersmeet.history.figures import figures_of
 from watersmeet.history.keeping import Keeping
-from watersmeet.history.points import Figures
+from watersmeet.history.points import Figures, subject_of
 from watersmeet.observe.progress import Backlog
 from watersmeet.observe.reports import TickResult, integer_columns
 from watersmeet.plan.explain import explain
@@ -40,7 +40,7 @@ class About:
     def of(cls, job: Job, plan: JobPlan) -> About:
         every = (*job.run.items(), *job.settings.items())
         settings = {name: public_setting(name, value) for name, value in every}
-        integers = {f"time/{query}/{alias}/{column}" for query, alias, column in integer_columns(plan)}
+        integers = {subject_of("time", *names) for names in integer_columns(plan)}
         return cls(settings, explain(plan), tuple(sorted(integers)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -39,6 +40,9 @@ class Ended(FrozenRecord):
     notices: tuple[str, ...] = ()
 
 
+Written = TypeVar("Written", Begun, Ended)
+
+
 class Run(FrozenRecord):
     """A run. ``ended``: None where it goes on, or was killed."""
 
@@ -67,18 +71,23 @@ def read(store: Store, names: list[str], problems: list[str]) -> list[Run]:
     keys = sorted({match[1] for name in names if (match := _NAME.fullmatch(name))})
     runs = []
     for key in keys:
-        ended_name = _name(key, "ended")
-        try:
-            begun = Begun.model_validate_json(_text(store, _name(key, "begun")))
-            ended = Ended.model_validate_json(_text(store, ended_name)) if ended_name in names else None
-        except StateError as error:
-            problems.append(error.message)
-            continue
-        except ValidationError:
-            problems.append(f'the record "{_name(key, "begun")}" is not one that this version can read')
-            continue
-        runs.append(Run(id=key, begun=begun, ended=ended))
+        begun = _read(store, _name(key, "begun"), Begun, problems)
+        name = _name(key, "ended")
+        ended = _read(store, name, Ended, problems) if name in names else None
+        if begun is not None:
+            runs.append(Run(id=key, begun=begun, ended=ended))
     return runs
+
+
+def _read(store: Store, name: str, kind: type[Written], problems: list[str]) -> Written | None:
+    """The record of that name; None, and a line more of ``problems``, where it cannot be read."""
+    try:
+        return kind.model_validate_json(unsealed(name, bytes(store.read(name))))
+    except StateError as error:
+        problems.append(error.message)
+    except ValidationError:
+        problems.append(f'the record "{name}" is not one that this version can read')
+    return None
 
 
 def _name(run: str, what: str) -> str:
@@ -87,7 +96,3 @@ def _name(run: str, what: str) -> str:
 
 def _write(store: Store, name: str, record: FrozenRecord) -> None:
     store.write(name, sealed(name, record.model_dump_json()), lasting=False)
-
-
-def _text(store: Store, name: str) -> bytes:
-    return unsealed(name, bytes(store.read(name)))

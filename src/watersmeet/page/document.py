@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from watersmeet.history.figures import JOB
 from watersmeet.history.past import Past, Series
-from watersmeet.history.points import END, rolled
+from watersmeet.history.points import END, names_of, rolled
 from watersmeet.history.runs import Run
 from watersmeet.observe.account import LABELS, PLACES
 from watersmeet.observe.reports import input_name
@@ -143,12 +143,15 @@ def _points(series: Series, name: str) -> tuple[list[int], list[Any]]:
 
 
 def _input(past: Past, subject: str) -> Document:
-    """What has become of an input's rows, as of the last tick."""
+    """What has become of an input's rows, as of its last tick: of what that tick had none of there is none,
+    whatever ticks before it had, that were gone back from."""
     last: dict[str, int] = {}
     late: dict[str, dict[str, int]] = {}
+    until = past.series(subject, "retained").until_us
     for figure in past.figures(subject):
-        values = past.series(subject, figure).values()
-        if not values or values[-1] is None:
+        series = past.series(subject, figure)
+        values = series.values()
+        if series.until_us != until or values[-1] is None:
             continue
         if figure.startswith(_LATE_OF):
             column, bucket = figure.removeprefix(_LATE_OF).rsplit(" ", 1)
@@ -166,7 +169,7 @@ _ORDER = {bucket: n for n, bucket in enumerate((*TIME_BUCKETS, *INTEGER_BUCKETS[
 
 def _name(subject: str) -> str:
     """As people know it."""
-    kind, *names = subject.split("/")
+    kind, *names = names_of(subject)
     if kind in ("input", "time"):
         names[1] = input_name(names[1])
     return ".".join(names) if names else kind

@@ -24,20 +24,27 @@ def page_of(document: Document) -> str:
     """HTML, UTF-8."""
     chart, script = _text("uPlot.iife.min.js"), _text("page.js")
     style = _text("uPlot.min.css") + _text("page.css")
-    scripts = f"{_digest(chart)} {_digest(script)}"
-    return Template(_text("page.html")).substitute(
-        title=escape(printable(str(document["title"]))),
-        policy=f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}",
-        style=style,
-        document=_embedded(document),
-        chart=chart,
-        script=script,
+    digests = f"{_digest(chart)} {_digest(script)}"
+    policy = f"default-src 'none'; style-src {_digest(style)}; script-src {digests}"
+    return _page(
+        str(document["title"]),
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        f'<script type="application/json" id="document">{_embedded(document)}</script>\n'
+        f"<script>{chart}</script>\n<script>{script}</script>",
     )
 
 
 def served_page(title: str) -> str:
     """HTML, UTF-8, of a page whose scripts, style and document are asked for at the same place."""
-    return Template(static("served.html").decode()).substitute(title=escape(printable(title)))
+    styles = [f'<link rel="stylesheet" href="{name}">' for name in ("uPlot.min.css", "page.css")]
+    scripts = [f'<script src="{name}"></script>' for name in ("uPlot.iife.min.js", "page.js")]
+    return _page(title, "\n".join(['<link rel="icon" href="data:,">', *styles]), "\n".join(scripts))
+
+
+def _page(title: str, head: str, scripts: str) -> str:
+    """``head``, ``scripts``: markup."""
+    frame = Template(_text("page.html"))
+    return frame.substitute(title=escape(printable(title)), head=head, scripts=scripts)
 
 
 def static(name: str) -> bytes:

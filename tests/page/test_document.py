@@ -1,0 +1,61 @@
+"""The document that the page draws is what the history says, whatever has happened to that."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.history import runs
+from watersmeet.history.keeping import Keeping
+from watersmeet.history.past import read
+from watersmeet.history.points import Figures, subject_of
+from watersmeet.history.runs import Begun, Ended
+from watersmeet.history.segments import FOLDER
+from watersmeet.page.document import document_of
+from watersmeet.state.store import MemoryStore
+
+
+def kept(*ticks: dict[tuple[str, str], int]) -> MemoryStore:
+    """A history with these levels, tick by tick."""
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    for number, levels in enumerate(ticks, 1):
+        keeping.add(number, number * 1_000_000, Figures(levels=levels))
+    keeping.close()
+    return store
+
+
+def test_rows_of_ticks_that_were_gone_back_from_are_in_no_account():
+    """After `state restore` an input may have less of a place than before, and none of another."""
+    of = subject_of("input", "q", "a")
+    before = {(of, "in"): 9, (of, "retained"): 5, (of, "late"): 4, (of, "late of t <1s"): 4}
+    (told,) = document_of(read(kept(before, {(of, "in"): 5, (of, "retained"): 5})), "job")["inputs"]
+    assert told == {"name": "q.a", "in": 5, "places": {"retained": 5}, "late": {}}
+
+
+def test_whatever_is_in_names_inputs_are_told_apart():
+    named = [
+        subject_of("input", "a/b", "c"),
+        subject_of("input", "a", "b/c"),
+        subject_of("input", "a%2Fb", "c"),
+    ]
+    assert len(set(named)) == 3
+    document = document_of(read(kept({(of, "retained"): n for n, of in enumerate(named, 1)})), "job")
+    assert {one["name"]: one["places"] for one in document["inputs"]} == {
+        "a/b.c": {"retained": 1},
+        "a.b/c": {"retained": 2},
+        "a%2Fb.c": {"retained": 3},
+    }
+
+
+def test_a_run_whose_end_cannot_be_read_is_there_without_it():
+    store = MemoryStore()
+    run = runs.begin(store, "0" * 8, Begun(started_us=1_000_000, version="1", machine="here"))
+    runs.end(store, run, Ended(ended_us=2_000_000, how="stopped"))
+    (name,) = [name for name in store.names(FOLDER) if name.endswith("-ended.json")]
+    data = bytes(store.read(name))
+    store.delete(name)
+    store.write(name, data[:-9])
+    document = document_of(read(store), "job")
+    assert [(run["started"], run["ended"]) for run in document["runs"]] == [(1.0, None)]
+    (problem,) = document["problems"]
+    assert name in problem
