@@ -140,8 +140,11 @@ def run_planned(
     pause_ms = 0 if caught_up or finish else every.trigger_ms
 
     about = Watched(place.job, plan, pause_ms / 1000)
+    recording = None
+    if is_set(asked, "history", unless_said=True):
+        recording = Recording(lambda: place.store, About.of(job, plan))
 
-    def run_watched(watching: Watching, kept: Recording | None) -> RunResult:
+    def run_watched(watching: Watching) -> RunResult:
         return run_job(
             job,
             plan,
@@ -163,26 +166,25 @@ def run_planned(
             given=given,
             functions=functions,
             stop=stop,
-            on_start=each_of(None if kept is None else kept.begin, watching.start),
-            on_notice=each_of(None if kept is None else kept.notice, watching.notice, on_notice),
+            on_start=watching.start,
+            on_notice=each_of(watching.notice, on_notice),
             on_begin=watching.begin,
-            on_backlog=each_of(None if kept is None else kept.behind, watching.behind),
-            on_tick=each_of(None if kept is None else kept.tick, watching.tick, on_tick),
+            on_backlog=watching.behind,
+            on_tick=each_of(watching.tick, on_tick),
             console=console,
         )
 
     def run_recorded(watching: Watching) -> RunResult:
-        if not is_set(asked, "history", unless_said=True):
-            return run_watched(watching, None)
-        say = each_of(watching.notice, on_notice)
-        recording = Recording(lambda: place.store, say, About.of(job, plan))
-        with recording.of_a_run() as ended:
-            result = run_watched(watching, recording)
+        if recording is None:
+            return run_watched(watching)
+        with recording.of_a_run(each_of(watching.notice, on_notice)) as ended:
+            result = run_watched(watching)
             ended(result)
         return result
 
     with asked_watchers(asked, about, on_notice or (lambda said: None)) as own:
-        return watched([*watchers, *own], run_recorded)
+        kept = [] if recording is None else [recording]
+        return watched([*kept, *watchers, *own], run_recorded)
 
 
 def inferring(
@@ -209,12 +211,12 @@ def is_set(settings: Mapping[str, str], name: str, *, unless_said: bool = False)
     return settings[name].strip().lower() in ON if name in settings else unless_said
 
 
-def each_of(*told: Callable[..., None] | None) -> Callable[..., None] | None:
-    """What calls all of these, in order; None: there is none."""
+def each_of(*told: Callable[..., None] | None) -> Callable[..., None]:
+    """What calls all of these that there are, in order."""
     every = [one for one in told if one is not None]
 
     def call(*arguments: Any) -> None:
         for one in every:
             one(*arguments)
 
-    return call if every else None
+    return call

@@ -75,7 +75,7 @@ def engine(monkeypatch):
     module = ModuleType("watersmeet.engine.spark.job.job")
     module.run_job = fake.run_job
     monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job.job", module)
-    monkeypatch.setattr(Recording, "begin", lambda *_: None)  # it has no checkpoint to keep one in
+    monkeypatch.setattr(Recording, "started", lambda *_: None)  # it has no checkpoint to keep one in
     return fake
 
 

@@ -137,7 +137,7 @@ def test_a_run_that_failed_says_with_what():
     def run():
         with job.run(CAUGHT_UP):
             job.tick(0, ROWS[0])
-            job.recording.notice("the broker is away")
+            job.watching.notice("the broker is away")
             raise EngineError("no space left", code="full", hint="make room")
 
     with pytest.raises(EngineError):
@@ -162,7 +162,7 @@ def test_a_run_that_is_interrupted_was_stopped():
 def test_a_run_that_holds_nothing_leaves_nothing():
     store = MemoryStore()
     job = RecordedJob(TEXT, store)
-    with pytest.raises(EngineError), job.recording.of_a_run():
+    with pytest.raises(EngineError), job.recording.of_a_run(job.say):
         raise EngineError("another run holds the checkpoint", code="held")
     assert not store.names(FOLDER)
 

@@ -10,6 +10,7 @@ import watersmeet
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.local import LocalJob, StepOutput
 from watersmeet.history.recording import About, Recording
+from watersmeet.observe.watching import Watching
 from watersmeet.state.store import Store
 
 
@@ -23,7 +24,9 @@ class RecordedJob:
         plan = watersmeet.plan_job(description)
         self.job = LocalJob(plan, store, clock_us=clock_us)
         self.results: list[TickResult] = []
-        self.recording = Recording(lambda: store, say, About.of(description, plan))
+        self.recording = Recording(lambda: store, About.of(description, plan))
+        self.say = say or (lambda _: None)
+        self.watching = Watching([self.recording])
         conclude = self.job.driver.conclude
 
         def kept() -> TickResult:
@@ -34,8 +37,8 @@ class RecordedJob:
 
     @contextmanager
     def run(self, outcome: Any) -> Iterator[RecordedJob]:
-        with self.recording.of_a_run() as ended:
-            self.recording.begin()
+        with self.recording.of_a_run(self.say) as ended:
+            self.watching.start({}, None)
             yield self
             ended(outcome)
 
@@ -49,5 +52,5 @@ class RecordedJob:
         for source, given in rows.items():
             self.job.push(source, given)
         output = self.job.tick(clock_us=clock_us)
-        self.recording.tick(self.results[-1], seconds, parts or {"ingest": seconds / 2, "join": seconds / 2})
+        self.watching.tick(self.results[-1], seconds, parts or {"ingest": seconds / 2, "join": seconds / 2})
         return output

@@ -13,11 +13,9 @@ out/QUERY/KEY                watermark of the output: level
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from watersmeet.event_time import ENDED, NEVER, Watermark
 from watersmeet.history.points import END, Figures, subject_of
-from watersmeet.observe.progress import Backlog
+from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
 JOB = "job"
@@ -25,20 +23,13 @@ MOST_WORDS = 300
 """Characters of what is told in words, at most."""
 
 
-def figures_of(
-    result: TickResult,
-    seconds: float,
-    elapsed: float,
-    parts: Mapping[str, float],
-    backlog: Mapping[str, Backlog],
-) -> Figures:
-    """See the module. ``seconds``: the tick's; ``elapsed``: since the one before ended; ``parts``: seconds of
-    its parts; ``backlog``: per source what is not read yet, where that is known."""
-    amounts = {(JOB, "seconds"): _us(seconds), (JOB, "elapsed"): _us(elapsed)}
-    amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in parts.items()}
-    amounts |= {(subject_of("source", source), "rows"): rows for source, rows in result.rows_in.items()}
+def figures_of(report: TickReport, result: TickResult) -> Figures:
+    """See the module. ``result``: what the report was made from."""
+    amounts = {(JOB, "seconds"): _us(report.seconds), (JOB, "elapsed"): _us(report.elapsed)}
+    amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in report.parts.items()}
+    amounts |= {(subject_of("source", source), "rows"): rows for source, rows in report.rows_in.items()}
     levels: dict[tuple[str, str], int | None] = {
-        (subject_of("source", source), "unread"): behind.count for source, behind in backlog.items()
+        (subject_of("source", source), "unread"): behind.count for source, behind in report.backlog.items()
     }
     told: list[tuple[str, str, str]] = []
     for query, of_query in result.queries.items():

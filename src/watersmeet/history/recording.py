@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,8 +16,10 @@ from watersmeet.history import runs
 from watersmeet.history.figures import figures_of
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.points import Figures, subject_of
-from watersmeet.observe.progress import Backlog
+from watersmeet.observe.held import Waiting
+from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import TickResult, integer_columns
+from watersmeet.observe.watching import Watcher
 from watersmeet.plan.explain import explain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
@@ -53,44 +55,42 @@ class Outcome(Protocol):
     def stopped(self) -> bool: ...
 
 
-class Recording:
-    """What a run tells, kept beside the state. Begins when the run holds its checkpoint (`begin`): a run that
-    does not come so far leaves nothing.
+class Recording(Watcher):
+    """What a run tells, kept beside the state. Begins when the run holds its checkpoint (`started`): a run
+    that does not come so far leaves nothing.
 
     Args:
         store: gives the store of the state, once the run has begun.
-        say: is told, once, that the history cannot be written; None: nobody is.
     """
 
-    def __init__(self, store: Callable[[], Store], say: Callable[[str], None] | None, about: About) -> None:
+    def __init__(self, store: Callable[[], Store], about: About) -> None:
         self._place = store
-        self._say = say or (lambda _: None)
+        self._say: Callable[[str], None] = lambda _: None
         self._about = about
         self._notices: list[str] = []
         self._told: dict[tuple[str, str], str] = {}
-        self._backlog: Mapping[str, Backlog] = {}
-        self._before: float | None = None
         self._keeping: Keeping | None = None
         self._store: Store | None = None
         self._run: str | None = None
 
     @contextmanager
-    def of_a_run(self) -> Iterator[Callable[[Outcome], None]]:
-        """Around the run; what it gives is called with how the run ended."""
+    def of_a_run(self, say: Callable[[str], None]) -> Iterator[Callable[[Outcome], None]]:
+        """Around the run; what it gives is called with how the run ended. ``say``: is told, once, that the
+        history cannot be written."""
+        self._say = say
         outcomes: list[Outcome] = []
         try:
             yield outcomes.append
         except Exception as error:
-            self.end("failed", error)
+            self._end("failed", error)
             raise
         except BaseException:  # Ctrl-C before the run could take it for a wish to stop
-            self.end("stopped")
+            self._end("stopped")
             raise
         for outcome in outcomes:
-            self.end("stopped" if outcome.stopped else "finished" if outcome.finished else "caught up")
+            self._end("stopped" if outcome.stopped else "finished" if outcome.finished else "caught up")
 
-    def begin(self, *_: object) -> None:
-        """The run holds its checkpoint, and has no tick yet."""
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         about = self._about
         begun = runs.Begun(
             started_us=_now_us(),
@@ -107,24 +107,15 @@ class Recording:
         except (StateError, OSError) as error:
             self._say(f"the history of the job cannot be written: {error}")
 
-    def notice(self, text: str) -> None:
-        """What a person was told."""
+    def notice(self, said: str) -> None:
         if len(self._notices) < MOST_NOTICES:
-            self._notices.append(text)
+            self._notices.append(said)
 
-    def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
-        """What is not read yet when the next tick that is told of ended."""
-        self._backlog = {name: Backlog(count, of) for name, (count, of) in backlog.items()}
-
-    def tick(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
-        """A tick is over."""
-        now = time.monotonic()
-        elapsed = seconds if self._before is None else now - self._before
-        self._before = now
+    def tick(self, report: TickReport, result: TickResult) -> None:
         if self._keeping is None:
             return
         try:
-            figures = figures_of(result, seconds, elapsed, parts, self._backlog)
+            figures = figures_of(report, result)
             told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
             self._told = {words[:2]: words[2] for words in figures.told}
             self._keeping.add(result.tick, _now_us(), Figures(figures.amounts, figures.levels, told))
@@ -135,8 +126,7 @@ class Recording:
             self._keeping.close()
             self._keeping = None
 
-    def end(self, how: str, error: BaseException | None = None) -> None:
-        """The run is over: ``how``, and with which error."""
+    def _end(self, how: str, error: BaseException | None = None) -> None:
         if self._keeping is not None:
             self._keeping.close()
         if self._store is None or self._run is None:
