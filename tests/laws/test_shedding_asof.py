@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.shed_joins import LAG, NEVER, Crash, Row, ticks
+from tests.support.shed_joins import LAG, NEVER, Row, ticks, tried
 from tests.support.ticks import arriving, check_account
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
@@ -107,22 +107,12 @@ def check(
     none: dict[str, list[Row]] = {"l": [], "r": []}
     for number, rows in enumerate([*given, none]):
         end = number == len(given)
-        seen: list[Any] = []
-        attempted = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-
-        def crash(*_: Any, seen: list[Any] = seen, attempted: LocalJob = attempted) -> Any:
-            seen += attempted._aside(plan.queries[0], "shed_oldest")
-            raise Crash
-
-        if crashes:
-            with pytest.raises(Crash):
-                attempted.tick(arriving(**rows), end=end, put_out=crash)
-        output = LocalJob(plan, store, partitions=int(random.integers(1, 4))).tick(arriving(**rows), end=end)
+        _, output, seen = tried(plan, "shed_oldest", store, random, rows, end=end, crashes=crashes)
         expected = plain.tick(rows, end=end)
         assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
         shed = [(alias, row["i"], row["t"]) for alias, row in output.shed]
         assert len(set(shed)) == len(shed)
-        assert not crashes or sorted((a, row["i"], row["t"]) for a, row in seen) == sorted(shed)
+        assert seen is None or sorted((a, row["i"], row["t"]) for a, row in seen) == sorted(shed)
 
         state = output.result.queries["q"].state
         assert state["l"] == len(plain.left) - sum(alias == "l" for alias, _, _ in shed)

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pytest
 
-from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Crash, Row, ticks, up_to_the_last
+from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Row, ticks, tried, up_to_the_last
 from tests.support.ticks import arriving
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
@@ -93,22 +92,12 @@ def check(plan: Any, seed: int, *, whose: str = "abc", nbytes: bool = False, cra
     given = rows_of(seed, 14)
     for number, rows in enumerate([*given, {name: [] for name in NAMES}]):
         end = number == len(given)
-        seen: list[Any] = []
-        attempted = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-
-        def crash(*_: Any, seen: list[Any] = seen, attempted: LocalJob = attempted) -> Any:
-            seen += attempted._aside(plan.queries[0], "shed_oldest")
-            raise Crash
-
-        if crashes:
-            with pytest.raises(Crash):
-                attempted.tick(arriving(**rows), end=end, put_out=crash)
-        output = LocalJob(plan, store, partitions=int(random.integers(1, 4))).tick(arriving(**rows), end=end)
+        _, output, seen = tried(plan, "shed_oldest", store, random, rows, end=end, crashes=crashes)
         expected = plain.tick(rows, end=end)
         assert Counter(tuple(row.values()) for row in output.rows["q"]) == expected, number
         shed = {(alias, row["i"]) for alias, row in output.shed}
         assert len(shed) == len(output.shed), "a row was shed twice"
-        assert not crashes or {(alias, row["i"]) for alias, row in seen} == shed
+        assert seen is None or {(alias, row["i"]) for alias, row in seen} == shed
         every = [row | {"i": (name, row["i"])} for name in whose for row in plain.kept[name]]
         if nbytes:
             last = max((row["t"] for row in every if row["i"] in shed), default=NEVER)

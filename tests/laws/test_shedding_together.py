@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Crash, Plain, ticks, up_to_the_last
-from tests.support.ticks import arriving, check_account
+from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Plain, ticks, tried, up_to_the_last
+from tests.support.ticks import check_account
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.front.sql import parse_job
@@ -126,21 +126,10 @@ def check(
     for number, (rows, of_s) in enumerate(zip([*given, none], [*others, none], strict=True)):
         end = number == len(given)
         came = rows | {"s": [{**row, "i": 10_000 + row["i"]} for row in of_s["r"]]}
-        seen: list[Any] = []
-        attempted = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-
-        def crash(*_: Any, seen: list[Any] = seen, attempted: LocalJob = attempted) -> Any:
-            seen += [row for query in plan.queries for row in attempted._aside(query, at_limit)]
-            raise Crash
-
-        if crashes:
-            with pytest.raises(Crash):
-                attempted.tick(arriving(**came), end=end, put_out=crash)
-        job = LocalJob(plan, store, partitions=int(random.integers(1, 4)))
-        output = job.tick(arriving(**came), end=end)
+        job, output, seen = tried(plan, at_limit, store, random, came, end=end, crashes=crashes)
         shed = {(alias, row["i"]) for alias, row in output.shed}
         assert len(shed) == len(output.shed)
-        assert not crashes or {(alias, row["i"]) for alias, row in seen} == shed, "a repeat shed others"
+        assert seen is None or {(alias, row["i"]) for alias, row in seen} == shed, "a repeat shed others"
         for query, (_, _, of_left, of_right) in JOINS.items():
             expected = plain[query].tick({"l": came[of_left], "r": came[of_right]}, end=end)
             assert Counter(tuple(row.values()) for row in output.rows[query]) == expected, number
