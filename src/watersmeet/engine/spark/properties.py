@@ -22,6 +22,9 @@ NODE = "watersmeet.node"
 REREAD = "watersmeet.reread"
 """The sources whose rows ingest passes over: they come from another frame."""
 
+PARTS = "watersmeet.parts"
+"""The files that tasks read themselves, see `tick.by_tasks`."""
+
 Answered = Mapping[int, Sequence[AnswerFile]]
 """Per partition."""
 NO_ANSWERS: Answered = {}

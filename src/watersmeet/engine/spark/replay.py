@@ -24,6 +24,7 @@ from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.reading import Reading
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.engine.values import HeldTables, to_json, to_table
@@ -128,7 +129,7 @@ class _SparkCase:
         self._out.rows, self._late.rows = [], []
         for name, source in self._table_sources.items():
             self._tables.change(source, step.rows.get(name, []))
-        reports: DataFrame | None = None
+        reading: Reading | None = None
         if any(step.rows.get(source.name) for source in self._plan.sources):
             scanned = scan(
                 self._spark,
@@ -136,10 +137,10 @@ class _SparkCase:
                 lambda source: self._frame(source, step.rows.get(source.name, [])),
                 keep_late=True,
             )
-            reports = reports_of(scanned.sources, self._store)
+            reading = Reading(reports_of(scanned.sources, self._store))
         try:
             result = self._ticks.run(
-                reports, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end
+                reading, step.clock_us, host={}, advances=step.advances, idle=step.idle, end=step.end
             )
         except Exception as error:
             raise readable_error(error) from None

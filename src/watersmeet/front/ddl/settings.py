@@ -25,6 +25,7 @@ from watersmeet.spec.model import (
 )
 from watersmeet.spec.options.files import local_path
 from watersmeet.spec.options.spark_settings import problem_of
+from watersmeet.spec.parquet_reader import PARQUET_READER, ParquetReader
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.spec.watched.addresses import address_in
@@ -66,6 +67,7 @@ RUN_SETTINGS = (
     "change_queries",
     "keep_ticks",
     "history",
+    PARQUET_READER,
     "metrics",
     "log_format",
     "jars",
@@ -220,6 +222,8 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint = "a port of this machine, such as 9464, or HOST:PORT to listen elsewhere"
     elif name == "log_format":
         return str(_one_of(LogFormat, name, value, location).value)
+    elif name == PARQUET_READER:
+        return str(_one_of(ParquetReader, name, value, location).value)
     elif name == "trigger":
         try:
             if value.strip().lower().startswith("interval"):

@@ -54,13 +54,16 @@ from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
+from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.reading import Reading
 from watersmeet.engine.spark.tick.reread import Rereading
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.parquet_reader import reader_in
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
@@ -242,10 +245,9 @@ class JobRun:
         self.alignment = Alignment(spark, sources, self.driver)
         self._reports = reports_of(scanned.sources, store) if sources else None
         self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
-        told = Descriptions(spark, self.checkpoint.job)
-        self.ticks = Ticks(
-            spark, self.plan, self.driver, self.outputs, settings.partitions, self.takings, told
-        )
+        self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run))
+        told, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
+        self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, tasks, self.takings, told)
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
@@ -350,7 +352,8 @@ class JobRun:
                     self.topics.check(self._topics)
 
                 self._reading = files
-                self._tick(reports, offsets.clock_us, host, check=check)
+                reading = Reading(reports, files, self.by_tasks, self.rereading)
+                self._tick(reading, offsets.clock_us, host, check=check)
                 self.files.committed(files)
                 self._host = host
         except BaseException as error:
@@ -363,7 +366,7 @@ class JobRun:
 
     def _tick(
         self,
-        reports: DataFrame | None,
+        reading: Reading | None,
         clock_us: int,
         host: Mapping[str, Any],
         *,
@@ -374,12 +377,11 @@ class JobRun:
         self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
         try:
             result = self.ticks.run(
-                reports,
+                reading,
                 clock_us,
                 host=host,
                 told=told_of(host, self.driver.settings),
                 unread=lambda names: self._unread(names, host),
-                reread=lambda: self.rereading.of_batch(self._reading),
                 check=check,
                 end=end,
             )

@@ -33,6 +33,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "finish": _END,
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
     "keep_ticks": "what is kept of earlier ticks",
+    "parquet_reader": "rows are the same",
     "history": "what is kept of earlier ticks, for people",
     "metrics": _LOOKS,
     "log_format": _LOOKS,
@@ -70,7 +71,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> 
         run: the settings of the run, as the job or its flags say.
         spark: has the session's whole configuration.
     """
-    is_asked = _asks_files_in_order(plan)
+    is_asked = asks_files_in_order(plan)
     omitted = tuple(name for name in OMITTED_SPARK if not (is_asked and name == _CUTS_FILES))
     settings = settings_of(plan)
     generated = any(source.traits.own_rate for source in plan.sources)
@@ -90,7 +91,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> 
     return settings
 
 
-def _asks_files_in_order(plan: JobPlan) -> bool:
+def asks_files_in_order(plan: JobPlan) -> bool:
     """Whether it counts which of a tick's rows of files come first: Spark cuts files by their sizes, and by
     how many tasks it has, and takes the largest pieces first."""
     return any(

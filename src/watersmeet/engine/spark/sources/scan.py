@@ -46,13 +46,15 @@ class Scan:
     ``columns``: per source those of its frame, as Spark SQL over what `frames.read` gives; ``tables``: of
     those that rows meet as of their tick, or that are compared, which are none of the frames, per
     ``query/alias`` what is asked of their rows: (Spark SQL over the declared columns, name), `FLAG` if some
-    can match nothing.
+    can match nothing. ``plain``: of sources of which nothing but columns is asked, per column of the frame
+    the declared one.
     """
 
     sources: tuple[tuple[DataFrame, SourceView], ...]
     schemas: Mapping[str, pa.Schema]
     columns: Mapping[str, Sequence[str]]
     tables: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    plain: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -129,7 +131,8 @@ def scan(
         (source.frame.selectExpr(*columns[source.source.name]), _view(source, keep_broken))
         for source in sources
     )
-    return Scan(frames_and_views, schemas, columns, tables)
+    plain = {source.source.name: of_frame for source in sources if (of_frame := _plain(source)) is not None}
+    return Scan(frames_and_views, schemas, columns, tables, plain)
 
 
 def _declared_rows(spark: SparkSession, source: Source) -> DataFrame:
@@ -278,6 +281,13 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
             # Spark's readers of text refuse to say which records are broken and nothing else.
             columns.append(f"{declared[0]} IS NULL AS {_ANY}")
     return columns
+
+
+def _plain(source: _Source) -> dict[str, str] | None:
+    """Per column of its frame the declared one that it is; None: some are no declared columns."""
+    declared = {quoted(column.name): column.name for column in source.source.columns}
+    names = source.names()
+    return {name: declared[text] for text, name in names.items()} if names.keys() <= declared.keys() else None
 
 
 def _view(source: _Source, keep_broken: bool) -> SourceView:

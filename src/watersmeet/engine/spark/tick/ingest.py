@@ -37,15 +37,6 @@ BROKEN_REASON = "broken"
 """Of files of rows set aside; those of broken records hold the first alone."""
 
 
-@dataclass(frozen=True)
-class Reread:
-    """What ingest tells of sources by frames of their own (``reports``, as `reports_of`) in a tick in which
-    the rows that the scan has of them do not count. ``names``: of the sources."""
-
-    names: frozenset[str]
-    reports: DataFrame
-
-
 def reports_of(sources: Sequence[tuple[DataFrame, SourceView]], store: Store) -> DataFrame:
     """What ingest tasks tell of the rows of all sources, when it is evaluated within a tick.
 
@@ -63,21 +54,18 @@ class Ingest:
     store: Store
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task: _SourceTask | None = None
+        task: SourceTask | None = None
         for batch in batches:
             if batch.num_rows and not _is_read_again(self.view.source):
-                task = task or _SourceTask(self.view, _start(), self.store)
+                task = task or SourceTask(self.view, start_of_tick(), self.store)
                 task.take(batch)
         results = [] if task is None else list(task.finish())
         if results:
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([kind for kind, _ in results]), pa.array([text for _, text in results])],
-                names=["kind", "text"],
-            )
+            yield told_rows(results)
 
 
 @dataclass
-class _SourceTask:
+class SourceTask:
     """One source's rows within one task."""
 
     view: SourceView
@@ -168,18 +156,24 @@ def _task() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _told(name: str) -> str | None:
+def told_of_tick(name: str) -> str | None:
     """Of the tick, as a local property."""
     context = TaskContext.get()
     return None if context is None else context.getLocalProperty(name)
 
 
 def _is_read_again(source: str) -> bool:
-    return source in names_of(_told(REREAD))
+    return source in names_of(told_of_tick(REREAD))
 
 
-def _start() -> TickStart:
-    text = _told(START)
+def told_rows(told: Sequence[tuple[str, str]]) -> pa.RecordBatch:
+    """What a task tells, as rows of `SCHEMA`."""
+    kinds, texts = zip(*told, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(kinds), pa.array(texts)], names=["kind", "text"])
+
+
+def start_of_tick() -> TickStart:
+    text = told_of_tick(START)
     if not text:
         raise EngineError(
             "the rows of the scan were evaluated outside of a tick",

@@ -10,6 +10,7 @@ their order; its texts say of how many rows each is, and so which rows are of a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from urllib.parse import unquote, urlsplit
 
@@ -32,7 +33,7 @@ from watersmeet.engine.spark.sources.frames import (
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN, SourceView
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.tick.ingest import Reread, reports_of
+from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
@@ -48,6 +49,15 @@ _HINT = (
     f"{_NOTHING_OUT}Write one JSON value per line (by 'multiLine' per file), or take away what stands behind "
     "the first one"
 )
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What ingest tells of sources by frames of their own (``reports``, as `reports_of`) in a tick in which
+    the rows that the scan has of them do not count. ``names``: of the sources."""
+
+    names: frozenset[str]
+    reports: DataFrame
 
 
 class Rereading:

@@ -12,23 +12,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
-from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.nodes.task import Alone, NodeTask
-from watersmeet.engine.spark.properties import REREAD, START, names_text, start_text
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.described import Descriptions
-from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT, Reread
+from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
+from watersmeet.engine.spark.tick.reading import Reading
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
@@ -223,7 +222,7 @@ class Ticks:
 
     def run(
         self,
-        reports: DataFrame | None,
+        reading: Reading | None,
         clock_us: int,
         *,
         host: Mapping[str, Any],
@@ -231,20 +230,18 @@ class Ticks:
         advances: Mapping[str, Mapping[str, int]] | None = None,
         idle: Mapping[str, Iterable[str]] | None = None,
         unread: Unread | None = None,
-        reread: Callable[[], Reread | None] | None = None,
         check: Callable[[], None] | None = None,
         end: bool = False,
     ) -> TickResult:
         """One tick.
 
         Args:
-            reports: the scan with `Ingest` over it; None: a tick without rows.
+            reading: how its rows are read; None: a tick without rows.
             host: what the manifest remembers for this engine.
             told: what tells the tick from others of its number, by name; see `identity_of`.
             advances, idle, end: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
-            reread: asked before the rows are read which sources are read again.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
         with self._described.of(self.driver.tick + 1):
@@ -254,9 +251,9 @@ class Ticks:
             start = self.driver.begin(clock_us)
             self.timings.mark("begin")
             rows: list[Any] = []
-            if reports is not None:
+            if reading is not None:
                 self._described.part("ingest")
-                rows = self._ingested(start, reports, reread() if reread is not None else None)
+                rows = reading.told(self._spark, start)
             if check is not None:
                 check()
             self.timings.mark("ingest")
@@ -283,19 +280,6 @@ class Ticks:
             )
             self._counts.learn(result.queries)
             return replace(result, tasks=self._counts.used())
-
-    def _ingested(self, start: TickStart, reports: DataFrame, reread: Reread | None) -> list[Any]:
-        """What ingest tells of the rows of all sources."""
-        context = self._spark.sparkContext
-        context.setLocalProperty(START, start_text(start))
-        if reread is None:
-            return reports.collect()
-        context.setLocalProperty(REREAD, names_text(reread.names))
-        try:
-            rows = reports.collect()
-        finally:
-            context.setLocalProperty(REREAD, names_text(()))
-        return [*rows, *reread.reports.collect()]
 
     def _write(self, tick: int, attempt: str, aside: list[Aside]) -> list[tuple[Sink, str]]:
         """Stage the rows of all queries and the rows set aside; which sinks have to publish what."""

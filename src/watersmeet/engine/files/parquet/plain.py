@@ -1,0 +1,238 @@
+"""Rows of Parquet files as Spark would read them, or a refusal: `NotPlain` says why a file is for Spark.
+
+Taken are top-level columns of types whose values the two read alike (`_kind_of`), and values that they read
+alike whatever wrote the file: no dates and times of a calendar that was changed, no decimals beyond their
+digits. What is not known here is refused; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import SqlType
+
+ROWS = 100_000
+"""At most so many in a batch."""
+
+BYTES = 64 << 20
+"""And about so many, unless one row has more."""
+
+_READ_ROWS = 8192
+"""Read at a time: what their values come to is not known before."""
+
+_DAYS = (-141_427, 2_932_896)
+"""From 1582-10-15 to the end of 9999. Before, what a date means depends on who wrote the file; Spark's reader
+goes by that."""
+
+_TIMES = (-2_208_988_800_000_000, 253_402_300_799_999_999)
+"""Likewise in µs, from 1900."""
+
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+_PLAIN = {
+    ("BOOLEAN", "NONE"): "BOOLEAN",
+    ("INT32", "NONE"): "INT",
+    ("INT64", "NONE"): "BIGINT",
+    ("FLOAT", "NONE"): "FLOAT",
+    ("DOUBLE", "NONE"): "DOUBLE",
+    ("BYTE_ARRAY", "STRING"): "STRING",
+    ("BYTE_ARRAY", "NONE"): "BINARY",
+    ("INT32", "DATE"): "DATE",
+    ("INT96", "NONE"): "TIMESTAMP",
+}
+"""By physical and logical type."""
+
+_SIGNED = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+
+
+class NotPlain(Exception):
+    """A file whose rows Arrow might read otherwise than Spark, or not at all. Its text: why."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The row groups of a file that begin in [``start``, ``end``); None: at its end, or behind it."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+
+    def has(self, offset: int) -> bool:
+        """Whether a row group that begins there is of this part. Whatever a file says, each is of one."""
+        return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
+
+
+def rows_of(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part in their order, in batches of at most `ROWS` rows and about `BYTES`.
+
+    Args:
+        columns: the declared columns that are wanted, by name. Case does not count; one that the file lacks
+            is NULL.
+
+    Raises:
+        NotPlain: Spark is to read the file. Batches that were given before count for nothing then.
+    """
+    try:
+        yield from _regrouped(_chunks(part, columns))
+    except (OSError, pa.ArrowException, OverflowError) as error:
+        raise NotPlain(f"{part.path}: {error}") from None
+
+
+def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+    described = parquet.read_metadata(part.path)
+    if any(key in (described.metadata or {}) for key in _LEGACY):
+        raise NotPlain(f"{part.path}: its dates and times are of Spark's older calendar")
+    found = _found(part.path, described.schema, columns)
+    groups = [number for number in range(described.num_row_groups) if part.has(_offset(described, number))]
+    if not groups:
+        return
+    names = [name for name in found.values() if name is not None]
+    file = parquet.ParquetFile(
+        part.path,
+        metadata=described,
+        read_dictionary=[name for name in names if _has_dictionary(described, groups, name)],
+        coerce_int96_timestamp_unit="us",
+    )
+    kinds = {name: in_arrow(type_, pa.timestamp("us", tz="UTC")) for name, type_ in columns.items()}
+    with file:
+        rows = 0
+        for group in groups:
+            for batch in _read(file, group, names):
+                rows += batch.num_rows
+                for piece in _fitting(batch):
+                    arrays = [
+                        pa.nulls(piece.num_rows, kinds[name])
+                        if there is None
+                        else _as_spark_has_it(part.path, name, piece.column(there), kinds[name])
+                        for name, there in found.items()
+                    ]
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        same_rows(f"read {part.path}", sum(described.row_group(n).num_rows for n in groups), rows)
+
+
+def _found(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, str | None]:
+    """The file's own name of each column; None: it has no such column."""
+    leaves = [schema.column(number) for number in range(len(schema))]
+    tops = [(leaf.path.split(".")[0].lower(), leaf) for leaf in leaves]
+    found: dict[str, str | None] = {}
+    for name, type_ in columns.items():
+        own = [leaf for top, leaf in tops if top == name.lower()]
+        if "." in name or len(own) > 1:
+            raise NotPlain(f"{path}: {name} is nested, or there are several of it")
+        found[name] = own[0].path if own else None
+        for leaf in own:
+            if leaf.max_repetition_level or leaf.max_definition_level > 1 or "." in leaf.path:
+                raise NotPlain(f"{path}: {name} is nested")
+            kind = _kind_of(leaf)
+            if kind != str(type_):
+                raise NotPlain(f"{path}: {name} is declared {type_}, and is {kind or leaf.logical_type}")
+    return found
+
+
+def _kind_of(leaf: Any) -> str | None:
+    """The declared type as which alone a column is taken; None: there is none."""
+    logical = leaf.logical_type
+    said: dict[str, Any] = json.loads(logical.to_json()) if logical.type in ("INT", "TIMESTAMP") else {}
+    if logical.type == "INT":
+        width = int(said["bitWidth"])
+        fits = leaf.physical_type == ("INT64" if width == 64 else "INT32")
+        return _SIGNED.get(width) if said["isSigned"] and fits else None
+    if logical.type == "TIMESTAMP":
+        is_taken = leaf.physical_type == "INT64" and said["isAdjustedToUTC"]
+        return "TIMESTAMP" if is_taken and said["timeUnit"] in ("milliseconds", "microseconds") else None
+    if logical.type == "DECIMAL":
+        return f"DECIMAL({leaf.precision},{leaf.scale})"
+    return _PLAIN.get((leaf.physical_type, logical.type))
+
+
+def _offset(described: Any, group: int) -> int:
+    return int(described.row_group(group).column(0).data_page_offset)
+
+
+def _has_dictionary(described: Any, groups: list[int], name: str) -> bool:
+    """Whether texts of a column are kept once per value, and so may come to far more than the file has."""
+    place = next(n for n in range(len(described.schema)) if described.schema.column(n).path == name)
+    if described.schema.column(place).physical_type != "BYTE_ARRAY":
+        return False
+    return any(described.row_group(group).column(place).has_dictionary_page for group in groups)
+
+
+def _read(file: Any, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    described = file.metadata.row_group(group)
+    if not names:
+        if described.num_rows:
+            yield pa.RecordBatch.from_struct_array(pa.nulls(described.num_rows, pa.struct([])))
+        return
+    each = max(described.total_byte_size, 1) / max(described.num_rows, 1)
+    most = max(1, min(_READ_ROWS, int(BYTES / each)))
+    yield from file.iter_batches(batch_size=most, row_groups=[group], columns=names, use_threads=False)
+
+
+def _fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in pieces of about `BYTES` when all their texts stand for themselves."""
+    of_dictionaries = [column for column in batch.columns if pa.types.is_dictionary(column.type)]
+    if not of_dictionaries:
+        yield batch
+        return
+    each = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in of_dictionaries:
+        places = np.arange(len(column.dictionary), dtype=np.int64)
+        lengths = sizes([column.dictionary], places) if len(places) else np.zeros(1, dtype=np.int64)
+        each += lengths[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    edges = cuts(each, BYTES)
+    for start, stop in pairwise(edges):
+        yield batch.slice(start, stop - start)
+
+
+def _as_spark_has_it(path: str, name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type != kind:
+        column = column.cast(kind)
+    limits, values = _limits(kind), column
+    if limits is not None:
+        if not pa.types.is_decimal(kind):
+            values = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        found = pc.min_max(values).as_py()
+        if found["min"] is not None and not (limits[0] <= found["min"] and found["max"] <= limits[1]):
+            raise NotPlain(f"{path}: {name} has values that readers take for different ones")
+    return column
+
+
+def _limits(kind: pa.DataType) -> tuple[Any, Any] | None:
+    """The least and the greatest value that is taken; None: all are."""
+    if pa.types.is_date32(kind):
+        return _DAYS
+    if pa.types.is_timestamp(kind):
+        return _TIMES
+    if pa.types.is_decimal(kind):
+        most = Decimal((0, (9,) * kind.precision, -kind.scale))
+        return most.copy_negate(), most
+    return None
+
+
+def _regrouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches."""
+    held: list[pa.RecordBatch] = []
+    rows = held_bytes = 0
+    for batch in batches:
+        batch_bytes = size(batch.columns)
+        if held and (rows + batch.num_rows > ROWS or held_bytes + batch_bytes > BYTES):
+            yield one_batch(held)
+            held, rows, held_bytes = [], 0, 0
+        held.append(batch)
+        rows, held_bytes = rows + batch.num_rows, held_bytes + batch_bytes
+    if held:
+        yield one_batch(held)

@@ -1,0 +1,200 @@
+"""Ingest of Parquet files that tasks read themselves, by Arrow: no row goes through Java.
+
+Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
+plain streams of local Parquet files of which nothing but columns is asked, and where Arrow reads a file as
+Spark does (`engine.files.parquet.plain`). A task that finds one that it does not know tells so, and Spark
+reads the tick, and all that follow in this run: what the tasks have written by then is named nowhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.engine.files.parquet.dealing import Dealt, dealt
+from watersmeet.engine.files.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.job.run_settings import asks_files_in_order
+from watersmeet.engine.spark.properties import PARTS
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.sources.files.there import local_of
+from watersmeet.engine.spark.sources.scan import Scan
+from watersmeet.engine.spark.sources.views import SourceView
+from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
+from watersmeet.errors import EngineError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, format_of, local_path, path_of
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.spark_settings import FIXED
+from watersmeet.spec.parquet_reader import ParquetReader
+from watersmeet.state.store import Store
+from watersmeet.types.sql_type import SqlType
+
+NOT_PLAIN = "not-plain"
+"""In the place of `REPORT`: a file is for Spark to read; why."""
+
+_LISTED = frozenset(
+    {
+        *OURS,
+        *(ON_CHANGED_FILE, "maxfilespertrigger", "maxbytespertrigger", "maxfileage", "maxcachedfiles"),
+        *("discardcachedinputratio", "cleansource", "sourcearchivedir", "pathglobfilter"),
+        *("latestfirst", "filenameonly", "ignorecorruptfiles", "ignoremissingfiles"),  # 'false' at most
+    }
+)
+"""Options that say which files are read when, not what is in them."""
+
+_SETTINGS = ("spark.sql.parquet.", "spark.sql.files.", "spark.hadoop.parquet.", "spark.sql.sources.")
+"""How settings begin by which Spark reads files in another way."""
+
+_OURS = {"spark.sql.parquet.outputTimestampType", *FIXED}
+
+MOST_TOLD = 1 << 20
+"""Of the text that says which files there are, which goes with every task: characters."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """``columns``: those that are wanted: of the frame -> declared, with its type."""
+
+    view: SourceView
+    columns: Mapping[str, tuple[str, SqlType]]
+
+
+class ReadByTasks:
+    """Of one run of a job; see the module."""
+
+    def __init__(
+        self, spark: SparkSession, plan: JobPlan, scanned: Scan, store: Store, reader: ParquetReader
+    ) -> None:
+        self._spark = spark
+        self._frames: dict[int, DataFrame] = {}
+        self.why_not = _why_not(spark, plan, scanned, reader)
+        """Why Spark reads the files from here on; None: tasks do."""
+        self.ticks = 0
+        """How many ticks were read so."""
+        sources = {} if self.why_not is not None else dict(enumerate(_taken(plan, scanned)))
+        self._function = Carrying(IngestFiles(sources, store))
+
+    def told(self, batch: BatchFiles | None) -> list[Any] | None:
+        """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
+        shares = None if batch is None or self.why_not is not None else self._dealt(batch)
+        if shares is None:
+            return None
+        if not shares:
+            return []
+        text = json.dumps([[(n, part.path, part.start, part.end) for n, part in share] for share in shares])
+        if len(text) > MOST_TOLD:
+            return None
+        self._spark.sparkContext.setLocalProperty(PARTS, text)
+        told: list[Any] = self._frame(len(shares)).collect()
+        self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
+        if self.why_not is not None:
+            return None
+        self.ticks += 1
+        return told
+
+    def _dealt(self, batch: BatchFiles) -> Dealt | None:
+        files = []
+        for file in batch.files:
+            if file.batch < 0:
+                continue  # of another batch
+            path = local_of(file.path)
+            if path is None or file.size < 0 or "=" in os.path.dirname(path):
+                return None  # elsewhere, gone, or with columns in its path
+            files.append((file.source, path, file.size))
+        return dealt(files, self._spark.sparkContext.defaultParallelism) if files else []
+
+    def _frame(self, tasks: int) -> DataFrame:
+        """The same in every tick of so many tasks: it is planned once."""
+        if tasks not in self._frames:
+            numbers = self._spark.range(0, tasks, 1, tasks)
+            self._frames[tasks] = numbers.mapInArrow(self._function, SCHEMA)
+        return self._frames[tasks]
+
+
+@dataclass(frozen=True)
+class IngestFiles:
+    """The function given to `mapInArrow`: a row is the number of a task. ``sources``: by their numbers."""
+
+    sources: Mapping[int, _Source]
+    store: Store
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        for number in numbers:
+            try:
+                told = list(self._told(parts_in(told_of_tick(PARTS))[number]))
+            except NotPlain as why:
+                told = [(NOT_PLAIN, str(why))]
+            if told:
+                yield told_rows(told)
+
+    def _told(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[str, str]]:
+        tasks: dict[int, SourceTask] = {}
+        for number, part in parts:
+            source = self.sources[number]
+            wanted = dict(source.columns.values())
+            for rows in rows_of(part, wanted):
+                if number not in tasks:
+                    tasks[number] = SourceTask(source.view, start_of_tick(), self.store)
+                arrays = [rows.column(declared) for declared, _ in source.columns.values()]
+                tasks[number].take(pa.RecordBatch.from_arrays(arrays, names=list(source.columns)))
+        for task in tasks.values():
+            yield from task.finish()
+
+
+def parts_in(text: str | None) -> Dealt:
+    """What the driver told of the files of a tick."""
+    if not text:
+        raise EngineError("files were read outside of a tick", code="internal", hint="please report this")
+    return [
+        [(source, Part(path, start, end)) for source, path, start, end in share] for share in json.loads(text)
+    ]
+
+
+def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: ParquetReader) -> str | None:
+    if reader is ParquetReader.SPARK:
+        return "it was told to"
+    if _is_set(spark):
+        return "it was told how to read files"
+    if asks_files_in_order(plan):
+        return "an ASOF join asks which rows come first, which is as Spark reads them"
+    for source in plan.sources:
+        if not _is_plain(source):
+            return f'"{source.name}" is no plain stream of local Parquet files'
+        if source.name not in scanned.plain:
+            return f'of "{source.name}" expressions are asked'
+    return None
+
+
+def _taken(plan: JobPlan, scanned: Scan) -> Iterator[_Source]:
+    """All sources of a plan, in its order."""
+    views = {view.source: view for _, view in scanned.sources}
+    for source in plan.sources:
+        types = {column.name: column.type for column in source.columns}
+        wanted = {name: (declared, types[declared]) for name, declared in scanned.plain[source.name].items()}
+        yield _Source(views[source.name], wanted)
+
+
+def _is_plain(source: Source) -> bool:
+    """Whether it is a stream of local Parquet files that are read as they are."""
+    return (
+        source.connector == "file"
+        and format_of(source.options) == "parquet"
+        and local_path(path_of(source.options)) is not None
+        and set(lowered(source.options)) <= _LISTED
+        and not (source.changes or source.is_table or source.primary_key or source.partitions)
+    )
+
+
+def _is_set(spark: SparkSession) -> bool:
+    """Whether the user told Spark how to read files."""
+    settings: Mapping[str, str] = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
+    return any(name.startswith(_SETTINGS) and name not in _OURS for name in settings)

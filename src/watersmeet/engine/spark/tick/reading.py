@@ -1,0 +1,52 @@
+"""How the rows of a tick are read, and what ingest tells of them.
+
+As a rule Spark reads them: the stream's frame is evaluated (`reports_of`). Where its files can be read by
+tasks (`by_tasks`), it is not, and what it would tell comes from there. Rows of single sources may come from
+frames of their own (`Reread`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.engine.messages.work import TickStart
+from watersmeet.engine.spark.properties import REREAD, START, names_text, start_text
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
+from watersmeet.engine.spark.tick.reread import Rereading
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of one tick.
+
+    Args:
+        reports: the scan with `Ingest` over it.
+        files: of its file sources.
+        by_tasks, rereading: those of the run, if it has them.
+    """
+
+    reports: DataFrame
+    files: BatchFiles | None = None
+    by_tasks: ReadByTasks | None = None
+    rereading: Rereading | None = None
+
+    def told(self, spark: SparkSession, start: TickStart) -> list[Any]:
+        """What ingest tells of the rows of all sources: (kind, text) each."""
+        context = spark.sparkContext
+        context.setLocalProperty(START, start_text(start))
+        told = None if self.by_tasks is None else self.by_tasks.told(self.files)
+        if told is not None:
+            return told
+        reread = None if self.rereading is None else self.rereading.of_batch(self.files)
+        if reread is None:
+            return self.reports.collect()
+        context.setLocalProperty(REREAD, names_text(reread.names))
+        try:
+            rows: list[Any] = self.reports.collect()
+        finally:
+            context.setLocalProperty(REREAD, names_text(()))
+        return [*rows, *reread.reports.collect()]

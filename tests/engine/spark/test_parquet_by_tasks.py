@@ -1,0 +1,288 @@
+"""Files that tasks read by Arrow have the rows that Spark's reader gives, or are Spark's to read."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyarrow import parquet
+
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.files.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.engine.spark.job.job import run_job
+from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
+from watersmeet.types.parser import sql_type
+
+pytestmark = pytest.mark.spark
+
+UTC_US, NTZ = pa.timestamp("us", "UTC"), pa.timestamp("us")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMES = [
+    *(datetime(1900, 1, 1, tzinfo=UTC), datetime(2022, 3, 1, 10, 0, 0, 123456, tzinfo=UTC)),
+    *(EPOCH - timedelta(microseconds=1), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+]
+OLD_TIMES = [
+    datetime(1, 1, 1, tzinfo=UTC),
+    datetime(1582, 10, 4, tzinfo=UTC),
+    TIMES[0] - timedelta(microseconds=1),
+]
+VALUES = {
+    "BOOLEAN": (pa.bool_(), [True, False]),
+    "TINYINT": (pa.int8(), [-128, 127]),
+    "SMALLINT": (pa.int16(), [-(2**15), 2**15 - 1]),
+    "INT": (pa.int32(), [-(2**31), 2**31 - 1, 7]),
+    "BIGINT": (pa.int64(), [-(2**63), 2**63 - 1, 7]),
+    "FLOAT": (pa.float32(), [math.nan, -0.0, math.inf, 1.5]),
+    "DOUBLE": (pa.float64(), [math.nan, -0.0, -math.inf, 5e-324]),
+    "STRING": (pa.string(), ["", "a" * 300, "ä\U0001f600", "a\0b"]),
+    "BINARY": (pa.binary(), [b"", b"\xff\xfe", b"a"]),
+    "DATE": (pa.date32(), [date(1582, 10, 15), date(2022, 3, 1), date(9999, 12, 31)]),
+    "TIMESTAMP": (UTC_US, TIMES),
+    "DECIMAL(9,2)": (pa.decimal128(9, 2), [Decimal("-9999999.99"), Decimal("0.01")]),
+    "DECIMAL(18,0)": (pa.decimal128(18, 0), [Decimal(10**18 - 1), Decimal(-1)]),
+    "DECIMAL(38,10)": (pa.decimal128(38, 10), [Decimal("1E-10"), Decimal(-(10**27))]),
+}
+OLD = {
+    "DATE": (pa.date32(), [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 14)]),
+    "TIMESTAMP": (UTC_US, OLD_TIMES),
+}
+"""Values whose meaning depends on who wrote the file."""
+
+
+def bits(table: pa.Table) -> pa.Table:
+    """Floats by their bits: NaN is itself, and -0.0 is not 0.0."""
+    whole = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+    columns = [
+        column.combine_chunks().view(whole[column.type]) if column.type in whole else column
+        for column in table.columns
+    ]
+    return pa.table(dict(zip(table.column_names, columns, strict=True)))
+
+
+def taken(path, columns):
+    """All rows as tasks read them; why they are not, else."""
+    kinds = {name: sql_type(text) for name, text in columns.items()}
+    try:
+        batches = list(rows_of(Part(str(path)), kinds))
+    except NotPlain as why:
+        return str(why)
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def by_spark(spark, path, columns):
+    declared = ", ".join(f"`{name}` {text}" for name, text in columns.items())
+    return spark.read.schema(declared).parquet(str(path)).coalesce(1).toArrow()
+
+
+def assert_same(spark, path, columns):
+    """Whether tasks take it; if they do, as Spark does."""
+    mine = taken(path, columns)
+    if isinstance(mine, str):
+        return False
+    theirs = by_spark(spark, path, columns)
+    if mine is None:
+        assert theirs.num_rows == 0
+        return True
+    assert mine.schema.types == theirs.schema.types, path
+    assert bits(mine).equals(bits(theirs.cast(mine.schema))), (path, columns, mine, theirs)
+    return True
+
+
+def column_of(rng, kind, values, rows):
+    return pa.array([rng.choice([None, *values]) for _ in range(rows)], kind)
+
+
+def written(rng, path, table):
+    """The same rows in one of the many forms of Parquet."""
+    version = rng.choice(["1.0", "2.4", "2.6"])
+    parquet.write_table(
+        table,
+        path,
+        version=version,
+        data_page_version=rng.choice(["1.0", "2.0"]),
+        compression=rng.choice(["none", "snappy", "zstd", "gzip"]),
+        use_dictionary=rng.choice([True, False]),
+        row_group_size=rng.choice([3, 50, 10_000]),
+        write_statistics=rng.choice([True, False]),
+        store_schema=rng.choice([True, False]),
+        use_deprecated_int96_timestamps=version == "1.0" and rng.random() < 0.3 and not old(table),
+        store_decimal_as_integer=rng.choice([True, False]),
+        dictionary_pagesize_limit=rng.choice([64, 1 << 20]),
+    )
+
+
+def old(table):
+    """Times that INT96 by Arrow cannot hold."""
+    return any(
+        pa.types.is_timestamp(column.type) and pc.any(pc.greater(pc.year(column), 2200)).as_py()
+        for column in table.columns
+    )
+
+
+def test_random_files_are_read_as_spark_reads_them(spark, tmp_path, seed):
+    hold_fixed(spark, "UTC")
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    count = 24
+    for number in range(count):
+        names = rng.sample(sorted(VALUES), rng.randint(1, 6))
+        rows = rng.choice([0, 1, 40, 9000]) if number else 9000
+        table = pa.table({f"c{n}": column_of(rng, *VALUES[name], rows) for n, name in enumerate(names)})
+        path = tmp_path / f"{number}.parquet"
+        written(rng, path, table)
+        columns = {f"c{n}".upper() if rng.random() < 0.2 else f"c{n}": name for n, name in enumerate(names)}
+        if rng.random() < 0.3:
+            columns["lacking"] = "DECIMAL(9,2)"
+        assert assert_same(spark, path, columns), taken(path, columns)
+
+
+def test_files_of_spark_are_read_as_spark_reads_them(spark, tmp_path):
+    """Times as INT96, µs and ms, as Spark writes them; from views of its own types."""
+    hold_fixed(spark, "UTC")
+    columns = {f"c{n}": name for n, name in enumerate(VALUES)}
+    table = pa.table(
+        {f"c{n}": pa.array([*v, *[None] * (4 - len(v))], k) for n, (k, v) in enumerate(VALUES.values())}
+    )
+    for form in ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"):
+        spark.conf.set("spark.sql.parquet.outputTimestampType", form)
+        try:
+            spark.createDataFrame(table).coalesce(1).write.parquet(str(tmp_path / form))
+        finally:
+            spark.conf.unset("spark.sql.parquet.outputTimestampType")
+        (file,) = (tmp_path / form).glob("*.parquet")
+        assert assert_same(spark, file, columns), taken(file, columns)
+
+
+@pytest.mark.parametrize(
+    ("what", "column", "declared"),
+    [
+        *((f"old {name}", pa.array([value], kind), name) for name, (kind, v) in OLD.items() for value in v),
+        ("nanoseconds", pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"),
+        ("no zone", pa.array([1], NTZ), "TIMESTAMP"),
+        ("no zone, declared", pa.array([1], NTZ), "TIMESTAMP_NTZ"),
+        ("wider", pa.array([1], pa.int32()), "BIGINT"),
+        ("narrower", pa.array([1], pa.int64()), "INT"),
+        ("unsigned", pa.array([2**63], pa.uint64()), "BIGINT"),
+        ("unsigned in 32", pa.array([2**31], pa.uint32()), "BIGINT"),
+        ("scale", pa.array([Decimal("1.20")], pa.decimal128(9, 2)), "DECIMAL(9,1)"),
+        ("fixed", pa.array([b"ab"], pa.binary(2)), "BINARY"),
+        ("list", pa.array([[1]]), "ARRAY<BIGINT>"),
+        ("struct", pa.array([{"a": 1}]), "STRUCT<a: BIGINT>"),
+        ("time", pa.array([1], pa.time64("us")), "BIGINT"),
+        ("text as bytes", pa.array(["a"]), "BINARY"),
+        ("bytes as text", pa.array([b"a"]), "STRING"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_readers_may_differ_in_is_left_to_spark(tmp_path, what, column, declared):
+    parquet.write_table(pa.table({"c": column}), tmp_path / "a.parquet")
+    assert isinstance(taken(tmp_path / "a.parquet", {"c": declared}), str)
+
+
+def test_types_that_arrow_remembers_beside_the_file_do_not_count(spark, tmp_path):
+    """Parquet knows no durations: Arrow notes in the file that these integers are some."""
+    hold_fixed(spark, "UTC")
+    table = pa.table(
+        {
+            "a": pa.array([1, None], pa.duration("us")),
+            "b": pa.array(["x", None], pa.large_string()),
+            "c": pa.array(["x", None]).dictionary_encode(),
+            "d": pa.array([TIMES[1], None], pa.timestamp("us", "America/New_York")),
+        }
+    )
+    parquet.write_table(table, tmp_path / "a.parquet")
+    columns = {"a": "BIGINT", "b": "STRING", "c": "STRING", "d": "TIMESTAMP"}
+    assert assert_same(spark, tmp_path / "a.parquet", columns)
+
+
+def test_decimals_beyond_their_digits_are_left_to_spark(tmp_path):
+    wide = pa.array([Decimal(10**8)], pa.decimal128(18, 0)).cast(pa.int64())
+    schema = pa.schema([("c", pa.int64())])
+    parquet.write_table(pa.table([wide], schema=schema), tmp_path / "a.parquet")
+    assert isinstance(taken(tmp_path / "a.parquet", {"c": "DECIMAL(5,0)"}), str)
+
+
+def test_files_of_older_sparks_are_left_to_spark(tmp_path):
+    table = pa.table({"c": pa.array([date(2022, 3, 1)])})
+    parquet.write_table(
+        table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), tmp_path / "a.parquet"
+    )
+    assert "calendar" in taken(tmp_path / "a.parquet", {"c": "DATE"})
+
+
+JOB = """
+SET parquet_reader = '{reader}'; SET late_output = late;
+CREATE MAPPING a_in (k BIGINT, t TIMESTAMP, s STRING) TYPE File OPTIONS
+    ('path' = '{data}/a', 'format' = 'parquet', 'maxFilesPerTrigger' = '1');
+CREATE MAPPING b_in (k BIGINT, t TIMESTAMP, n INT) TYPE File OPTIONS
+    ('path' = '{data}/b', 'format' = 'parquet', 'maxFilesPerTrigger' = '2');
+CREATE VIEW a AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE a_in, DESCRIPTOR(t), INTERVAL '5' SECONDS));
+CREATE VIEW b AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE b_in, DESCRIPTOR(t), INTERVAL '5' SECONDS));
+CREATE MAPPING joined TYPE File OPTIONS ('path' = '{out}/joined', 'format' = 'parquet');
+CREATE MAPPING late TYPE File OPTIONS ('path' = '{out}/late', 'format' = 'json');
+INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
+    ON a.k = b.k AND b.t BETWEEN a.t AND a.t + INTERVAL '20' SECONDS;
+"""
+
+
+def ran(spark, monkeypatch, data: Path, out: Path, reader: str):
+    """The rows and late rows of a run, and per tick whether tasks read it."""
+    seen = []
+    told = ReadByTasks.told
+
+    def noted(self, batch):
+        found = told(self, batch)
+        seen.append(found is not None)
+        return found
+
+    monkeypatch.setattr(ReadByTasks, "told", noted)
+    job = parse_job(JOB.format(reader=reader, data=data, out=out))
+    run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True)
+    monkeypatch.undo()
+    rows = parquet.read_table(out / "joined").to_pylist()
+    late = [
+        json.loads(line) for file in (out / "late").rglob("*.json") for line in file.read_text().splitlines()
+    ]
+    for row in late:
+        row["record"] = json.loads(row["record"]) if isinstance(row["record"], str) else row["record"]
+    return sorted(map(repr, rows)), sorted(map(repr, late)), seen
+
+
+def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed):
+    """Also where in the middle comes a file that is Spark's to read."""
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    data = tmp_path / "data"
+    for side in "ab":
+        (data / side).mkdir(parents=True)
+        for number in range(4):
+            times = [TIMES[1] + timedelta(seconds=10 * number + rng.uniform(-12, 10)) for _ in range(200)]
+            columns = {"k": [rng.choice([None, *range(40)]) for _ in times], "t": pa.array(times, UTC_US)}
+            more = pa.array([rng.choice([None, 1, 2]) for _ in times], pa.int32())
+            columns |= {"s": more.cast(pa.string())} if side == "a" else {"n": more}
+            table = pa.table(columns)
+            if (side, number) == ("a", 2):
+                table = (
+                    table.append_column("more", table["k"])
+                    .drop(["k"])
+                    .append_column(
+                        "k",
+                        table["k"].cast(pa.int32()),  # a file of an older schema: Spark widens it
+                    )
+                )
+            parquet.write_table(table, data / side / f"{number}.parquet", row_group_size=90)
+    plain = ran(spark, monkeypatch, data, tmp_path / "one", "spark")
+    mixed = ran(spark, monkeypatch, data, tmp_path / "two", "auto")
+    assert plain[:2] == mixed[:2]
+    assert len(plain[0]) > 300
+    assert plain[1]
+    assert set(plain[2]) == {False}
+    assert mixed[2] == [True, True, False, False], "the third file of a is Spark's, and all that follow"
