@@ -165,7 +165,7 @@ def test_files_of_spark_are_read_as_spark_reads_them(spark, tmp_path):
     ("what", "column", "declared"),
     [
         *((f"old {name}", pa.array([value], kind), name) for name, (kind, v) in OLD.items() for value in v),
-        ("nanoseconds", pa.array([1], pa.timestamp("ns", "UTC")), "TIMESTAMP"),
+        ("nanoseconds", pa.array([1000], pa.timestamp("ns", "UTC")), "TIMESTAMP"),
         ("no zone", pa.array([1], NTZ), "TIMESTAMP"),
         ("no zone, declared", pa.array([1], NTZ), "TIMESTAMP_NTZ"),
         ("wider", pa.array([1], pa.int32()), "BIGINT"),
