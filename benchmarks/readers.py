@@ -20,7 +20,7 @@ from statistics import median
 
 from benchmarks.turns import Asked, Tick, middle, player, shown
 from benchmarks.workloads import Workload, prepare
-from watersmeet.spec.parquet_reader import PARQUET_READER, ParquetReader
+from watersmeet.spec.options.files import PARQUET_READER, ParquetReader
 
 WAYS = {"by Spark": ParquetReader.SPARK, "by tasks": ParquetReader.AUTO}
 

@@ -23,9 +23,8 @@ from watersmeet.spec.model import (
     PlanChoice,
     WatermarkRule,
 )
-from watersmeet.spec.options.files import local_path
+from watersmeet.spec.options.files import PARQUET_READER, ParquetReader, local_path
 from watersmeet.spec.options.spark_settings import problem_of
-from watersmeet.spec.parquet_reader import PARQUET_READER, ParquetReader
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.spec.watched.addresses import address_in

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from urllib.parse import quote, unquote, urlsplit
 
 from watersmeet.errors import SpecError, near_names
@@ -18,6 +19,22 @@ from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
 from watersmeet.spec.options.values import Use, value_problems
+
+PARQUET_READER = "parquet_reader"
+
+
+class ParquetReader(Enum):
+    """Who reads the Parquet files of a job's streams. ``AUTO``: tasks, by Arrow, where that gives what the
+    reader of Spark gives; else Spark. ``SPARK``: always Spark."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+def reader_in(settings: Mapping[str, str]) -> ParquetReader:
+    """The one that the settings of a run name; those are checked."""
+    return ParquetReader(settings.get(PARQUET_READER, ParquetReader.AUTO.value))
+
 
 FORMATS = ("parquet", "json", "csv")
 LONGEST_NAME = 200

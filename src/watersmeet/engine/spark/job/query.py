@@ -63,7 +63,7 @@ from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.parquet_reader import reader_in
+from watersmeet.spec.options.files import reader_in
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private

@@ -2,7 +2,7 @@
 
 Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
 plain streams of local Parquet files of which nothing but columns is asked, and where Arrow reads a file as
-Spark does (`engine.files.parquet.plain`). A task that finds one that it does not know tells so, and Spark
+Spark does (`engine.tasks.parquet.plain`). A task that finds one that it does not know tells so, and Spark
 reads the tick, and all that follow in this run: what the tasks have written by then is named nowhere.
 """
 
@@ -17,8 +17,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.files.parquet.dealing import Dealt, dealt
-from watersmeet.engine.files.parquet.plain import NotPlain, Part, rows_of
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.properties import PARTS
@@ -27,13 +25,14 @@ from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
+from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
+from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
 from watersmeet.errors import EngineError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, format_of, local_path, path_of
+from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, ParquetReader, format_of, local_path, path_of
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.spark_settings import FIXED
-from watersmeet.spec.parquet_reader import ParquetReader
 from watersmeet.state.store import Store
 from watersmeet.types.sql_type import SqlType
 
@@ -186,7 +185,7 @@ def _taken(plan: JobPlan, scanned: Scan) -> Iterator[_Source]:
 def _is_plain(source: Source) -> bool:
     """Whether it is a stream of local Parquet files that are read as they are."""
     return (
-        source.connector == "file"
+        source.traits.files
         and format_of(source.options) == "parquet"
         and local_path(path_of(source.options)) is not None
         and set(lowered(source.options)) <= _LISTED

@@ -8,7 +8,7 @@ digits. What is not known here is refused; nothing is guessed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -21,7 +21,21 @@ from pyarrow import parquet
 
 from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    TINYINT,
+    SqlType,
+    decimal,
+)
 
 ROWS = 100_000
 """At most so many in a batch."""
@@ -42,19 +56,19 @@ _TIMES = (-2_208_988_800_000_000, 253_402_300_799_999_999)
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 _PLAIN = {
-    ("BOOLEAN", "NONE"): "BOOLEAN",
-    ("INT32", "NONE"): "INT",
-    ("INT64", "NONE"): "BIGINT",
-    ("FLOAT", "NONE"): "FLOAT",
-    ("DOUBLE", "NONE"): "DOUBLE",
-    ("BYTE_ARRAY", "STRING"): "STRING",
-    ("BYTE_ARRAY", "NONE"): "BINARY",
-    ("INT32", "DATE"): "DATE",
-    ("INT96", "NONE"): "TIMESTAMP",
+    ("BOOLEAN", "NONE"): BOOLEAN,
+    ("INT32", "NONE"): INT,
+    ("INT64", "NONE"): BIGINT,
+    ("FLOAT", "NONE"): FLOAT,
+    ("DOUBLE", "NONE"): DOUBLE,
+    ("BYTE_ARRAY", "STRING"): STRING,
+    ("BYTE_ARRAY", "NONE"): BINARY,
+    ("INT32", "DATE"): DATE,
+    ("INT96", "NONE"): TIMESTAMP,
 }
 """By physical and logical type."""
 
-_SIGNED = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+_SIGNED = {8: TINYINT, 16: SMALLINT, 32: INT, 64: BIGINT}
 
 
 class NotPlain(Exception):
@@ -94,11 +108,11 @@ def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBat
     described = parquet.read_metadata(part.path)
     if any(key in (described.metadata or {}) for key in _LEGACY):
         raise NotPlain(f"{part.path}: its dates and times are of Spark's older calendar")
-    found = _found(part.path, described.schema, columns)
+    own_names = _own_names(part.path, described.schema, columns)
     groups = [number for number in range(described.num_row_groups) if part.has(_offset(described, number))]
     if not groups:
         return
-    names = [name for name in found.values() if name is not None]
+    names = [name for name in own_names.values() if name is not None]
     file = parquet.ParquetFile(
         part.path,
         metadata=described,
@@ -116,45 +130,61 @@ def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBat
                         pa.nulls(piece.num_rows, kinds[name])
                         if there is None
                         else _as_spark_has_it(part.path, name, piece.column(there), kinds[name])
-                        for name, there in found.items()
+                        for name, there in own_names.items()
                     ]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         same_rows(f"read {part.path}", sum(described.row_group(n).num_rows for n in groups), rows)
 
 
-def _found(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, str | None]:
+def _own_names(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, str | None]:
     """The file's own name of each column; None: it has no such column."""
     leaves = [schema.column(number) for number in range(len(schema))]
     tops = [(leaf.path.split(".")[0].lower(), leaf) for leaf in leaves]
-    found: dict[str, str | None] = {}
+    own_names: dict[str, str | None] = {}
     for name, type_ in columns.items():
         own = [leaf for top, leaf in tops if top == name.lower()]
         if "." in name or len(own) > 1:
             raise NotPlain(f"{path}: {name} is nested, or there are several of it")
-        found[name] = own[0].path if own else None
+        own_names[name] = own[0].path if own else None
         for leaf in own:
             if leaf.max_repetition_level or leaf.max_definition_level > 1 or "." in leaf.path:
                 raise NotPlain(f"{path}: {name} is nested")
             kind = _kind_of(leaf)
-            if kind != str(type_):
+            if kind != type_:
                 raise NotPlain(f"{path}: {name} is declared {type_}, and is {kind or leaf.logical_type}")
-    return found
+    return own_names
 
 
-def _kind_of(leaf: Any) -> str | None:
+def _kind_of(leaf: Any) -> SqlType | None:
     """The declared type as which alone a column is taken; None: there is none."""
     logical = leaf.logical_type
-    said: dict[str, Any] = json.loads(logical.to_json()) if logical.type in ("INT", "TIMESTAMP") else {}
-    if logical.type == "INT":
-        width = int(said["bitWidth"])
-        fits = leaf.physical_type == ("INT64" if width == 64 else "INT32")
-        return _SIGNED.get(width) if said["isSigned"] and fits else None
-    if logical.type == "TIMESTAMP":
-        is_taken = leaf.physical_type == "INT64" and said["isAdjustedToUTC"]
-        return "TIMESTAMP" if is_taken and said["timeUnit"] in ("milliseconds", "microseconds") else None
-    if logical.type == "DECIMAL":
-        return f"DECIMAL({leaf.precision},{leaf.scale})"
-    return _PLAIN.get((leaf.physical_type, logical.type))
+    kind_of = _WITH_MORE.get(logical.type)
+    return _PLAIN.get((leaf.physical_type, logical.type)) if kind_of is None else kind_of(leaf)
+
+
+def _whole_number(leaf: Any) -> SqlType | None:
+    said = json.loads(leaf.logical_type.to_json())
+    width = int(said["bitWidth"])
+    fits = leaf.physical_type == f"INT{max(width, 32)}"
+    return _SIGNED.get(width) if said["isSigned"] and fits else None
+
+
+def _time(leaf: Any) -> SqlType | None:
+    said = json.loads(leaf.logical_type.to_json())
+    is_taken = said["isAdjustedToUTC"] and said["timeUnit"] in ("milliseconds", "microseconds")
+    return TIMESTAMP if is_taken else None
+
+
+def _decimal(leaf: Any) -> SqlType | None:
+    return decimal(leaf.precision, leaf.scale)
+
+
+_WITH_MORE: Mapping[str, Callable[[Any], SqlType | None]] = {
+    "INT": _whole_number,
+    "TIMESTAMP": _time,
+    "DECIMAL": _decimal,
+}
+"""Logical types that say more than their name."""
 
 
 def _offset(described: Any, group: int) -> int:
@@ -175,8 +205,8 @@ def _read(file: Any, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
         if described.num_rows:
             yield pa.RecordBatch.from_struct_array(pa.nulls(described.num_rows, pa.struct([])))
         return
-    each = max(described.total_byte_size, 1) / max(described.num_rows, 1)
-    most = max(1, min(_READ_ROWS, int(BYTES / each)))
+    row_bytes = max(described.total_byte_size, 1) / max(described.num_rows, 1)
+    most = max(1, min(_READ_ROWS, int(BYTES / row_bytes)))
     yield from file.iter_batches(batch_size=most, row_groups=[group], columns=names, use_threads=False)
 
 
@@ -186,12 +216,12 @@ def _fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not of_dictionaries:
         yield batch
         return
-    each = np.zeros(batch.num_rows, dtype=np.int64)
+    row_bytes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in of_dictionaries:
         places = np.arange(len(column.dictionary), dtype=np.int64)
         lengths = sizes([column.dictionary], places) if len(places) else np.zeros(1, dtype=np.int64)
-        each += lengths[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
-    edges = cuts(each, BYTES)
+        row_bytes += lengths[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    edges = cuts(row_bytes, BYTES)
     for start, stop in pairwise(edges):
         yield batch.slice(start, stop - start)
 
@@ -205,8 +235,8 @@ def _as_spark_has_it(path: str, name: str, column: pa.Array, kind: pa.DataType) 
     if limits is not None:
         if not pa.types.is_decimal(kind):
             values = column.view(pa.int32() if pa.types.is_date32(kind) else pa.int64())
-        found = pc.min_max(values).as_py()
-        if found["min"] is not None and not (limits[0] <= found["min"] and found["max"] <= limits[1]):
+        ends = pc.min_max(values).as_py()
+        if ends["min"] is not None and not (limits[0] <= ends["min"] and ends["max"] <= limits[1]):
             raise NotPlain(f"{path}: {name} has values that readers take for different ones")
     return column
 

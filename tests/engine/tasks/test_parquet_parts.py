@@ -7,8 +7,8 @@ import random
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.files.parquet.dealing import LEAST_BYTES, MOST_BYTES, OPEN_BYTES, dealt
-from watersmeet.engine.files.parquet.plain import BYTES, Part, rows_of
+from watersmeet.engine.tasks.parquet.dealing import LEAST_BYTES, MOST_BYTES, OPEN_BYTES, dealt
+from watersmeet.engine.tasks.parquet.plain import BYTES, Part, rows_of
 from watersmeet.types.parser import sql_type
 
 TEXT, WHOLE = sql_type("STRING"), sql_type("BIGINT")
