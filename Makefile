@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo bench docs clean
+.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo bench docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test: setup jars postgres ## all tests, with Spark, a real Kafka broker, Postgre
 test-fast: setup ## the tests that need no JVM and no server
 	@scripts/test -m "not spark and not kafka and not postgres and not kill"
 
-check: lint types test-fast docs ## what to run before a commit
+check: lint types test-fast docs site ## what to run before a commit
 
 simulate: setup ## 20,000 simulated schedules of crashes, sleepers and faults (SEED=number: that one again)
 	@SEED=$(SEED) scripts/simulate
@@ -51,6 +51,9 @@ bench: setup ## side by side with Spark's own stream-stream join
 
 docs: setup ## run the docstrings' examples, check links
 	@scripts/docs
+
+site: setup ## the pages as a site, in build/site; links and anchors checked
+	@scripts/site
 
 clean: ## remove what the recipes made (not .venv and .jars)
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist metastore_db spark-warehouse derby.log
