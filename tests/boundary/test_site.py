@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs.site import built, pages
+from docs.site.pictures import FOLDER, PICTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = tomllib.loads((ROOT / "docs/site/navigation.toml").read_text())["section"]
@@ -100,3 +101,32 @@ def test_the_reference_names_every_public_name_once():
         for name in set(module.__all__) - {"__version__", "local", "pipelines"}:
             assert any(getattr(module, name) is each for each in found), f"{door}.{name}"
     assert len({id(each) for each in found}) == len(found)
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_show_what_the_engine_does_now(name):
+    """Else draw them anew (``python -m docs.site.pictures``), and look at them."""
+    assert (FOLDER / f"{name}.svg").read_text() == PICTURES[name]()
+
+
+def test_every_picture_is_drawn_and_shown():
+    assert {path.stem for path in FOLDER.iterdir()} == set(PICTURES)
+    shown = (ROOT / "docs/concepts.md").read_text()
+    assert all(f"](pictures/{name}.svg)" in shown for name in PICTURES)
+
+
+def test_the_ten_questions_are_two_clicks_from_the_first_page():
+    """The first page leads to the list, each line of which has a thread, and a place that answers it: where these
+    lead somewhere `test_docs` tells."""
+    assert "](docs/questions.md)" in (ROOT / "README.md").read_text()
+    rows = re.findall(
+        r"^\| (?!question|---)(.+) \| (.+) \| (.+) \|$", (ROOT / "docs/questions.md").read_text(), re.M
+    )
+    assert len(rows) == 10
+    for question, asked, answered in rows:
+        assert question.endswith("?"), question
+        assert re.fullmatch(
+            r"\[(Spark|Flink|RisingWave), 20\d\d\]\(https://github\.com/[\w./-]+/\d+\)", asked
+        )
+        assert re.fullmatch(r"\[.+\]\([\w-]+\.md(#[\w-]+)?\)", answered)
+    assert {asked[1:6] for _, asked, _ in rows} == {"Spark", "Flink", "Risin"}
