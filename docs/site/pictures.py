@@ -23,8 +23,8 @@ def at(time: str) -> int:
 
 
 def case(how: str, *ticks: str, late: tuple[int, int] = (10, 10)) -> dict[str, Any]:
-    """Orders o and deliveries d, within 60 minutes. A tick: ``o1 10:00 d2=1 10:40`` is order 1, and delivery 2
-    of order 1; ``late``: how late either may come, in minutes."""
+    """Orders o and deliveries d, within 60 minutes. A tick: ``o1 10:00 d2=1 10:40`` is order 1, and
+    delivery 2 of order 1; ``late``: how late either may come, in minutes."""
     columns = {"n": "BIGINT", "k": "BIGINT", "t": "BIGINT"}
     return {
         "case": "picture",

@@ -1,8 +1,8 @@
 """A join as it went, drawn from its trace: event time to the right, ticks downwards, as they came.
 
 A row is where its time is, in the tick in which it came, and the grey line beneath it says how long it was
-kept. Matches are lines between two rows, a pad is a hollow mark in the tick in which it went out, a late row a
-cross. The stepped lines are watermarks: what comes left of its input's line is late.
+kept. Matches are lines between two rows, a pad is a hollow mark in the tick in which it went out, a late row
+is a cross. The stepped lines are watermarks: what comes left of its input's line is late.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "src" / "watersmeet"
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", DOCS / "architecture.md", DOCS / "glossary.md"
-OPTIONS, SOURCES, SINKS = DOCS / "options.md", DOCS / "sources.md", DOCS / "sinks.md"
+OPTIONS_PAGE, SOURCES_PAGE, SINKS_PAGE = DOCS / "options.md", DOCS / "sources.md", DOCS / "sinks.md"
 FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
 ELSEWHERE = {"docs/questions.md": {"https://github.com"}}
 """Where a page may link to outside of the repository."""
@@ -225,7 +225,7 @@ def test_flags_are_there(page):
 
 
 def test_every_option_and_flag_is_in_its_page():
-    table = OPTIONS.read_text()
+    table = OPTIONS_PAGE.read_text()
     assert set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) == {
         *settings.OPTIONS,
         *settings.RUN_SETTINGS,
@@ -234,7 +234,7 @@ def test_every_option_and_flag_is_in_its_page():
 
 
 def test_every_connector_is_in_its_page():
-    named = set(re.findall(r"^\| ([A-Z]\w+) \|", SOURCES.read_text() + SINKS.read_text(), re.M))
+    named = set(re.findall(r"^\| ([A-Z]\w+) \|", SOURCES_PAGE.read_text() + SINKS_PAGE.read_text(), re.M))
     assert {name.lower() for name in named} == set(CONNECTORS)
 
 
@@ -245,7 +245,7 @@ def test_every_option_of_sources_and_sinks_is_known():
     from watersmeet.spec.options.kafka_delivery import DELIVERY_OPTIONS
     from watersmeet.spec.options.names import GENERATOR
 
-    sources, sinks = SOURCES.read_text(), SINKS.read_text()
+    sources, sinks = SOURCES_PAGE.read_text(), SINKS_PAGE.read_text()
     for name in (*GENERATOR, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):
         assert f"`{name}`" in sources, name
     for name in ("startingOffsets", "maxOffsetsPerTrigger"):
@@ -264,7 +264,7 @@ def test_options_of_any_source_are_taken(connector):
     """Those that the page gives for any source reach no reader that would refuse them."""
     from watersmeet.engine.spark.sources import generator, kafka
 
-    named = re.findall(r"`([a-z_]+)`", re.search(r"\| any \|.*", SOURCES.read_text(), re.DOTALL).group())
+    named = re.findall(r"`([a-z_]+)`", re.search(r"\| any \|.*", SOURCES_PAGE.read_text(), re.DOTALL).group())
     options = {"connector": connector, "idle_timeout": "1 minute", "on_idle": "follow", "max_ahead": "off"}
     assert set(options) - {"connector"} <= set(named)
     if connector == "kafka":

@@ -116,12 +116,11 @@ def test_every_picture_is_drawn_and_shown():
 
 
 def test_the_ten_questions_are_two_clicks_from_the_first_page():
-    """The first page leads to the list, each line of which has a thread, and a place that answers it: where these
-    lead somewhere `test_docs` tells."""
+    """The first page leads to the list, each line of which has a thread, and a place that answers it; that
+    there is such a place `test_docs` tells."""
     assert "](docs/questions.md)" in (ROOT / "README.md").read_text()
-    rows = re.findall(
-        r"^\| (?!question|---)(.+) \| (.+) \| (.+) \|$", (ROOT / "docs/questions.md").read_text(), re.M
-    )
+    page = (ROOT / "docs/questions.md").read_text()
+    rows = re.findall(r"^\| (?!question|---)(.+) \| (.+) \| (.+) \|$", page, re.M)
     assert len(rows) == 10
     for question, asked, answered in rows:
         assert question.endswith("?"), question
