@@ -25,6 +25,11 @@ from watersmeet.spec.model import Insert, Job, Query, Sink, Source
 from watersmeet.types.sql_type import INTEGERS
 
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
+STATEMENTS = (
+    *(f"CREATE {what}" for what in (*_DECLARATIONS, "VIEW", "INDEX")),
+    "DROP INDEX", "INSERT", "SELECT", "EXPLAIN", "SET",
+)  # fmt: skip
+"""What a job is written with; SELECT may begin otherwise (`_QUERIES`)."""
 _KNOWN = ("CREATE", "INSERT", "SELECT", "EXPLAIN", "SET", "WITH")
 _QUERIES = ("INSERT", "SELECT", "WITH", "FROM", "(")
 _KEPT = (
@@ -190,10 +195,7 @@ class _Reader:
 
     def _refuse(self, cursor: Cursor) -> None:
         word = cursor.take().text.upper().split()[0]
-        hint = (
-            "statements are CREATE MAPPING, TABLE, SOURCE, SINK, VIEW or INDEX, DROP INDEX, INSERT, SELECT,"
-            " EXPLAIN and SET"
-        )
+        hint = f"statements are {', '.join(STATEMENTS[:-1])} and {STATEMENTS[-1]}"
         if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
             hint = f"a job has no lasting names to {word}; " + hint
         elif (near := near_names(word, _KNOWN)) and near.startswith("did"):

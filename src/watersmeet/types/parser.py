@@ -45,6 +45,8 @@ _SIMPLE = {
 }  # fmt: skip
 _DECIMAL = ("DECIMAL", "NUMERIC", "DEC")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "ROW")
+NAMES = frozenset((*_SIMPLE, *_DECIMAL, *_NESTED))
+"""By which a column's type may begin."""
 _WORD = re.compile(r"`(?P<quoted>(?:[^`]|``)*)`|(?P<plain>[<>(),:\[\]]|[^\s<>(),:`\[\]]+|`)")
 _WITH_LENGTH = ("STRING", "BINARY", "TIMESTAMP", "TIMESTAMP_NTZ", "FLOAT")
 

@@ -31,7 +31,7 @@ _NOT_JDBC = {
 }
 GENERATOR = ("rate", "disorder", "keys", "seed", "rows", "start")
 
-_CONSOLE = ("rows",)
+CONSOLE = ("rows",)
 
 
 def source_option_problems(source: Source) -> list[SpecError]:
@@ -57,7 +57,7 @@ def sink_option_problems(sink: Sink) -> list[SpecError]:
         return list(spark.sink_problems(sink))
     if sink.connector not in ("console", "memory"):
         return []
-    what, own = f'{sink.connector} sink "{sink.name}"', _CONSOLE if sink.connector == "console" else ()
+    what, own = f'{sink.connector} sink "{sink.name}"', CONSOLE if sink.connector == "console" else ()
     return [_unknown(what, name, own) for name in sink.options if name not in own]
 
 

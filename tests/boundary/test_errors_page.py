@@ -1,0 +1,32 @@
+"""docs/errors.md has every code that an error can have, and no other; its messages are as the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support.error_codes import COMPOSED, all_codes, composed, is_said
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+ROWS = re.findall(r"^\| `([a-z0-9-]+)` \| `(.+?)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+
+
+def test_every_code_has_its_row_and_no_other():
+    listed = [code for code, _, _ in ROWS]
+    assert listed == list(dict.fromkeys(listed))
+    assert set(listed) - all_codes() == set(), "no error has these codes"
+    assert all_codes() - set(listed) == set(), "without a row (or no codes: tests/support/error_codes.py)"
+
+
+def test_codes_that_are_put_together_are_known():
+    """Those that the source does not spell out are listed by hand."""
+    assert composed() == set(COMPOSED)
+
+
+def test_messages_are_such_as_the_code_says():
+    unsaid = [(code, text) for code, text, _ in ROWS if not is_said(code, text)]
+    assert unsaid == []
+
+
+def test_each_row_says_what_to_do():
+    assert [code for code, _, rest in ROWS if not rest.strip(" |")] == []

@@ -1,0 +1,159 @@
+"""docs/sql.md has every statement, type, setting and option, each in its table, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.boundary.test_docs import command_flags
+from watersmeet.front.ddl import settings
+from watersmeet.front.ddl.options import COLUMNS, GENERATOR_ROWS_PER_SECOND
+from watersmeet.front.sql import STATEMENTS
+from watersmeet.spec import connectors
+from watersmeet.spec.options import (
+    debezium,
+    files,
+    function,
+    kafka,
+    lake,
+    names,
+    postgres,
+    records,
+    spark,
+    stored_files,
+)
+from watersmeet.types import parser
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text()
+KAFKA_SETTING = "<kafka setting>"
+
+SOURCES = {
+    "Options of any source": {*connectors.OF_ALL_SOURCES, COLUMNS},
+    "Kafka source": {
+        *kafka.SOURCE_NAMES,
+        *kafka.READER,
+        *records.OPTIONS,
+        *debezium.OPTIONS,
+        "metadata.<column>",
+        "json.<name>",
+        "csv.<name>",
+        KAFKA_SETTING,
+    },
+    "File source": {*files.OF_SOURCES, *(name for of_format in files.READERS.values() for name in of_format)},
+    "JDBC table": {*names.JDBC, f"{names.JDBC_PROPERTIES}<name>"},
+    "Generator": {*names.GENERATOR, "field.<column>.kind", "field.<column>.nulls"},
+    "Spark source": {spark.FORMAT, "<name>"},
+}
+SINKS = {
+    "File sink": {
+        *files.OURS,
+        *stored_files.OPTIONS,
+        *(name for of_format in files.WRITERS.values() for name in of_format),
+        "<name.with.dot>",
+    },
+    "Kafka sink": {
+        *kafka.SINK_OURS,
+        "bootstrap.servers",
+        *("transaction.timeout.ms", "transactional.id", "queue.buffering.max.kbytes"),
+        KAFKA_SETTING,
+    },
+    "Delta sink": set(lake.DELTA),
+    "Iceberg sink": {"table", lake.BEGINS_AFTER, f"{lake.CATALOG}<name>"},
+    "Postgres sink": set(postgres.OPTIONS),
+    "Function sink": set(function.OPTIONS),
+    "Spark sink": {spark.FORMAT, spark.TABLE, "<name>"},
+    "Console sink": set(names.CONSOLE),
+}
+
+
+def section(title: str) -> str:
+    """What stands beneath a title, up to the next one."""
+    return re.split(
+        r"^#+ ", re.split(rf"^#+ {re.escape(title)}$", PAGE, flags=re.MULTILINE)[1], flags=re.MULTILINE
+    )[0]
+
+
+def rows(title: str) -> list[list[str]]:
+    """Cells of the tables there, without their heads."""
+    lines = re.findall(r"^\| (.*) \|$", section(title), re.MULTILINE)
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines if line.startswith("`")]
+
+
+def listed(title: str) -> list[str]:
+    return [name for row in rows(title) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+@pytest.mark.parametrize(("title", "known"), [*SOURCES.items(), *SINKS.items()], ids=[*SOURCES, *SINKS])
+def test_options_are_those_of_the_code(title, known):
+    named = listed(title)
+    assert sorted(named) == sorted(known)
+
+
+@pytest.mark.parametrize(
+    ("title", "by_format"),
+    [("File source", files.READERS), ("File sink", files.WRITERS)],
+    ids=["read", "written"],
+)
+def test_options_of_files_name_their_formats(title, by_format):
+    own = {*files.OF_SOURCES, *stored_files.OPTIONS[-2:], "<name.with.dot>"}
+    for row in rows(title):
+        for name in set(re.findall(r"`([^`]+)`", row[0])) - own:
+            taking = {kind for kind, options in by_format.items() if name in options}
+            said = set(by_format) if row[1].startswith("all") else set(row[1].split(", "))
+            assert said == taking, name
+
+
+def test_connectors_and_what_they_do():
+    told = {row[0].strip("`"): row[1:] for row in rows("Sources")}
+    assert set(told) == set(connectors.CONNECTORS)
+    written = {name for name, cells in told.items() if cells[2] == "yes"}
+    assert written == {name for name, each in connectors.CONNECTORS.items() if each.sinks}
+    assert set(listed("Sinks")) == written
+    for each in connectors.CONNECTORS.values():
+        assert all(f"`{alias}`" in section("Sources") for alias in each.aliases)
+
+
+def test_settings_and_flags():
+    settings_of = rows("What rows mean, and limits") + rows("The run")
+    named = [*listed("What rows mean, and limits"), *listed("The run")]
+    assert sorted(named) == sorted([*settings.OPTIONS, *settings.RUN_SETTINGS, "spark.<name>"])
+    flags = {row[1].strip("`") for row in settings_of} - {""}
+    alone = set(listed("Flags of `run` alone"))
+    assert flags | alone == command_flags("run") - {"--help"}
+    assert not flags & alone
+    for row in settings_of[:-1]:
+        assert row[1] in ("", f"`--{row[0].strip('`').replace('_', '-')}`")
+
+
+def test_statements():
+    assert listed("Statements") == list(STATEMENTS)
+
+
+def test_types():
+    words = {
+        word for row in rows("Types") for cell in row[:2] for word in re.findall(r"[A-Z][A-Z0-9_]+", cell)
+    }
+    assert words - {"WITH", "TIME", "ZONE", "WITHOUT", "PRECISION"} == parser.NAMES
+
+
+def test_defaults_are_those_of_the_code():
+    from watersmeet.engine.spark.sources import generator
+    from watersmeet.engine.spark.sources import kafka as read
+    from watersmeet.sinks.kafka import records as written
+    from watersmeet.spec.limits import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
+    from watersmeet.spec.options.changes import DELETES, INSERTS
+
+    assert f"| `rate` | `{GENERATOR_ROWS_PER_SECOND}` |" in section("Generator")
+    assert all(f"`{kind}`" in section("Generator") for kind in generator.KINDS)
+    assert f"| {read.OFFSETS_PER_TICK}, shared by the sources |" in section("Kafka source")
+    for name in (*read.METADATA, *read.FORMATS):
+        assert f"`{name}`" in section("Kafka source"), name
+    assert all(f"`{name}`" in section("Kafka sink") for name in written.FORMATS)
+    assert f"`{','.join(INSERTS)}`" in PAGE
+    assert f"`{','.join(DELETES)}`" in PAGE
+    assert (
+        f"`{LEAST_KEPT_TICKS}` | so many ticks' state is kept, {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}"
+        in PAGE
+    )
