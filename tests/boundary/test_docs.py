@@ -46,6 +46,17 @@ COMMANDS = (
     ),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
+SOURCES = {
+    "docs.confluent.io",
+    "docs.hazelcast.com",
+    "docs.ksqldb.io",
+    "docs.risingwave.com",
+    "issues.apache.org",
+    "materialize.com",
+    "nightlies.apache.org",
+    "spark.apache.org",
+}
+"""Where others document what the pages of docs/coming-from say of them."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -330,4 +341,5 @@ def test_pages_keep_to_themselves():
         name = page.relative_to(ROOT).as_posix()
         assert not re.search(r"(?<![\w.])/(home|root|work|tmp|Users)/", text), name
         hosts = set(re.findall(r"https?://[\w.-]+", text))
-        assert hosts <= {"https://www.apache.org"} | ELSEWHERE.get(name, set()), name
+        others = {f"https://{host}" for host in SOURCES} if page.parent.name == "coming-from" else set()
+        assert hosts <= others | {"https://www.apache.org"} | ELSEWHERE.get(name, set()), name

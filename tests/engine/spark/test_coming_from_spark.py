@@ -14,12 +14,12 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "python.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "coming-from" / "spark.md"
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def programs() -> list[str]:
-    section = PAGE.read_text().split("\n### Coming from Spark\n")[1].split("\n## ")[0]
+    section = PAGE.read_text().split("\n## The same join, in Python\n")[1].split("\n## ")[0]
     return re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
 
 
