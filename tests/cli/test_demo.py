@@ -78,7 +78,7 @@ def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", DEMOS)
 def test_examples_are_the_demo_s_jobs(name):
     job = DEMOS[name].job
-    example = REPOSITORY / "examples" / f"{job}.sql"
+    example = REPOSITORY / "examples" / "flights_weather" / f"{job}.sql"
     assert f"{REPOSITORY}/.demo/{job}/result" in job_text(DEMOS[name], REPOSITORY / ".demo")
     assert plan_job(parse_job(example.read_text())).queries[0].name
 

@@ -1,0 +1,1 @@
+"""Ad impressions and clicks: which impression is each click put down to?"""

@@ -1,1 +1,0 @@
-../src/watersmeet/cli/jobs/flights_weather.sql

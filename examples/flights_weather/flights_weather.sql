@@ -1,0 +1,1 @@
+../../src/watersmeet/cli/jobs/flights_weather.sql

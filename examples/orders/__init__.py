@@ -1,0 +1,1 @@
+"""Orders, payments and shipments: three streams, with late and missing rows."""

@@ -1,0 +1,1 @@
+"""Failures of machines, and the readings of their sensors before."""

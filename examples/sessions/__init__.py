@@ -1,0 +1,1 @@
+"""The sessions of a web shop, and which of them bought something."""

@@ -1,0 +1,1 @@
+"""TPC-H's query 3 over tables that change."""
