@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo bench docs site clean
+.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo examples bench docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ cluster: setup ## cases on a cluster, and one whose machines come and go, with o
 
 demo: setup ## two live streams joined on Spark, on real data (QUERY=name for another query)
 	@.venv/bin/watersmeet demo $(if $(QUERY),--query $(QUERY))
+
+examples: setup ## the examples on Spark, larger, each against its answer, and Nexmark's speed (ROWS=200000, EVENTS=1000000)
+	@ROWS=$(ROWS) EVENTS=$(EVENTS) scripts/examples
 
 bench: setup ## side by side with Spark's own stream-stream join
 	@.venv/bin/python -m benchmarks.side_by_side

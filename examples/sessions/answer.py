@@ -30,9 +30,7 @@ def bought(ticks: Sequence[Tick]) -> Mapping[str, Rows]:
         for session in sessions:
             start, end = session[0][0], session[-1][0] + GAP
             items = sum(page == "item" for _, page in session)
-            amounts = [
-                amount for at, amount in purchases[visitor] if start <= at <= end and at >= end - 10 * GAP
-            ]
+            amounts = [amount for at, amount in purchases[visitor] if start <= at <= end]
             for amount in amounts or [None]:
                 found[visitor, start, end, len(session), items, amount] += 1
     return {"bought": found}

@@ -11,11 +11,10 @@ CREATE VIEW sessions AS
   FROM TABLE(SESSION(TABLE views, DESCRIPTOR(at), INTERVAL '30' MINUTES))
   GROUP BY window_start, window_end, visitor;
 
--- A session's row comes when the session has ended, long after a purchase in it: how long purchases wait says the second
--- bound, without which they would be kept for ever. No session here is longer than five hours.
+-- A session's row comes when the session has ended, long after a purchase in it. So a purchase is kept while a session is
+-- open that began before it; which of them are, the watermark of window_start says.
 INSERT INTO bought
 SELECT s.visitor, s.window_start AS started, s.window_end AS ended, s.views, s.items, p.amount
 FROM sessions s LEFT JOIN purchases p
   ON p.visitor = s.visitor
- AND p.at >= s.window_start AND p.at <= s.window_end
- AND p.at >= s.window_end - INTERVAL '5' HOURS;
+ AND p.at BETWEEN s.window_start AND s.window_end;
