@@ -65,7 +65,13 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         shed_joined={},
     )
     return SimpleNamespace(
-        tick=number, queries={"q": query}, rows_in={"a": counts["in"]}, held={}, tasks={}, traffic={}
+        tick=number,
+        queries={"q": query},
+        rows_in={"a": counts["in"]},
+        held={},
+        tasks={},
+        traffic={},
+        measured=dict,
     )
 
 

@@ -295,3 +295,17 @@ def test_a_job_file_may_begin_with_a_byte_order_mark(tmp_path):
     job = tmp_path / "job.sql"
     job.write_bytes(b"\xef\xbb\xbfSELECT 1")
     assert read_text(job) == "SELECT 1"
+
+
+def test_quiet_shows_no_ticks_and_no_account(watersmeet, job, engine, make_tick):
+    engine.ticks, engine.notices = [make_tick(1, **{"in": 1, "matched": 1})], ["told"]
+    found = watersmeet("run", job, "--quiet")
+    assert (found.status, found.out) == (0, "")
+    assert "notice: told" in found.err
+    found = watersmeet("run", job, "-q", "--json")
+    (line,) = found.out.splitlines()
+    assert json.loads(line)["account"]["adds_up"] is True
+    engine.stopped = True
+    assert watersmeet("run", job, "--quiet").out == ""
+    found = watersmeet("run", job, "--quiet", "--live")
+    assert (found.status, "a quiet run has no live view" in found.err) == (2, True)

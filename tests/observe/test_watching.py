@@ -10,11 +10,11 @@ from tests.observe.watched import TICKS, WatchedJob
 from watersmeet.errors import EngineError
 from watersmeet.observe import asked
 from watersmeet.observe.asked import asked_watchers
+from watersmeet.observe.live.lines import PlainLines
 from watersmeet.observe.log import LogWatcher
 from watersmeet.observe.metrics.run import RunMetrics
-from watersmeet.observe.progress import PlainProgress
 from watersmeet.observe.spans import SpanWatcher
-from watersmeet.observe.watching import Showing, Watcher, Watching, watched
+from watersmeet.observe.watching import Watcher, Watching, watched
 
 
 class Telling(Watcher):
@@ -79,9 +79,9 @@ def test_how_a_run_ends_is_told():
     assert told.told == [("ended", error), ("ended", None), ("ended", None)]
 
 
-def test_a_view_is_a_watcher():
+def test_lines_of_ticks_are_a_watcher():
     out = io.StringIO()
-    WatchedJob(Showing(PlainProgress(out))).ticks(TICKS[:1])
+    WatchedJob(PlainLines(out)).ticks(TICKS[:1])
     assert out.getvalue().startswith("tick 1: 0.50 s, in 6 ")
 
 

@@ -144,6 +144,10 @@ def run(
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="A JSON line per tick, and the account.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no ticks and no account; with --json the account alone."),
+    ] = False,
     metrics: flags.Metrics = None,
     log_format: flags.LoggedAs = None,
 ) -> None:
@@ -191,7 +195,7 @@ def run(
             text_of(job),
             str(job),
             overrides,
-            Appearance(live, json),
+            Appearance(live, json, quiet),
             recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
             default_checkpoint=default_checkpoint(job),
         )
@@ -202,7 +206,7 @@ def run(
             hint="no rows of sinks are lost but the console's, and the state is whole: run again, with its"
             " output to another place, to go on",
         ) from None
-    if ended.stopped and not json and not ended.logged:
+    if ended.stopped and not (json or quiet or ended.logged):
         print("stopped; run it again to go on")
 
 

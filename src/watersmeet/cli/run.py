@@ -7,7 +7,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,18 @@ from watersmeet.errors import EngineError, Location, SpecError, counted, raise_a
 
 @dataclass(frozen=True)
 class Appearance:
-    """How a run shows itself. ``live``: the redrawn view; None: if standard output is a terminal."""
+    """How a run shows itself. ``live``: the view in place; None: if standard output is a terminal; ``quiet``:
+    nothing of ticks, and the account as JSON alone."""
 
     live: bool | None = None
     json: bool = False
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.quiet and self.live:
+            raise SpecError(
+                "a quiet run has no live view", code="wrong-option", hint="leave out --quiet, or --live"
+            )
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ def _run_text(
 ) -> Ended:
     from watersmeet.cli.job_file import job_in, said_first, warnings_of
     from watersmeet.objects.setting import store_of
-    from watersmeet.observe.reports import account_of, integer_times
+    from watersmeet.observe.reports import account_of
     from watersmeet.plan.planner import plan_job
 
     first = said_first(text, source_name, overrides)
@@ -218,9 +226,12 @@ def _run_text(
         return Ended(False, None, None)
     for warning in warnings_of(text, source_name, plan):
         said.warning(warning)
-    progress, printer, out = _views(appearance, source_name, integer_times(plan), said)
+    views, printer, out = _views(appearance, source_name, job, plan, said)
     stopped, changed, ticks = False, {}, deque[Any](maxlen=1)
-    with _sigterm_as_interrupt(), progress:
+    with _sigterm_as_interrupt(), ExitStack() as opened:
+        for view in views:
+            if isinstance(view, AbstractContextManager):
+                opened.enter_context(view)
         try:
             result = _run(
                 job,
@@ -230,7 +241,7 @@ def _run_text(
                 infer.inferred,
                 printer,
                 ticks.append,
-                progress,
+                views,
                 said,
             )
             stopped, changed = bool(result.stopped), dict(result.changed)
@@ -244,7 +255,7 @@ def _run_text(
         _print_json(account)
     if last is None:
         return Ended(stopped, None, None, said.to_log)
-    if not (appearance.json or said.to_log):
+    if not (appearance.json or appearance.quiet or said.to_log):
         for table in account.tables(out.width):
             out.print(table)
         for line in account.late_lines():
@@ -379,11 +390,10 @@ def _run(
     inferred: Mapping[str, Any],
     printer: Any,
     on_result: Callable[[Any], None],
-    progress: Any,
+    views: Sequence[Any],
     said: Said,
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's."""
-    from watersmeet.observe.watching import Showing
     from watersmeet.running import run_planned
 
     result = run_planned(
@@ -393,7 +403,7 @@ def _run(
         rebuild=recovery.rebuild,
         accept_loss=recovery.accept_loss,
         inferred=inferred,
-        watchers=[Showing(progress)],
+        watchers=views,
         on_notice=said.notice,
         on_tick=lambda result, seconds, parts: on_result(result),
         console=printer,
@@ -411,22 +421,30 @@ def _run(
     return result
 
 
-def _views(appearance: Appearance, title: str, integers: frozenset[str], said: Said) -> tuple[Any, Any, Any]:
-    """The progress, what prints the console sink's rows, and the console. Where the run is logged it is shown
-    only if that is asked for, too."""
+def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) -> tuple[list[Any], Any, Any]:
+    """Who shows the ticks, what prints the console sink's rows, and the console. Where the run is logged it
+    is shown only if that is asked for, too."""
     from rich.console import Console
 
-    from watersmeet.observe.progress import JsonProgress, LiveProgress, PlainProgress, Quiet
+    from watersmeet.observe.live.lines import JsonLines, PlainLines
+    from watersmeet.observe.live.view import LiveView
+    from watersmeet.observe.reports import integer_times
     from watersmeet.observe.rows import JsonPrinter, TablePrinter
+    from watersmeet.running import is_set
 
-    out = Console()
+    out = Console(file=sys.stdout)
     if appearance.json:
-        return JsonProgress(sys.stdout), JsonPrinter(sys.stdout), out
-    if said.to_log and not appearance.live:
-        return Quiet(), TablePrinter(out), out
-    live = out.is_terminal if appearance.live is None else appearance.live
-    progress = LiveProgress(out, title, integers) if live else PlainProgress(sys.stdout, integers)
-    return progress, TablePrinter(out), out
+        return [] if appearance.quiet else [JsonLines(sys.stdout)], JsonPrinter(sys.stdout), out
+    if appearance.quiet or (said.to_log and not appearance.live):
+        return [], TablePrinter(out), out
+    live = appearance.live
+    if live is None:
+        live = sys.stdout.isatty() and not (out.is_dumb_terminal or out.legacy_windows)
+    if not live:
+        return [PlainLines(sys.stdout, integer_times(plan))], TablePrinter(out), out
+    bounded = is_set(job.run, "until_caught_up") or is_set(job.run, "finish")
+    view = LiveView(out, Path(title).name, plan, bounded=bounded)
+    return [view], TablePrinter(view), out
 
 
 @contextmanager

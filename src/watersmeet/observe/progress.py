@@ -1,34 +1,22 @@
-"""What a run looks like while it runs: a live table on a terminal, a plain line per tick elsewhere, or JSON.
+"""What a run tells of its ticks, as values; how they look is in `live`, and elsewhere.
 
-Fed with one `TickReport` per tick, by whoever runs the job. Nothing here knows an engine, and nothing here
-has a clock: rates are over the time from the end of a tick to the end of the next, as the reports have it.
+Nothing here knows an engine, and nothing here has a clock: rates are over the time from the end of a tick to
+the end of the next, as the reports have it.
 """
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from dataclasses import dataclass, field
 
 from watersmeet.errors import counted
-from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
+from watersmeet.event_time import Watermark
 from watersmeet.observe.account import Lateness
-from watersmeet.observe.held import Ahead, Held, Waiting, ahead_words, standstill_words
+from watersmeet.observe.held import Ahead, Held, standstill_words
 from watersmeet.observe.store_use import StoreUse
-from watersmeet.plan.explain.durations import rounded_up
 
 RECENT_TICKS = 10
-LINE = 120
-"""Characters of a plain line, at most."""
-
 HOT_SHARE = 0.1
 """A key with so great a share of what an input keeps is told of, once it has `HOT_ROWS`."""
 HOT_ROWS = 10_000
@@ -147,55 +135,22 @@ class TickReport:
         return max(self.elapsed, self.seconds) or 1e-9
 
 
-class Progress(Protocol):
-    """A context that takes reports while it is open."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def start(self, waiting: Sequence[Waiting]) -> None:
-        """Show, before the first tick, whose watermark waits for silent partitions."""
-
-    def update(self, report: TickReport) -> None:
-        """Show one more tick."""
-
-
-class Quiet:
-    """Shows nothing: for those that have nothing to open or close, and where nothing is to be seen."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def start(self, waiting: Sequence[Waiting]) -> None:
-        return None
-
-    def update(self, report: TickReport) -> None:
-        return None
-
-
-class _HotKeys:
-    """Tells of hot keys, and of those that tasks share, of each once."""
+class Told:
+    """What is told of ticks in lines of their own: deletes of what is not there, hot keys, and those that
+    tasks share; of each key once."""
 
     def __init__(self) -> None:
-        self._told: set[tuple[str, str]] = set()
+        self._hot: set[tuple[str, str]] = set()
         self._split: set[tuple[str, str]] = set()
 
-    def told(self, report: TickReport) -> list[str]:
-        """A line for each key that has become hot."""
-        lines = []
+    def of(self, report: TickReport) -> list[str]:
+        """The lines of one tick."""
+        lines = _missing(report)
         for row in report.inputs:
             for heavy in row.heavy_keys:
-                if heavy.share < HOT_SHARE or heavy.rows < HOT_ROWS or (row.name, heavy.key) in self._told:
+                if heavy.share < HOT_SHARE or heavy.rows < HOT_ROWS or (row.name, heavy.key) in self._hot:
                     continue
-                self._told.add((row.name, heavy.key))
+                self._hot.add((row.name, heavy.key))
                 lines.append(f"{row.name}: hot key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}")
             for split in row.split_keys:
                 if (row.name, split.key) not in self._split:
@@ -223,128 +178,18 @@ class Recent:
     def last(self) -> TickReport | None:
         return self._reports[-1] if self._reports else None
 
+    @property
+    def reports(self) -> Sequence[TickReport]:
+        """The last ticks, the oldest first."""
+        return list(self._reports)  # another thread may add one
+
     def rates(self) -> tuple[float, float]:
         """Rows a second of the clock, in and out, over the last ticks; there is one at least."""
-        reports = list(self._reports)  # another thread may add one
+        reports = self.reports
         seconds = sum(report.lasted for report in reports)
         return sum(report.read for report in reports) / seconds, sum(
             report.written for report in reports
         ) / seconds
-
-
-class LiveProgress:
-    """A table that is redrawn with every tick.
-
-    ``integers``: watermark keys of integer times, shown as numbers; the others are shown as timestamps (UTC).
-    """
-
-    def __init__(self, console: Console, title: str, integers: frozenset[str] = frozenset()) -> None:
-        self._title = title
-        self._integers = integers
-        self._recent = Recent()
-        self._hot = _HotKeys()
-        self._live = Live(Text(f"{title}: starting …"), console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
-
-    def start(self, waiting: Sequence[Waiting]) -> None:
-        for wait in waiting:
-            self._live.console.print(wait.words(), markup=False, highlight=False)
-
-    def update(self, report: TickReport) -> None:
-        self._recent.add(report)
-        for told in (*_missing(report), *self._hot.told(report)):
-            self._live.console.print(told, markup=False, highlight=False)
-        self._live.update(self._view(report), refresh=True)
-
-    def _view(self, report: TickReport) -> RenderableType:
-        fast_in, fast_out = self._recent.rates()
-        head = Text.assemble(
-            (self._title, "bold"),
-            f"   tick {report.tick:,} took {report.seconds:.2f} s{_of_the_clock(report)}"
-            f"{report.most_tasks and f', {report.most_tasks}'}\n",
-            f"in  {fast_in:>9,.0f} rows/s   {self._recent.rows_in:>13,} rows read from sources\n",
-            f"out {fast_out:>9,.0f} rows/s   {self._recent.rows_out:>13,} rows to sinks\n",
-            f"not read yet: {report.behind}\n" if report.behind else "",
-            f"{report.store.words()}\n" if report.store else "",
-            f"{held}\n" if (held := ahead_words(report.held, not self._integers)) else "",
-        )
-        table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("input", no_wrap=True)
-        table.add_column("watermark")  # the one that folds on narrow terminals
-        windows = any(row.grouped for row in report.inputs)
-        for name in ("all in", "matched", "padded", *(("grouped",) if windows else ()), "late", "retained"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for row in report.inputs:
-            marks = [
-                f"{column} {shown_time(mark, f'{row.name}.{column}' in self._integers)}"
-                for column, mark in row.watermarks.items()
-            ]
-            if row.standstill is not None:
-                marks.append(row.standstill)
-            grouped = (row.grouped,) if windows else ()
-            counts = (row.rows_total, row.matched, row.padded, *grouped, row.late, row.retained)
-            table.add_row(Text(row.name), Text("\n".join(marks)), *(f"{count:,}" for count in counts))
-        return Group(head, table)
-
-
-class PlainProgress(Quiet):
-    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
-    rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
-    what is not read yet, where that is known; what was asked of the store of the state, where that is remote
-    (beyond `LINE`); which sources wait for others; and the least watermark, how far it is behind the clock,
-    and why it does not move."""
-
-    def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
-        self._out = out
-        self._integers = integers
-        self._hot = _HotKeys()
-
-    def start(self, waiting: Sequence[Waiting]) -> None:
-        for wait in waiting:
-            print(wait.words(), file=self._out, flush=True)
-
-    def update(self, report: TickReport) -> None:
-        late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
-        line = (
-            f"tick {report.tick}: {report.seconds:.2f} s, {report.most_tasks and f'{report.most_tasks}, '}"
-            f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
-            f"out {report.written:,}, late {late:,}, kept {kept:,}"
-        )
-        if report.behind:
-            line += f", backlog {report.behind}"
-        asked = f", {report.store.words()}" if report.store else ""
-        line += asked
-        if report.held:
-            line += f", {ahead_words(report.held, not self._integers)}"
-        line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        print(_cut(line, LINE + len(asked)), file=self._out, flush=True)
-        for told in (*_missing(report), *self._hot.told(report)):
-            print(_cut(told), file=self._out, flush=True)
-
-    def _watermark(self, report: TickReport) -> str:
-        """The least one of the time axis; of integers, where there are no others."""
-        marks = [
-            (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
-        ]
-        times = [time_mark for time_mark in marks if time_mark[0] not in self._integers] or marks
-        if not times:
-            return ""
-        name, mark = min(times, key=lambda named: named[1])
-        return f"W[{name}] {shown_time(mark, name in self._integers)}{self._behind(name, mark, report)}"
-
-    def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
-        if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
-            return ""
-        behind = report.clock_us - int(mark)
-        return f", {rounded_up(behind)} behind" if behind > 0 else ""
 
 
 def _missing(report: TickReport) -> list[str]:
@@ -354,44 +199,3 @@ def _missing(report: TickReport) -> list[str]:
         for row in report.inputs
         for text in row.missing_deletes
     ]
-
-
-def _cut(line: str, most: int = LINE) -> str:
-    return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
-def _standstill(report: TickReport) -> str:
-    standing = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
-    if not standing:
-        return ""
-    name, why = standing[0]
-    return f"{name} {why}" + (f" (and {len(standing) - 1} more)" if len(standing) > 1 else "")
-
-
-def _of_the_clock(report: TickReport) -> str:
-    """How much of the time since the tick before it was at work."""
-    return f", {100 * report.seconds / report.lasted:.0f} % busy" if report.elapsed else ""
-
-
-class JsonProgress(Quiet):
-    """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
-    them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-
-    def start(self, waiting: Sequence[Waiting]) -> None:
-        if waiting:
-            print(json.dumps({"waiting": [asdict(wait) for wait in waiting]}), file=self._out, flush=True)
-
-    def update(self, report: TickReport) -> None:
-        line = asdict(report)
-        line["seconds"] = round(report.seconds, 4)
-        line["parts"] = {part: round(seconds, 4) for part, seconds in report.parts.items()}
-        for row in line["inputs"]:
-            row["watermarks"] = {column: _json_mark(mark) for column, mark in row["watermarks"].items()}
-        print(json.dumps(line), file=self._out, flush=True)
-
-
-def _json_mark(mark: Watermark) -> Any:
-    return None if mark == NEVER else "end" if mark == ENDED else mark

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from watersmeet.errors import printable
 
 
+class Prints(Protocol):
+    """A rich console, or what prints as one does."""
+
+    def print(self, *printed: Any, **how: Any) -> None: ...
+
+
 class TablePrinter:
-    """Tables on a rich console; above the live view, when there is one."""
+    """Tables on a rich console, or above the live view of a run."""
 
     values = False
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Prints) -> None:
         self._console = console
 
     def show(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from watersmeet.observe.held import Waiting
-from watersmeet.observe.progress import Progress, TickReport
+from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import Holding, Reporter, TickResult, waiting_of
 from watersmeet.plan.model.job import JobPlan
 
@@ -48,19 +48,6 @@ class Watcher:
 
     def ended(self, error: BaseException | None) -> None:
         """The run is over. ``error``: what it failed with; None: it was stopped, or has come to its end."""
-
-
-class Showing(Watcher):
-    """A view of the run that is open while it goes on."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-
-    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
-        self._progress.start(waiting)
-
-    def tick(self, report: TickReport, result: TickResult) -> None:
-        self._progress.update(report)
 
 
 class Watching:

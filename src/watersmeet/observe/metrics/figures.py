@@ -7,20 +7,19 @@ them: a restart does not begin them anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.names import input_of
 from watersmeet.observe.account import PLACES
+from watersmeet.observe.kept import kept_of
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import TickResult, by_alias, input_name, integer_columns
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.plan.order.forecast import SideForecast, forecasts_of
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
-DECLARED, MEASURED = "declared", "measured"
 
 OUTCOMES = tuple(place for place in PLACES if place != "retained")
 """Where a row ended that came in and is not kept any more."""
@@ -199,40 +198,12 @@ class Readings:
                     yield Reading(WATERMARK_LAG, labels, (now_us - mark) / 1e6)
 
     def _kept(self, result: TickResult) -> Iterator[Reading]:
-        """Bytes, and forecasts, of all that the job keeps itself; what several queries share, of each."""
-        measured = result.measured()
-        for query in self._plan.queries:
-            sides = measured.get(query.name, {})
-            sizes: dict[tuple[str, str], int] = {}
-            for name, side in sides.items():
-                labels = _labels(query.name, name)
-                sizes[labels] = sizes.get(labels, 0) + side.file_bytes
-            for labels, size in sizes.items():
-                yield Reading(RETAINED_BYTES, labels, size)
-            forecasts = [of for _, sides_of in forecasts_of(query.alone, sides) for of in sides_of]
-            yield from self._forecasts(query.name, forecasts)
-
-    def _forecasts(self, query: str, forecasts: Iterable[SideForecast]) -> Iterator[Reading]:
-        """Of all sides that keep rows as they come, an input's together; what cannot be said of one of them
-        is not said of the input."""
-        by_input: dict[tuple[str, str], dict[str, list[tuple[float | None, float]]]] = {}
-        for forecast in forecasts:
-            if forecast.panes is not None:
-                continue
-            of_input = by_input.setdefault(_labels(query, forecast.side.name), {DECLARED: [], MEASURED: []})
-            declared = forecast.rate if forecast.in_time else None
-            of_input[DECLARED].append(
-                (None if declared is None else forecast.rows(declared), forecast.row.bytes)
-            )
-            of_input[MEASURED].append(
-                (None if forecast.pace is None else forecast.expected, forecast.row.bytes)
-            )
-        for labels, of_input in by_input.items():
-            for by, rows in of_input.items():
-                told = [(count, size) for count, size in rows if count is not None]
-                if told and len(told) == len(rows):
-                    yield Reading(FORECAST_ROWS, (*labels, by), sum(count for count, _ in told))
-                    yield Reading(FORECAST_BYTES, (*labels, by), sum(count * size for count, size in told))
+        for labels, kept in kept_of(self._plan, result).items():
+            if kept.file_bytes is not None:
+                yield Reading(RETAINED_BYTES, labels, kept.file_bytes)
+            for by, most in kept.most.items():
+                yield Reading(FORECAST_ROWS, (*labels, by), most.rows)
+                yield Reading(FORECAST_BYTES, (*labels, by), most.file_bytes)
 
 
 def _labels(query: str, side: str) -> tuple[str, str]:

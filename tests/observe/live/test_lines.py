@@ -1,4 +1,4 @@
-"""Progress on a terminal, in a pipe and as JSON, from the same reports."""
+"""A line per tick, of words and as JSON, from the same reports."""
 
 from __future__ import annotations
 
@@ -7,20 +7,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
 from watersmeet.observe.held import Ahead, Held, Waiting
-from watersmeet.observe.progress import (
-    Backlog,
-    HeavyKey,
-    InputReport,
-    JsonProgress,
-    LiveProgress,
-    PlainProgress,
-    SplitKey,
-    TickReport,
-)
+from watersmeet.observe.live.lines import JsonLines, PlainLines
+from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, SplitKey, TickReport
 from watersmeet.observe.store_use import StepUse, StoreUse
 
 REPORT = TickReport(
@@ -35,36 +26,15 @@ REPORT = TickReport(
 )
 
 
-def test_live_view_shows_counts_rates_and_watermarks():
-    out = io.StringIO()
-    with LiveProgress(Console(file=out, width=80, force_terminal=True), "job", frozenset({"w.n"})) as live:
-        live.update(REPORT)
-    text = out.getvalue()
-    for wanted in (
-        "4,000 rows/s",
-        "2,000 rows read from sources",
-        "500 rows/s",
-        "250 rows to sinks",
-        "sched_dep 2013-01-01 10:00:00",
-        "n 42",
-        "900",
-        "77",
-    ):
-        assert wanted in text
-
-
 def test_rows_of_deletes_of_nothing_are_told():
     missed = replace(REPORT.inputs[1], missing_deletes=('{"k": "[b]"}', json.dumps({"k": "x" * 200})))
     report = replace(REPORT, inputs=(REPORT.inputs[0], missed))
     wanted = 'w: a delete of what is not there: {"k": "[b]"}'
-    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
-    PlainProgress(plain).update(report)
+    plain, told = io.StringIO(), io.StringIO()
+    PlainLines(plain).tick(report, None)
     lines = plain.getvalue().splitlines()
     assert (len(lines), lines[1], max(map(len, lines))) == (3, wanted, 120)
-    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job") as view:
-        view.update(report)
-    assert wanted in live.getvalue()
-    JsonProgress(told).update(report)
+    JsonLines(told).tick(report, None)
     assert json.loads(told.getvalue())["inputs"][1]["missing_deletes"][0] == '{"k": "[b]"}'
 
 
@@ -72,15 +42,12 @@ def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
     step = StepUse("delivered/0", (1 << 20, 2 << 20), (0, 5), (10, 20), (3, 4))
     report = replace(REPORT, store=StoreUse(3_000_000, 5, 30, 7, (step,)))
     words = ", store: 3.0 MB read, 5 bytes cached, 30 bytes written"
-    plain, live, told, without = io.StringIO(), io.StringIO(), io.StringIO(), io.StringIO()
-    PlainProgress(plain).update(report)
-    PlainProgress(without).update(REPORT)
+    plain, told, without = io.StringIO(), io.StringIO(), io.StringIO()
+    PlainLines(plain).tick(report, None)
+    PlainLines(without).tick(REPORT, None)
     assert plain.getvalue().replace(words, "") == without.getvalue()
     assert words in plain.getvalue()
-    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job") as view:
-        view.update(report)
-    assert words.removeprefix(", ") in live.getvalue()
-    JsonProgress(told).update(report)
+    JsonLines(told).tick(report, None)
     assert json.loads(told.getvalue())["store"] == {
         "fetched_bytes": 3_000_000,
         "cached_bytes": 5,
@@ -100,13 +67,10 @@ def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
 
 def test_sources_that_wait_for_others_are_told():
     report = replace(REPORT, held={"flights": Ahead("weather", 82_800_000_001)})
-    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
-    PlainProgress(plain).update(report)
+    plain, told = io.StringIO(), io.StringIO()
+    PlainLines(plain).tick(report, None)
     assert ", held flights (23 h 1 min ahead of weather)" in plain.getvalue()
-    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job", frozenset({"w.n"})) as view:
-        view.update(report)
-    assert "held flights (82800000001 ahead of weather)" in live.getvalue()
-    JsonProgress(told).update(report)
+    JsonLines(told).tick(report, None)
     assert json.loads(told.getvalue())["held"] == {"flights": {"behind": "weather", "by": 82_800_000_001}}
 
 
@@ -117,14 +81,10 @@ def test_sources_that_wait_for_others_are_told():
 def test_in_how_many_tasks_a_tick_was_run_is_told(tasks, words):
     """Of several inserts the most; what the driver did alone had none."""
     report = replace(REPORT, tasks=tasks)
-    plain, live, told = io.StringIO(), io.StringIO(), io.StringIO()
-    PlainProgress(plain).update(report)
+    plain, told = io.StringIO(), io.StringIO()
+    PlainLines(plain).tick(report, None)
     assert plain.getvalue().startswith(f"tick 3: 0.50 s{words}, in 2,000 ")
-    with LiveProgress(Console(file=live, width=80, force_terminal=True), "job", frozenset({"w.n"})) as view:
-        view.update(report)
-    (head, *_) = [line.rstrip() for line in live.getvalue().splitlines() if "took" in line]
-    assert head.endswith(f"took 0.50 s{words}")
-    JsonProgress(told).update(report)
+    JsonLines(told).tick(report, None)
     assert json.loads(told.getvalue())["tasks"] == tasks
 
 
@@ -137,8 +97,7 @@ def test_plain_is_one_line_per_tick_of_one_unit_each():
         clock_us=1_357_034_400_000_000 + 3_000_000,
         inputs=(replace(REPORT.inputs[0], late=300, late_in=2), REPORT.inputs[1]),
     )
-    with PlainProgress(out, frozenset({"w.n"})) as plain:
-        plain.update(report)
+    PlainLines(out, frozenset({"w.n"})).tick(report, None)
     assert out.getvalue() == (
         "tick 3: 0.50 s, in 2,000 (1,000/s), out 250, late 2, kept 89;"
         " W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind\n"
@@ -151,8 +110,9 @@ def test_a_plain_line_is_never_longer_than_120_characters():
         {"order_time_at_the_till": 1_357_034_400_123_456}, held_by=(Held("orders", "2"),),
     )  # fmt: skip
     out = io.StringIO()
-    PlainProgress(out).update(
-        TickReport(123_456, 1234.5, (one,) * 22, {"s": 10**9}, {"o": 10**9}, 1300.0, 1_400_000_000_000_000)
+    PlainLines(out).tick(
+        TickReport(123_456, 1234.5, (one,) * 22, {"s": 10**9}, {"o": 10**9}, 1300.0, 1_400_000_000_000_000),
+        None,
     )
     (line,) = out.getvalue().splitlines()
     assert len(line) <= 120
@@ -160,27 +120,17 @@ def test_a_plain_line_is_never_longer_than_120_characters():
         "tick 123456: 1234.50 s, in 1,000,000,000 (769,231/s), out 1,000,000,000, late 0, kept"
     )
     out = io.StringIO()
-    PlainProgress(out, frozenset({"a.n"})).update(
-        TickReport(1, 0.0, (InputReport("a", 0, 0, 0, 0, 0, {"n": 7}),), {}, {}, 0.0, 5)
+    PlainLines(out, frozenset({"a.n"})).tick(
+        TickReport(1, 0.0, (InputReport("a", 0, 0, 0, 0, 0, {"n": 7}),), {}, {}, 0.0, 5), None
     )
     assert out.getvalue() == "tick 1: 0.00 s, in 0 (0/s), out 0, late 0, kept 0; W[a.n] 7\n"
 
 
-def test_rows_of_closed_windows_are_shown_where_there_are_windows():
-    windows = TickReport(3, 0.5, (*REPORT.inputs, InputReport("s", 5, 0, 0, 0, 2, grouped=1234)), {}, {})
-    for report, shown in ((windows, True), (REPORT, False)):
-        out = io.StringIO()
-        with LiveProgress(Console(file=out, width=120, force_terminal=True), "job") as live:
-            live.update(report)
-        assert ("grouped" in out.getvalue() and "1,234" in out.getvalue()) is shown
-
-
 def test_json_is_one_object_per_tick():
     out = io.StringIO()
-    with JsonProgress(out) as progress:
-        progress.update(
-            TickReport(0, 0.1, (InputReport("l", 1, 0, 0, 0, 1, {"t": NEVER}),), {"s": 2}, {"out": 7})
-        )
+    JsonLines(out).tick(
+        TickReport(0, 0.1, (InputReport("l", 1, 0, 0, 0, 1, {"t": NEVER}),), {"s": 2}, {"out": 7}), None
+    )
     (line,) = out.getvalue().splitlines()
     assert json.loads(line)["inputs"][0]["watermarks"] == {"t": None}
     assert (json.loads(line)["rows_in"], json.loads(line)["rows_out"]) == ({"s": 2}, {"out": 7})
@@ -214,18 +164,12 @@ HELD = TickReport(
 
 def test_who_holds_a_watermark_back_is_named():
     out = io.StringIO()
-    PlainProgress(out).update(HELD)
+    PlainLines(out).tick(HELD, None)
     assert out.getvalue().endswith("; W[o.t] −; o not started: no row yet in orders/2 (and 2 more)\n")
     out = io.StringIO()
-    with LiveProgress(Console(file=out, width=150, force_terminal=True), "job") as live:
-        live.start([Waiting("o", (Held("orders", "2"),))])
-        live.update(HELD)
-    assert "not started: no row yet in orders/2" in out.getvalue()
-    assert "the watermark of o waits for a row in orders/2" in out.getvalue()
-    out = io.StringIO()
-    JsonProgress(out).start([])
-    JsonProgress(out).start([Waiting("o", (Held("orders", "2"),))])
-    JsonProgress(out).update(HELD)
+    JsonLines(out).started([], None)
+    JsonLines(out).started([Waiting("o", (Held("orders", "2"),))], None)
+    JsonLines(out).tick(HELD, None)
     waiting, tick = (json.loads(line) for line in out.getvalue().splitlines())
     assert waiting["waiting"][0]["held_by"][0]["partition"] == "2"
     assert tick["inputs"][1]["held_by"] == [
@@ -238,8 +182,8 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     out = io.StringIO()
     backlog = {"a": Backlog(1_200, "files"), "b": Backlog(0, "rows"), "c": Backlog(3, "files")}
     report = TickReport(1, 0.5, (), {"a": 5}, {}, 0.5, backlog=backlog)
-    PlainProgress(out).update(report)
-    JsonProgress(out).update(report)
+    PlainLines(out).tick(report, None)
+    JsonLines(out).tick(report, None)
     plain, line = out.getvalue().splitlines()
     assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, kept 0, backlog 1,203 files"
     assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "of": "files"}
@@ -255,9 +199,9 @@ def test_a_key_that_tasks_share_is_told_of_once():
     split = (SplitKey("k = 7", 0.31),)
     report = TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, split_keys=split),), {}, {})
     out = io.StringIO()
-    plain = PlainProgress(out)
-    plain.update(report)
-    plain.update(report)
+    plain = PlainLines(out)
+    plain.tick(report, None)
+    plain.tick(report, None)
     said = "o: key split over all tasks, 31% of the work: k = 7"
     assert [line for line in out.getvalue().splitlines() if "split" in line] == [said]
 
@@ -267,12 +211,9 @@ def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
         heavy = (HeavyKey("k = 7", rows, share),)
         return TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, heavy_keys=heavy),), {}, {})
 
-    out, live_out = io.StringIO(), io.StringIO()
-    plain = PlainProgress(out)
-    with LiveProgress(Console(file=live_out, width=120, force_terminal=True), "job") as live:
-        for report in (tick(0.09, 90_000), tick(0.5, 9_999), tick(0.12, 12_000), tick(0.3, 30_000)):
-            plain.update(report)
-            live.update(report)
+    out = io.StringIO()
+    plain = PlainLines(out)
+    for report in (tick(0.09, 90_000), tick(0.5, 9_999), tick(0.12, 12_000), tick(0.3, 30_000)):
+        plain.tick(report, None)
     said = "o: hot key, 12% of 100,000 rows: k = 7"
     assert [line for line in out.getvalue().splitlines() if "hot" in line] == [said]
-    assert live_out.getvalue().count("hot key") == 1

@@ -1,0 +1,108 @@
+"""A run as a line per tick, for logs and pipes: of words, or of JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TextIO
+
+from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
+from watersmeet.observe.held import Waiting, ahead_words
+from watersmeet.observe.live.words import UNICODE, one_line
+from watersmeet.observe.progress import TickReport, Told
+from watersmeet.observe.reports import TickResult
+from watersmeet.observe.watching import Watcher
+from watersmeet.plan.explain.durations import rounded_up
+
+LINE = 120
+"""Characters of a line, at most."""
+
+
+class PlainLines(Watcher):
+    """A line of at most `LINE` characters per tick, for logs and pipes: of the tick its seconds and tasks,
+    rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
+    what is not read yet, where that is known; what was asked of the store of the state, where that is remote
+    (beyond `LINE`); which sources wait for others; and the least watermark, how far it is behind the clock,
+    and why it does not move."""
+
+    def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
+        self._out = out
+        self._integers = integers
+        self._told = Told()
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        for wait in waiting:
+            print(wait.words(), file=self._out, flush=True)
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
+        line = (
+            f"tick {report.tick}: {report.seconds:.2f} s, {report.most_tasks and f'{report.most_tasks}, '}"
+            f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
+            f"out {report.written:,}, late {late:,}, kept {kept:,}"
+        )
+        if report.behind:
+            line += f", backlog {report.behind}"
+        asked = f", {report.store.words()}" if report.store else ""
+        line += asked
+        if report.held:
+            line += f", {ahead_words(report.held, not self._integers)}"
+        line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
+        print(_cut(line, LINE + len(asked)), file=self._out, flush=True)
+        for told in self._told.of(report):
+            print(_cut(told), file=self._out, flush=True)
+
+    def _watermark(self, report: TickReport) -> str:
+        """The least one of the time axis; of integers, where there are no others."""
+        marks = [
+            (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
+        ]
+        times = [time_mark for time_mark in marks if time_mark[0] not in self._integers] or marks
+        if not times:
+            return ""
+        name, mark = min(times, key=lambda named: named[1])
+        return f"W[{name}] {shown_time(mark, name in self._integers)}{self._behind(name, mark, report)}"
+
+    def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
+        if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
+            return ""
+        behind = report.clock_us - int(mark)
+        return f", {rounded_up(behind)} behind" if behind > 0 else ""
+
+
+class JsonLines(Watcher):
+    """A JSON object per tick; watermarks are integers, null before the first row, "end" after all. Before
+    them, if there are some to name, an object ``waiting``: inputs that wait for silent partitions."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        if waiting:
+            print(json.dumps({"waiting": [asdict(wait) for wait in waiting]}), file=self._out, flush=True)
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        line = asdict(report)
+        line["seconds"] = round(report.seconds, 4)
+        line["parts"] = {part: round(seconds, 4) for part, seconds in report.parts.items()}
+        for row in line["inputs"]:
+            row["watermarks"] = {column: _json_mark(mark) for column, mark in row["watermarks"].items()}
+        print(json.dumps(line), file=self._out, flush=True)
+
+
+def _json_mark(mark: Watermark) -> Any:
+    return None if mark == NEVER else "end" if mark == ENDED else mark
+
+
+def _cut(line: str, most: int = LINE) -> str:
+    line = one_line(line, UNICODE)
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _standstill(report: TickReport) -> str:
+    standing = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
+    if not standing:
+        return ""
+    name, why = standing[0]
+    return f"{name} {why}" + (f" (and {len(standing) - 1} more)" if len(standing) > 1 else "")

@@ -1,0 +1,179 @@
+"""The live view of a run: drawn in place, a few times a second, by a thread of its own.
+
+The run waits for none of it: a terminal that hangs or goes away harms the view alone. Only rows of console
+sinks are waited for, which are results.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.text import Text
+
+from watersmeet.errors import WatersmeetError, printable
+from watersmeet.observe.held import Waiting
+from watersmeet.observe.live.above import errors_above, printed_above
+from watersmeet.observe.live.frame import Look, Now, frame
+from watersmeet.observe.live.gathered import ENDED_WELL, FAILED, RUNNING, STARTING, Gathered
+from watersmeet.observe.live.terminal import Terminal
+from watersmeet.observe.live.words import glyphs_for
+from watersmeet.observe.progress import TickReport, Told
+from watersmeet.observe.reports import TickResult
+from watersmeet.observe.watching import Watcher
+from watersmeet.plan.model.job import JobPlan
+
+EVERY_S = 0.25
+MOST_WAITING = 1_000
+"""Lines that wait for a terminal that takes none; of more the oldest are let go, and counted."""
+LAST_S = 2.0
+"""So long is waited in the end for a terminal that takes nothing."""
+
+
+class LiveView(Watcher):
+    """A context in which a run is shown.
+
+    Args:
+        bounded: the input has an end, up to which the run goes on.
+        page: where a browser sees the run.
+    """
+
+    def __init__(
+        self, console: Console, title: str, plan: JobPlan, *, bounded: bool = False, page: str | None = None
+    ) -> None:
+        self._terminal = Terminal(console)
+        self._title, self._bounded, self.page = title, bounded, page
+        self._gathered = Gathered(plan)
+        self._told = Told()
+        self._state = STARTING
+        self._since = time.monotonic()
+        self._over: float | None = None
+        self._in_hand: tuple[int, float] | None = None
+        self._above: deque[str] = deque()
+        self._lost = 0
+        self._lock = threading.Lock()
+        self._wake, self._done, self._drawn = threading.Event(), threading.Event(), threading.Event()
+        self._failed: Exception | None = None
+        self._thread = threading.Thread(target=self._draw_on, name="live view", daemon=True)
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._opened.enter_context(printed_above(self._print))
+        self._opened.enter_context(errors_above(self._print))
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._opened.close()
+        if self._over is None:
+            self._end(FAILED if isinstance(error, Exception) else ENDED_WELL)
+        self._done.set()
+        self._wake.set()
+        self._thread.join(LAST_S)
+        if self._failed is not None and not isinstance(self._failed, OSError | WatersmeetError):
+            complaint = f"{type(self._failed).__name__}: {self._failed}"
+            print(f"note: the live view ended before the run: {printable(complaint)}", file=sys.stderr)
+
+    def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        self._state = RUNNING
+        for wait in waiting:
+            self._print(wait.words())
+
+    def tick_begins(self, tick: int) -> None:
+        self._in_hand = tick, time.monotonic()
+
+    def tick(self, report: TickReport, result: TickResult) -> None:
+        self._in_hand = None
+        for line in self._told.of(report):
+            self._print(line)
+        try:
+            self._gathered.add(report, result)
+        except Exception as error:  # it is for people: no job ends by it
+            self._fail(error)
+
+    def ended(self, error: BaseException | None) -> None:
+        self._end(FAILED if error is not None else ENDED_WELL)
+
+    def print(self, *printed: Any, **how: Any) -> None:
+        """`Console.print`, above the view; waits until it is there. Raises: what the terminal failed with."""
+        text = self._terminal.rendered(*printed, **how)
+        with self._lock:
+            self._above.append(text)
+            self._drawn.clear()
+        while self._failed is None and self._thread.is_alive() and not self._drawn.is_set():
+            self._wake.set()
+            self._drawn.wait(1.0)
+        if self._failed is not None:
+            raise self._failed
+
+    def _print(self, line: str) -> None:
+        """A line that others print; is not waited for."""
+        told = Text.from_ansi(line)
+        told.plain = printable(told.plain)
+        text = self._terminal.rendered(told, highlight=False, soft_wrap=True)
+        with self._lock:
+            if self._failed is not None:
+                with suppress(OSError, WatersmeetError):
+                    self._terminal.console.file.write(text)
+                return
+            if len(self._above) >= MOST_WAITING:
+                self._above.popleft()
+                self._lost += 1
+            self._above.append(text)
+
+    def _end(self, state: str) -> None:
+        self._state, self._in_hand, self._over = state, None, time.monotonic()
+
+    def _draw_on(self) -> None:
+        try:
+            while not self._done.is_set():
+                self._draw()
+                self._wake.wait(EVERY_S)
+                self._wake.clear()
+            self._draw()
+            self._terminal.leave()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """No view from now on."""
+        self._failed = self._failed or error
+        self._done.set()
+        self._drawn.set()
+
+    def _draw(self) -> None:
+        with self._lock:
+            above, lost = list(self._above), self._lost
+            self._above.clear()
+            self._lost = 0
+        if lost:
+            above.insert(0, f"… {lost:,} lines were let go: the terminal took none\n")
+        console = self._terminal.console
+        encoding = console.encoding
+        width, height = console.size
+        look = Look(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
+        self._terminal.draw(frame(self._gathered.snapshot(), self._now(), look), above)
+        with self._lock:
+            if not self._above:
+                self._drawn.set()
+
+    def _now(self) -> Now:
+        now, in_hand = time.monotonic(), self._in_hand
+        return Now(
+            self._title,
+            self._state,
+            (self._over or now) - self._since,
+            time.time_ns() // 1_000,
+            self._bounded,
+            None if in_hand is None else (in_hand[0], now - in_hand[1]),
+            self.page,
+        )
