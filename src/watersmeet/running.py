@@ -6,7 +6,8 @@ PySpark is loaded when a job is run, not before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
@@ -25,6 +26,7 @@ from watersmeet.sinks.base import RowPrinter
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 from watersmeet.spec.options.function import OfBatches
+from watersmeet.spec.watched.addresses import address_in
 
 if TYPE_CHECKING:
     from watersmeet.engine.spark.job.job import OnTick as OnTick
@@ -174,6 +176,12 @@ def run_planned(
             console=console,
         )
 
+    def run_shown(watching: Watching) -> RunResult:
+        if page is not None:
+            watching.shown_at(page)
+            each_of(on_notice)(f"the page of the job is at {page}")
+        return run_recorded(watching)
+
     def run_recorded(watching: Watching) -> RunResult:
         if recording is None:
             return run_watched(watching)
@@ -182,9 +190,29 @@ def run_planned(
             ended(result)
         return result
 
-    with asked_watchers(asked, about, on_notice or (lambda said: None)) as own:
+    say = on_notice or (lambda said: None)
+    with _page_of(asked, place, recording is not None) as page, asked_watchers(asked, about, say) as own:
         kept = [] if recording is None else [recording]
-        return watched([*kept, *watchers, *own], run_recorded)
+        return watched([*kept, *watchers, *own], run_shown)
+
+
+@contextmanager
+def _page_of(asked: Mapping[str, str], place: Checkpoint, has_history: bool) -> Iterator[str | None]:
+    """Where a browser sees the run, while it goes on; None: that is not asked for."""
+    address = address_in(asked.get("ui", ""))
+    if address is None:
+        yield None
+        return
+    if not has_history:
+        raise SpecError(
+            "the page of a job is drawn from its history, and none is kept (history = 'off')",
+            code="bad-setting",
+            hint="leave out history = 'off', or ui",
+        )
+    from watersmeet.page.listening import page_beside
+
+    with page_beside(address, place.store, place.job) as url:
+        yield url
 
 
 def inferring(

@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     # what is kept of past ticks, for people
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it
-    "page": BASE | {"watermark", "observe", "history", "spec"},
+    "page": BASE | {"watermark", "observe", "history", "spec", "state"},
     "testing.oracle": set(),  # shares nothing with what it judges
     "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},
     # a sample of rows, judged by the rules of the engine: for the command line
@@ -98,7 +98,18 @@ ALLOWED: dict[str, set[str]] = {
     },
     # a job's text to its end: what the command line and the public names share
     "running": BASE
-    | {"spec", "front", "plan", "engine.driver", "engine.spark", "sinks", "objects", "observe", "history"},
+    | {
+        "spec",
+        "front",
+        "plan",
+        "engine.driver",
+        "engine.spark",
+        "sinks",
+        "objects",
+        "observe",
+        "history",
+        "page",
+    },
     # the same in a thread of its own
     "started": BASE | {"spec", "plan", "observe", "running", "sinks"},
     # a job from calls instead of a text

@@ -17,6 +17,7 @@ from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import Reader
 from watersmeet.history.points import Figures
 from watersmeet.page.html import static
+from watersmeet.page.listening import listening_at
 from watersmeet.page.served import STATIC, Feed
 from watersmeet.page.serving import Serving
 from watersmeet.spec.watched.addresses import Address, address_in
@@ -164,7 +165,7 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "watersmeet.page.serving")
     with pytest.raises(EngineError, match="not installed: uvicorn") as refused:
-        ui("job.sql")
+        listening_at(Address("127.0.0.1", 0), MemoryStore(), "job")
     assert refused.value.code == "missing-library"
     assert "watersmeet[ui]" in str(refused.value.hint)
 

@@ -79,6 +79,13 @@ Metrics = Annotated[
     str | None,
     typer.Option(metavar="PORT", help="Metrics for Prometheus: PORT of this machine alone, or HOST:PORT."),
 ]
+Ui = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[PORT]",
+        help="A page of the job: at PORT (8765) of this machine alone, or at HOST:PORT, with a token.",
+    ),
+]
 LoggedAs = Annotated[
     str | None,
     typer.Option(

@@ -10,6 +10,7 @@ trace is shown with WATERSMEET_TRACEBACK=1 · 130 interrupted where there is not
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -26,7 +27,8 @@ from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
-from watersmeet.cli.ui import ui
+from watersmeet.cli.ui import UI_PORT
+from watersmeet.cli.ui import ui as ui_command
 from watersmeet.cli.whatif.entry import whatif
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
@@ -41,7 +43,7 @@ app = typer.Typer(
 app.add_typer(state_commands.app)
 app.command()(state_commands.stop)
 app.command()(report)
-app.command()(ui)
+app.command("ui")(ui_command)
 app.command()(whatif)
 
 
@@ -148,6 +150,7 @@ def run(
         bool,
         typer.Option("--quiet", "-q", help="Show no ticks and no account; with --json the account alone."),
     ] = False,
+    ui: flags.Ui = None,
     metrics: flags.Metrics = None,
     log_format: flags.LoggedAs = None,
 ) -> None:
@@ -186,6 +189,7 @@ def run(
         broken_output=broken_output,
         shed_output=shed_output,
         progress_output=progress_output,
+        ui=ui,
         metrics=metrics,
         log_format=log_format,
     )
@@ -410,7 +414,22 @@ def _exit(status: int) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``argv`` without the program's name."""
-    return _guarded(lambda: app(args=None if argv is None else list(argv), prog_name="watersmeet"))
+    words = _with_port(sys.argv[1:] if argv is None else argv)
+    return _guarded(lambda: app(args=words, prog_name="watersmeet"))
+
+
+def _with_port(words: Sequence[str]) -> list[str]:
+    """With the port that ``--ui`` stands for where none is behind it.
+
+    >>> _with_port(["run", "--ui", "job.sql"]), _with_port(["run", "job.sql", "--ui", "[::]:80"])
+    (['run', '--ui', '8765', 'job.sql'], ['run', 'job.sql', '--ui', '[::]:80'])
+    """
+    spelled = []
+    for n, word in enumerate(words):
+        spelled.append(word)
+        if word == "--ui" and not (n + 1 < len(words) and re.fullmatch(r"(.*:)?[0-9]+", words[n + 1])):
+            spelled.append(UI_PORT)
+    return spelled
 
 
 def _guarded(command: Callable[[], object]) -> int:

@@ -8,8 +8,11 @@ import typer
 
 from watersmeet.cli.job_file import default_checkpoint
 from watersmeet.cli.state_commands.commands import Directory, Of
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import SpecError
 from watersmeet.spec.watched.addresses import address_in
+
+UI_PORT = "8765"
+"""Where the page is, if nobody says."""
 
 Listen = Annotated[
     str,
@@ -20,21 +23,11 @@ Listen = Annotated[
 ]
 
 
-def ui(job: Of, listen: Listen = "8765", checkpoint: Directory = None) -> None:
+def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
     goes on with the job. Read only."""
     from watersmeet.cli.state_commands.place import Place
-    from watersmeet.history.past import Reader
-
-    try:
-        from watersmeet.page.served import Feed
-        from watersmeet.page.serving import Serving
-    except ModuleNotFoundError as error:
-        raise EngineError(
-            f"the page is served by a library that is not installed: {error.name}",
-            code="missing-library",
-            hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
-        ) from None
+    from watersmeet.page.listening import listening_at
 
     address = address_in(listen)
     if address is None:
@@ -44,7 +37,6 @@ def ui(job: Of, listen: Listen = "8765", checkpoint: Directory = None) -> None:
             hint="8080, 0.0.0.0:8080 or [::]:8080",
         )
     place = Place.of(job, checkpoint, default_checkpoint(job))
-    feed = Feed(Reader(place.checkpoint.store), place.checkpoint.job)
-    serving = Serving.of(feed, address)
+    serving = listening_at(address, place.checkpoint.store, place.checkpoint.job)
     print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
     serving.run()

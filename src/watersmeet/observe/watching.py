@@ -1,7 +1,7 @@
 """Who watches a run: a terminal, a log, metrics, spans. Each is told the same, in the same order, by the
 thread that runs the job, which waits for it:
 
-    started ── tick_begins, tick ── tick_begins, tick ── … ── ended
+    (shown_at) ── started ── tick_begins, tick ── tick_begins, tick ── … ── ended
 
 A notice may come at any time, from other threads too.
 """
@@ -33,6 +33,9 @@ class Watched:
 class Watcher:
     """One that watches a run; it overrides what it wants to be told."""
 
+    def shown_at(self, url: str) -> None:
+        """A browser sees the run there, from before its start to its end. Only if that was asked for."""
+
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         """The first tick comes next. ``waiting``: inputs whose watermarks wait for silent partitions;
         ``before``: what the last tick before this run has come to, if there was one."""
@@ -56,6 +59,10 @@ class Watching:
     def __init__(self, watchers: Iterable[Watcher]) -> None:
         self._watchers = tuple(watchers)
         self._reporter = Reporter(self._ticked)
+
+    def shown_at(self, url: str) -> None:
+        for watcher in self._watchers:
+            watcher.shown_at(url)
 
     def start(
         self, holdings: Mapping[str, Mapping[str, Sequence[Holding]]], before: TickResult | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from starlette.applications import Starlette
 
 from watersmeet.page.served import Feed, app_of
 from watersmeet.spec.watched.addresses import LOOPBACK, Address, cannot_listen
+
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,18 @@ class Serving:
         self._server().run(sockets=[self.listening])
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """Answer in a thread of its own, until the end of the block."""
+    def beside(self, linger_s: float = 0.0) -> Iterator[None]:
+        """Answer in a thread of its own, until the end of the block, and for so many seconds after it if
+        somebody looks at the page."""
         server = self._server()
         thread = threading.Thread(target=server.run, args=([self.listening],), name="page", daemon=True)
         thread.start()
         try:
             yield
         finally:
+            until = time.monotonic() + linger_s
+            while server.server_state.connections and time.monotonic() < until:
+                time.sleep(_LOOK_S)
             server.should_exit = True
             thread.join()
 
@@ -61,5 +68,5 @@ def _listening(address: Address) -> socket.socket:
         family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((address.host, address.port), family=family)
     except OSError as error:
-        hint = "another port, as --listen 8766; 0 takes one that is free"
+        hint = "another port, such as 8766; 0 takes one that is free"
         raise cannot_listen("the page cannot be shown", address, error, hint) from None

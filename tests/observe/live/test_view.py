@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -188,9 +189,25 @@ def test_an_error_of_the_view_is_told_and_ends_no_run(capsys):
 
 def test_a_run_that_fails_says_so():
     shown = Shown()
-    with pytest.raises(EngineError), shown.view:
+    with suppress(EngineError), shown.view:
+        shown.job.ticks(TICKS[:1])
         raise EngineError("no", code="no")
-    assert shown.says("job.sql  failed after 0 s")
+    assert shown.says("job.sql  failed after 0 s  tick 1")
+
+
+def test_of_a_run_that_cannot_begin_nothing_is_left():
+    shown = Shown()
+    with suppress(EngineError), shown.view:
+        until(lambda: shown.says("starting"))
+        raise EngineError("no", code="no")
+    assert shown.screen.all == [""]
+
+
+def test_where_a_browser_sees_the_run_is_in_the_view():
+    shown = Shown()
+    with shown.view:
+        shown.job.watching.shown_at("http://127.0.0.1:8765/")
+        until(lambda: shown.says("for 0 s                                http://127.0.0.1:8765/"))
 
 
 def test_frames_that_do_not_differ_are_not_written():

@@ -68,6 +68,7 @@ RUN_SETTINGS = (
     "history",
     PARQUET_READER,
     "metrics",
+    "ui",
     "log_format",
     "jars",
     "state_store",
@@ -217,8 +218,9 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint = "it is a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
         hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
-    elif name == "metrics" and address_in(value) is None:
-        hint = "a port of this machine, such as 9464, or HOST:PORT to listen elsewhere"
+    elif name in ("metrics", "ui") and address_in(value) is None:
+        port = "9464" if name == "metrics" else "8765"
+        hint = f"a port of this machine, such as {port}, or HOST:PORT to listen elsewhere"
     elif name == "log_format":
         return str(_one_of(LogFormat, name, value, location).value)
     elif name == PARQUET_READER:

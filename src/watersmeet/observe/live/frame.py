@@ -112,8 +112,8 @@ def frame(shot: Snapshot, now: Now, look: Look) -> list[Line]:
     head = [fitted(line, look.cells, look.glyphs) for line in _head(shot, now, look)][: look.lines]
     sections = [_queries(shot, look), _marks(shot, now, look), _inputs(shot, look)]
     foot = [fitted(line, look.cells, look.glyphs) for line in _foot(shot, look)]
-    if shot.report is None:
-        return head
+    if shot.report is None:  # of a run that could not begin nothing is shown: why, is told
+        return head if now.state in (STARTING, RUNNING) else []
     room = look.lines - len(head)
     heights = [section.height for section in sections]
     parts = [*(height for height in heights if height), len(foot)]

@@ -68,9 +68,10 @@ class Terminal:
 
     def leave(self) -> None:
         """What was drawn stays; what is printed from now on comes below it."""
-        self._drawn = []
-        self.console.file.write("\n")
-        self.console.file.flush()
+        if self._drawn:
+            self._drawn = []
+            self.console.file.write("\n")
+            self.console.file.flush()
 
     def rendered(self, *printed: Any, **how: Any) -> str:
         """What `Console.print` would write to the terminal. Writes nothing there, nor waits for who does."""

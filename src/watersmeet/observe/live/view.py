@@ -42,14 +42,12 @@ class LiveView(Watcher):
 
     Args:
         bounded: the input has an end, up to which the run goes on.
-        page: where a browser sees the run.
     """
 
-    def __init__(
-        self, console: Console, title: str, plan: JobPlan, *, bounded: bool = False, page: str | None = None
-    ) -> None:
+    def __init__(self, console: Console, title: str, plan: JobPlan, *, bounded: bool = False) -> None:
         self._terminal = Terminal(console)
-        self._title, self._bounded, self.page = title, bounded, page
+        self._title, self._bounded = title, bounded
+        self._page: str | None = None
         self._gathered = Gathered(plan)
         self._told = Told()
         self._state = STARTING
@@ -82,6 +80,9 @@ class LiveView(Watcher):
         if self._failed is not None and not isinstance(self._failed, OSError | WatersmeetError):
             complaint = f"{type(self._failed).__name__}: {self._failed}"
             print(f"note: the live view ended before the run: {printable(complaint)}", file=sys.stderr)
+
+    def shown_at(self, url: str) -> None:
+        self._page = url
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         self._state = RUNNING
@@ -175,5 +176,5 @@ class LiveView(Watcher):
             time.time_ns() // 1_000,
             self._bounded,
             None if in_hand is None else (in_hand[0], now - in_hand[1]),
-            self.page,
+            self._page,
         )

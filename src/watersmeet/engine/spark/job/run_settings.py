@@ -36,6 +36,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "parquet_reader": "rows are the same",
     "history": "what is kept of earlier ticks, for people",
     "metrics": _LOOKS,
+    "ui": _LOOKS,
     "log_format": _LOOKS,
     "change_queries": "which queries there are counts for itself",
 }

@@ -1,0 +1,52 @@
+"""A page that listens: of a job of another process, or beside a run of this one.
+
+The libraries that serve it are an extra: they are loaded here, and nowhere before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from watersmeet.errors import EngineError
+from watersmeet.history.past import Reader
+from watersmeet.spec.watched.addresses import Address
+from watersmeet.state.store import Store
+
+if TYPE_CHECKING:
+    from watersmeet.page.serving import Serving
+
+BESIDE_LOOK_S = 1.0
+"""Beside a run its history is looked at so often."""
+
+
+def listening_at(address: Address, store: Store, job: str, look_s: float | None = None) -> Serving:
+    """The page of the job whose state is in a store.
+
+    Raises:
+        EngineError: the libraries are not installed, or nobody can listen there.
+    """
+    try:
+        from watersmeet.page.served import LOOK_S, Feed
+        from watersmeet.page.serving import Serving
+    except ModuleNotFoundError as error:
+        raise EngineError(
+            f"the page is served by a library that is not installed: {error.name}",
+            code="missing-library",
+            hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
+        ) from None
+
+    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s), address)
+
+
+@contextmanager
+def page_beside(address: Address, store: Store, job: str) -> Iterator[str]:
+    """The page of a run, for as long as the run goes on; gives its address, for a browser. Whoever looks at
+    it is told how the run has ended before it goes.
+
+    Raises: as `listening_at`.
+    """
+    serving = listening_at(address, store, job, BESIDE_LOOK_S)
+    with serving.beside(linger_s=2 * BESIDE_LOOK_S):
+        yield serving.url

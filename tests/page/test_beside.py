@@ -1,0 +1,51 @@
+"""The page of a run, served by the run's own process."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+from contextlib import suppress
+
+from tests.support.recorded import RecordedJob
+from watersmeet.errors import EngineError
+from watersmeet.page import listening
+from watersmeet.page.listening import page_beside
+from watersmeet.spec.watched.addresses import Address
+from watersmeet.state.store import MemoryStore
+
+TEXT = """
+CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE SINK out WITH ('connector' = 'memory');
+INSERT INTO out SELECT t FROM a;
+"""
+
+
+def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
+    monkeypatch.setattr(listening, "BESIDE_LOOK_S", 0.1)
+    store, told, looks = MemoryStore(), bytearray(), threading.Event()
+    job = RecordedJob(TEXT, store)
+
+    def look(url: str) -> None:
+        with urllib.request.urlopen(f"{url}events?after=0", timeout=20) as events:
+            while line := events.readline():
+                told.extend(line)
+                looks.set()
+
+    with (
+        suppress(EngineError),
+        page_beside(Address("127.0.0.1", 0), store, "shop") as url,
+        job.run(None),
+    ):
+        browser = threading.Thread(target=look, args=(url,), daemon=True)
+        browser.start()
+        assert looks.wait(20)
+        raise EngineError("the disk is full", code="no-room")
+    browser.join(20)
+    assert b"the disk is full" in told
+
+
+def test_nobody_is_waited_for_who_does_not_look():
+    with page_beside(Address("127.0.0.1", 0), MemoryStore(), "shop"):
+        began = time.monotonic()
+    assert time.monotonic() - began < listening.BESIDE_LOOK_S
