@@ -5,13 +5,14 @@
 Two jobs on Spark take turns, tick by tick; one shows metrics, which are asked for every ``--every`` ticks (of
 a second each, where Prometheus asks every 15 seconds), and logs. A pair's ratio is of the CPU seconds of all
 their processes, and varies more than what is looked for. So the telling itself is measured, too, in this
-process, ``--repeat`` times: CPU of a tick's report, of what the watchers do with it, and of an answer to
-Prometheus.
+process, ``--repeat`` times: CPU of a tick's report, of what the watchers do with it, of an answer to
+Prometheus, and of a second of the live view, with a tick in it and so many frames as it draws.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -19,7 +20,9 @@ import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -51,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if tick_s is not None:
         a_tick = costs[REPORTED] + costs[WATCHED] + costs[ASKED] / asked.every
         print(f"a tick: {1000 * tick_s:.0f} ms of CPU, {a_tick / tick_s:.2%} of it for being watched")
+        print(f"the live view of a tick a second: {costs[VIEWED] / tick_s:.2%} of that")
     return 0
 
 
@@ -83,6 +87,7 @@ def _pairs(rows: int, ticks: int, every: int) -> float:
 
 
 REPORTED, WATCHED, ASKED = "the report of a tick", "what watchers do with it", "an answer to Prometheus"
+VIEWED = "a second of the live view"
 
 
 def telling(queries: int, repeat: int) -> dict[str, float]:
@@ -135,11 +140,35 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
             REPORTED: _cpu_s(lambda: report_of(result, 0.6), repeat),
             WATCHED: _cpu_s(watch, repeat),
             ASKED: _cpu_s(answer, max(repeat // 10, 1)),
+            VIEWED: _cpu_s(_second_of_view(plan, report, result), max(repeat // 10, 1)),
         }
     metrics.ended(None)
     series = answered.count(b"\nwatersmeet_")
     print(f"{series:,} series of {queries} queries")
     return costs
+
+
+def _second_of_view(plan: Any, report: Any, result: Any) -> Callable[[], None]:
+    """What draws as much as the live view does in a second in which a tick has ended."""
+    from rich.console import Console
+
+    from watersmeet.observe.live.frame import Frames, Look, Now
+    from watersmeet.observe.live.gathered import RUNNING, Gathered
+    from watersmeet.observe.live.terminal import Terminal
+    from watersmeet.observe.live.view import EVERY_S
+    from watersmeet.observe.live.words import UNICODE
+
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=120, height=40)
+    gathered, frames, terminal, seconds = Gathered(plan), Frames(), Terminal(console), count()
+
+    def second() -> None:
+        n = next(seconds)
+        gathered.add(report, copy(result))
+        for part in range(round(1 / EVERY_S)):
+            now = Now("watched.sql", RUNNING, n + part * EVERY_S, round((n + part * EVERY_S) * 1e6))
+            terminal.draw(frames.lines(gathered.snapshot(), now, Look(119, 39, UNICODE)))
+
+    return second
 
 
 def _cpu_s(work: Callable[[], object], repeat: int) -> float:

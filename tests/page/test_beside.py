@@ -22,7 +22,7 @@ INSERT INTO out SELECT t FROM a;
 
 
 def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
-    monkeypatch.setattr(listening, "BESIDE_LOOK_S", 0.1)
+    monkeypatch.setattr(listening, "BESIDE_LOOK_S", 1.2)  # longer than connections are given to end
     store, told, looks = MemoryStore(), bytearray(), threading.Event()
     job = RecordedJob(TEXT, store)
 

@@ -129,6 +129,23 @@ def frame(shot: Snapshot, now: Now, look: Look) -> list[Line]:
     return [*lines, *foot[: given[-1]]]
 
 
+class Frames:
+    """Gives frames, each made once: what is shown changes with ticks, and from second to second."""
+
+    def __init__(self) -> None:
+        self._shot: Snapshot | None = None
+        self._of: tuple[object, ...] = ()
+        self._lines: list[Line] = []
+
+    def lines(self, shot: Snapshot, now: Now, look: Look) -> list[Line]:
+        """As `frame`, of less than a second ago where nothing else has changed."""
+        number, seconds = now.in_hand or (None, 0.0)
+        of = (look, now.state, now.page, int(now.since_s), number, int(seconds))
+        if shot is not self._shot or of != self._of:
+            self._shot, self._of, self._lines = shot, of, frame(shot, now, look)
+        return self._lines
+
+
 def _shared(heights: Sequence[int], room: int, foot: int) -> list[int]:
     """How many lines each of the sections gets of a room that is too small for all, and the foot: first each
     its titles and a row, the first ones first; then a row each, in turns; what is left the foot."""

@@ -21,7 +21,7 @@ from rich.text import Text
 from watersmeet.errors import WatersmeetError, printable
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.live.above import errors_above, printed_above
-from watersmeet.observe.live.frame import Look, Now, frame
+from watersmeet.observe.live.frame import Frames, Look, Now
 from watersmeet.observe.live.gathered import ENDED_WELL, FAILED, RUNNING, STARTING, Gathered
 from watersmeet.observe.live.terminal import Terminal
 from watersmeet.observe.live.words import glyphs_for
@@ -48,7 +48,7 @@ class LiveView(Watcher):
         self._terminal = Terminal(console)
         self._title, self._bounded = title, bounded
         self._page: str | None = None
-        self._gathered = Gathered(plan)
+        self._gathered, self._frames = Gathered(plan), Frames()
         self._told = Told()
         self._state = STARTING
         self._since = time.monotonic()
@@ -162,7 +162,7 @@ class LiveView(Watcher):
         encoding = console.encoding
         width, height = console.size
         look = Look(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
-        self._terminal.draw(frame(self._gathered.snapshot(), self._now(), look), above)
+        self._terminal.draw(self._frames.lines(self._gathered.snapshot(), self._now(), look), above)
         with self._lock:
             if not self._above:
                 self._drawn.set()
