@@ -7,8 +7,8 @@ step, on the driver. Killed in between, the tick is repeated by a new attempt, w
 * ``idempotent`` True: publishing (insert, tick) a second time changes nothing, and a part of this name that
   was made from something else is refused (`part_mark`). With the engine's repeatable ticks this is exactly
   once.
-* ``idempotent`` False: rows leave with ``write`` already, and a repeated tick puts them out again: at least
-  once.
+* ``idempotent`` False: a repeated tick puts its rows out again: at least once. They leave with ``write``
+  already, unless the sink ``stages`` them.
 
 This package imports no PySpark; a frame is only ever asked to write itself.
 """
@@ -189,6 +189,7 @@ class Sink(Protocol):
     """One target of one job. All calls come from the driver, one at a time."""
 
     idempotent: bool
+    stages: bool
 
     @property
     def sets_aside(self) -> bool:
@@ -281,6 +282,7 @@ class WithoutParts:
     at."""
 
     sets_aside = False
+    stages = False
 
     @property
     def secrets(self) -> Mapping[str, str]:

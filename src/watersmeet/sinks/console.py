@@ -44,6 +44,7 @@ class ConsoleSink(WithoutParts):
     """See the module. Option: ``rows``, the rows shown per tick."""
 
     idempotent = False
+    stages = True
     tells_rows = True
 
     def __init__(self, spec: SinkSpec, console: RowPrinter | None = None) -> None:

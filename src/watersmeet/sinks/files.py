@@ -80,6 +80,7 @@ class FileSink:
     """See the module. Options: ``path``, ``format`` (parquet), others are Spark's writer's (`WRITERS`)."""
 
     idempotent = True
+    stages = True
     sets_aside = True
     secrets: Mapping[str, str] = MappingProxyType({})
     appends_to = None

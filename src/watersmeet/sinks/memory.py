@@ -41,6 +41,7 @@ class MemorySink:
     same identity, and refused if it is not, as files do it."""
 
     idempotent = True
+    stages = True
     sets_aside = True
     secrets: Mapping[str, str] = MappingProxyType({})
     tells_rows = True

@@ -422,7 +422,7 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
         assert said in str(refused.value)
     with pytest.raises(StateError, match=r'interrupted-tick\W.*columns of "delivered"'):
         job((ORDERS + LEFT).replace(", o.item_id + 1 AS next_item", ""))
-    with pytest.raises(StateError, match=r"source \"orders\": max_ahead_us: null before, 86400000000 now"):
+    with pytest.raises(StateError, match=r"source \"orders\": max_ahead_us: not set before, 86400000000 now"):
         job((ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'max_ahead' = '1 day'", 1))
     more_files = (ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'maxFilesPerTrigger' = '9'")
     job(more_files)  # of that rows do not depend
@@ -594,3 +594,19 @@ def test_a_union_of_a_join_and_a_stream(job, put):
     account = result.last.queries[next(iter(result.last.queries))].account
     assert account["u"] == {"in": 4, "beneath": 2, "passed": 4, "retained": 0}
     assert account["u.1.o"] == {"in": 2, "matched": 1, "padded": 1, "retained": 0}
+
+
+def test_a_tick_that_failed_before_any_row_was_shown_is_made_as_the_next_run_is_set(job, put, capsys):
+    """Of what the console has shown nobody can tell; what failed by an expression or a limit it has not shown."""
+    put("orders", *(order(number, f"10:0{number}:00") for number in range(6)))
+    put("deliveries", delivery(1, 5, "10:40:00"))
+    shown = ORDERS.replace("delivered TYPE Memory", "delivered TYPE Console")
+    with pytest.raises(EngineError) as error:
+        job(shown + LEFT.replace("d.delivery_id", "CAST(concat('x', d.delivery_id) AS INT) AS delivery_id"))
+    assert error.value.code == "condition-failed"
+    with pytest.raises(EngineError) as error:
+        job("SET max_rows = 1;" + shown + LEFT)
+    assert error.value.code == "max-rows"
+    assert "tick 1" not in capsys.readouterr().out
+    assert job("SET max_rows = 1; SET at_limit = shed_oldest;" + shown + LEFT).ticks > 0
+    assert "delivered, tick 1" in capsys.readouterr().out

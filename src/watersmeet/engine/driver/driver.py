@@ -218,6 +218,13 @@ class TickDriver:
         first = [n for n in names if n.startswith(f"work/{self.tick + 1}-") and n.endswith(FIRST_WORK)]
         return read_work(self.store, first[-1]).settings if first else None
 
+    def give_up(self, start: TickStart) -> None:
+        """Nothing of this attempt at the next tick went out, or will: it does not count. Earlier ones do."""
+        began = f"work/{start.tick}-{start.attempt}"
+        own = [name for name in self.store.names("work") if name.startswith(began)]
+        for name in sorted(own, key=lambda name: name.endswith(FIRST_WORK)):  # by the last one it is known
+            self.store.delete(name)
+
     def forget(self) -> None:
         """The next tick was begun by an earlier run, and nothing of it went out: what that run decided does
         not count, for this one is set in another way."""

@@ -71,6 +71,7 @@ class _Collected(WithoutParts):
     """A sink that keeps the rows of the tick in hand."""
 
     idempotent = True
+    stages = True
     tells_rows = True
 
     def __init__(self) -> None:

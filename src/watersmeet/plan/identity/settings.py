@@ -156,6 +156,9 @@ OMITTED_OPTIONS: Mapping[str, str] = {
 }
 """Options of sources and sinks, in small letters -> why the rows of a tick do not depend on them."""
 
+_NONE = "null"
+"""How a setting is told that is not set."""
+
 LIMIT = "max_"
 """How options of a job begin that are limits: they stop a tick, and change none of its rows. When a tick has
 failed by one, it must be free to be raised."""
@@ -191,11 +194,16 @@ def digest_of(settings: Mapping[str, str]) -> str:
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The settings that differ, each with the value that it had and the one that it has."""
+    there, here = ({**dict.fromkeys({*before, *now}, _NONE), **one} for one in (before, now))
     return [
-        f"{name}: {before.get(name, 'not set')} before, {now.get(name, 'not set')} now"
-        for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
+        f"{name}: {_shown(there[name])} before, {_shown(here[name])} now"
+        for name in sorted(there)
+        if there[name] != here[name]
     ]
+
+
+def _shown(value: str) -> str:
+    return "not set" if value == _NONE else value
 
 
 def _of_connector(what: str, described: Source | Sink) -> dict[str, str]:

@@ -47,6 +47,7 @@ class RecordedSink:
     """See the module. A subclass says how parts go out: `give_out`."""
 
     idempotent = True
+    stages = True
     sets_aside = False
     tells_rows = True
     appends_to = None

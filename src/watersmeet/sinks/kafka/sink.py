@@ -74,6 +74,7 @@ class KafkaSink:
     """See the module. Options: those of `Records`, ``control.topic``, ``begins_after_tick``, ``wait``."""
 
     idempotent = True
+    stages = True
     sets_aside = False
     tells_rows = True
     appends_to = None

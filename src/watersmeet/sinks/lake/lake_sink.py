@@ -70,6 +70,7 @@ class LakeSink:
     """See the module. A format brings its `LakeTable`."""
 
     idempotent = True
+    stages = True
     sets_aside = False
     tells_rows = True
     appends_to = None

@@ -79,6 +79,7 @@ class PostgresSink:
     """See the module. Options: `spec.options.postgres.OPTIONS`."""
 
     idempotent = True
+    stages = True
     sets_aside = False
     tells_rows = True
     appends_to = None

@@ -78,6 +78,7 @@ class StoredFileSink:
     """See the module. Options: ``path``, ``compression``, ``endpoint``, ``region``."""
 
     idempotent = True
+    stages = True
     sets_aside = True
     tells_rows = True
     appends_to = None

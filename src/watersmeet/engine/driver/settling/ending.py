@@ -62,6 +62,7 @@ def end_tick(
     completion: Completion | None = None,
     joint: Joint | None = None,
     mark: Callable[[str], None] = lambda part: None,
+    leave: Callable[[], None] = lambda: None,
 ) -> TickResult:
     """End the open tick, all nodes of which are settled.
 
@@ -72,6 +73,7 @@ def end_tick(
         told: what tells the tick from others of its number; see `identity_of`.
         joint: of some of ``staged``; with a ``completion`` there is none, for that comes after all rows.
         mark: is told that a part of it is done, for timings.
+        leave: is told that rows may be out from now on.
     """
     result = driver.conclude()
     identity = driver.identify(told)
@@ -80,6 +82,7 @@ def end_tick(
             sink.check(insert, result.tick, identity)
     if completion is not None:
         completion.check(result.tick, identity)
+    leave()
     parts = []
     for sink, insert in staged:
         if joint is not None and insert in joint.inserts:

@@ -23,6 +23,7 @@ from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import ASIDE, BROKEN_REASON, REPORT
+from watersmeet.engine.spark.tick.leaving import Leaving
 from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import plain_outputs
@@ -135,6 +136,7 @@ class Ticks:
         self.driver = driver
         self.timings = Timings()
         self._takings = takings
+        self._leaving = Leaving(driver, outputs.sinks)
         self._places = Places(spark)
         self._frames = {query.name: self._sink_frame(query) for query in plan.queries if not query.is_index}
         self._feeds = {
@@ -244,11 +246,10 @@ class Ticks:
                 partition would go idle; one that has some does not.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
         """
-        with self._described.of(self.driver.tick + 1):
-            self.timings = Timings()
-            self._counts.begin()
-            self.driver.tasks = self._counts.about
-            start = self.driver.begin(clock_us)
+        self.timings = Timings()
+        self._counts.begin()
+        self.driver.tasks = self._counts.about
+        with self._described.of(self.driver.tick + 1), self._leaving.attempt(clock_us) as start:
             self.timings.mark("begin")
             rows: list[Any] = []
             if reading is not None:
@@ -277,6 +278,7 @@ class Ticks:
                 completion=told_last,
                 joint=None if progress is not None else joint_of(self.driver.store, published),
                 mark=self.timings.mark,
+                leave=self._leaving.by_all,
             )
             self._counts.learn(result.queries)
             return replace(result, tasks=self._counts.used())
@@ -315,6 +317,7 @@ class Ticks:
         last = query.root.number
         self._described.part(query.name, node_name(query, query.root))
         task, count = self._task(query.name, last)
+        self._leaving.by(self._outputs.queries[query.name])
         reports, rows_out = self._frames[query.name].write(
             task, attempt, count, lambda: self._alone(query.name, last, task)
         )
@@ -385,6 +388,7 @@ class Ticks:
             files = [file for file in aside if _insert_of(file) == insert]
             if sink is not None and files:
                 self._described.part(insert)
+                self._leaving.by(sink)
                 self._write_files(sink, insert, tick, attempt, files)
                 published.append((sink, insert))
         if published:
