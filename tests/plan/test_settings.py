@@ -20,6 +20,7 @@ from watersmeet.plan.identity.settings import (
 from watersmeet.plan.model import conditions, delta, job, nodes, sides
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec import model as spec
+from watersmeet.spec.secrets import public_option
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
@@ -112,6 +113,19 @@ def test_what_rows_do_not_depend_on_may_change(old, new):
     other = JOB.replace(old, new, 1) if old else new + JOB
     assert other != JOB
     assert differences(found(JOB), found(other)) == []
+
+
+def test_who_is_in_a_url_is_not_in_it_and_all_else_of_the_url_is():
+    def told(place: str) -> dict[str, str]:
+        return found(JOB.replace("'in/a'", f"'s3a://{place}'"))
+
+    before = told("me:x1y@shop/token=5/in")
+    assert "x1y" not in str(before)
+    assert before == told("me:other@shop/token=5/in"), "secrets do not count"
+    assert before != told("me:x1y@shop/token=6/in")
+    told_of_text = [public_option("query", f"SELECT * FROM a WHERE token={n}") for n in (5, 6)]
+    assert told_of_text[0] != told_of_text[1]
+    assert public_option("spark.hadoop.x.ConnectionURL", "jdbc:x://db/a;password=x1y;b=2").endswith("***;b=2")
 
 
 def test_no_secret_is_in_it():

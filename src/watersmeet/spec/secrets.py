@@ -10,6 +10,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _IN_URL = re.compile(rf"((?:passw\w*|secret\w*|token|{_KEYS})=)[^&;]*|(?<=//)[^/\s]*@", re.IGNORECASE)
+_WHO = re.compile(r"(?<=://)[^/\s]*@")
+_BLANK = re.compile(r"\s")
 
 HIDDEN = "***"
 
@@ -49,6 +51,21 @@ def public_setting(name: str, value: str) -> str:
     'https://***@repository/jars'
     """
     return without_secrets(public(name, value))
+
+
+def public_option(name: str, value: str) -> str:
+    """What may be shown of a value that may be a URL, whatever its name; two that differ elsewhere still do.
+
+    >>> public_option("path", "s3a://key:x@shop/token=5/in")
+    's3a://***@shop/token=5/in'
+    >>> public_option("spark.hadoop.x.ConnectionURL", "jdbc:mysql://db/shop?password=x&ssl=true")
+    'jdbc:mysql://db/shop?password=***&ssl=true'
+    """
+    shown = _WHO.sub(f"{HIDDEN}@", public(name, value))
+    if "://" not in shown or _BLANK.search(shown):  # a text, which may say "token = 5" of a column
+        return shown
+    first = min((place for sign in "?;" if (place := shown.find(sign)) >= 0), default=len(shown))
+    return shown[:first] + without_secrets(shown[first:])
 
 
 def without_secrets(url: str) -> str:

@@ -597,7 +597,7 @@ def test_a_union_of_a_join_and_a_stream(job, put):
 
 
 def test_a_tick_that_failed_before_any_row_was_shown_is_made_as_the_next_run_is_set(job, put, capsys):
-    """Of what the console has shown nobody can tell; what failed by an expression or a limit it has not shown."""
+    """The console cannot be asked; what failed by an expression or a limit it has not shown."""
     put("orders", *(order(number, f"10:0{number}:00") for number in range(6)))
     put("deliveries", delivery(1, 5, "10:40:00"))
     shown = ORDERS.replace("delivered TYPE Memory", "delivered TYPE Console")

@@ -24,7 +24,7 @@ from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
 from watersmeet.spec.model import Options, Sink, Source
-from watersmeet.spec.secrets import public
+from watersmeet.spec.secrets import public_option
 from watersmeet.types.sql_type import SqlType
 
 _WORDS = "words for people; what they say counts where it is used"
@@ -212,7 +212,7 @@ def _of_connector(what: str, described: Source | Sink) -> dict[str, str]:
     for name, value in described.options.items():
         plain = name.lower()
         if plain not in OMITTED_OPTIONS and (not plain.startswith(_CLIENT) or plain in _OF_ROWS):
-            settings[f"{start}'{plain}'"] = str(public(name, value))
+            settings[f"{start}'{plain}'"] = str(public_option(name, value))
     return settings
 
 

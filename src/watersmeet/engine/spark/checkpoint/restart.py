@@ -107,9 +107,9 @@ def check_settings(
             f"({', '.join(may_be_out)}). It has to be repeated as it was, but the job is set in another way "
             f"now. {_what_differs(before, settings)}",
             code="interrupted-tick",
-            hint="run the job once as it was, with --until-caught-up: that repeats the tick. Then change it. If it"
-            " fails so, too, give the tick up: `watersmeet state restore JOB --tick N` goes back to an earlier one"
-            " (`state ls`; where there is none, `watersmeet reset`), and rows that are out come again",
+            hint="run the job once as it was, with --until-caught-up: that repeats the tick. Then change it."
+            " If it fails so, too, give the tick up: `watersmeet state restore JOB --tick N` goes back to"
+            " an earlier one (`state ls`; else `watersmeet reset`), and rows that are out come again",
         )
     if kept is None or kept[0] != digest:
         checkpoint.keep_settings(digest, settings)

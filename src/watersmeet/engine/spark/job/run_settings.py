@@ -16,7 +16,7 @@ from watersmeet.objects.setting import STORE_SETTINGS
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import MatchPlan
-from watersmeet.spec.secrets import public
+from watersmeet.spec.secrets import public_option
 
 _PLACE = "where something is kept, or runs"
 _LOOKS = "how a run is looked at"
@@ -81,7 +81,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> 
             settings[name] = value
     for name, value in spark.getConf().getAll():
         if name.startswith(COUNTED_SPARK) and not name.startswith(omitted):
-            settings[name] = str(public(name, value))
+            settings[name] = str(public_option(name, value))
     if is_asked:
         settings[_CORES] = str(spark.defaultParallelism)
     try:
