@@ -328,3 +328,15 @@ def test_a_query_that_comes_beside_one_that_was_changed_pads_its_rows() -> None:
     out = job.tick({"s": [], "u": []}, end=True)
     assert [row["n"] for row in out.rows["p"]] == [5]
     assert [row["na"] for row in out.rows["o"]] == []
+
+
+def test_where_rows_are_shed_nothing_is_called_complete() -> None:
+    store = MemoryStore()
+    shedding = "SET at_limit = shed_oldest; SET max_rows = 3;"
+    row = {"k": 1, "t": 9, "n": 1, "w": 1}
+    narrow, wide = (text_of(["LEFT JOIN"], [Condition(0, high, 2)]) for high in (6, 20))
+    opened(shedding + narrow, store).tick({"s": [(row, 1)], "u": [({**row, "t": 40}, 1)]})
+    (said,) = opened(shedding + wide, store, change=True).driver.said
+    assert "complete, but for what shed rows would have met, are its results with" in said
+    (said,) = opened(wide, store, change=True).driver.said
+    assert "; complete are its results with" in said

@@ -303,3 +303,14 @@ def test_a_jvm_that_others_started_reads_texts_and_names_as_ours():
     assert jvm.language == "en"
     with pytest.raises(EngineError, match="file-names-of-java"):
         hold_java(Jvm("ANSI_X3.4-1968"))
+
+
+def test_executors_without_the_package_are_told_of():
+    """As Spark says it, tried with an executor whose Python has PySpark alone."""
+    said = (
+        "org.apache.spark.SparkException: \nEOFException occurred while reading the port number from"
+        " watersmeet.engine.spark.tick.daemon's stdout and terminated with code: 1.."
+    )
+    error = readable_error(Exception(said))
+    assert error.code == "other-python"
+    assert "where tasks run" in error.message

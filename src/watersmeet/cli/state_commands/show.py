@@ -20,7 +20,7 @@ from watersmeet.engine.driver.results import shed_in
 from watersmeet.event_time import Watermark, shown_time
 from watersmeet.names import input_of, is_ours
 from watersmeet.plan.explain.words import node_name, size_of
-from watersmeet.plan.identity.completeness import shown_times
+from watersmeet.plan.identity.completeness import SHED, shown_times
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.state.manifest import Arrangement, Manifest
@@ -110,7 +110,8 @@ class StateReport:
         for query, times in self.complete_from.items():
             from_when = " and ".join(f"{key} >= {time}" for key, time in times.items())
             withheld = f"; {self.unknown[query]:,} rows may have had a partner, and were not padded"
-            yield f"{query} was changed: complete are its results with {from_when}{withheld}"
+            shed = SHED if self.shed.get(query) or self.shed_joined.get(query) else ""
+            yield f"{query} was changed: complete{shed} are its results with {from_when}{withheld}"
         for shed, what in ((self.shed, "rows"), (self.shed_joined, "joined rows")):
             for query, by_name in shed.items():
                 for name, count in by_name.items():

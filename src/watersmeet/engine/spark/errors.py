@@ -83,6 +83,14 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "a function of yours, of a function sink, end its process?",
     ),
     (
+        "watersmeet.engine.spark.tick.daemon's stdout",
+        "other-python",
+        "the Python that runs tasks does not start with watersmeet: where tasks run, the package or one of"
+        " its libraries is missing, or Python is of another version",
+        "install it there for the Python of spark.pyspark.python, or send an archive along"
+        " (docs/deployment.md)",
+    ),
+    (
         "Failed to find data source: kafka",
         "kafka-connector-missing",
         "Spark's Kafka connector is not loaded",

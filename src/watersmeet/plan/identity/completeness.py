@@ -308,6 +308,10 @@ def _(node: JoinPlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
     return at.refuse("a join above another one needs all of its rows") if any(brought.values()) else ()
 
 
+SHED = ", but for what shed rows would have met,"
+"""What is to be said of results where rows are shed."""
+
+
 def said_of(query: QueryPlan, told: Completeness) -> str:
     """What it means, for people; begins with a semicolon."""
     if not told.complete_from:
@@ -324,7 +328,8 @@ def said_of(query: QueryPlan, told: Completeness) -> str:
         "; rows before that without a match may have had a partner, and are counted as unknown instead of"
         " going out as if they had none"
     )
-    return f"; complete are its results with {from_when}{unknown if withheld else ''}"
+    shed = SHED if query.options.at_limit.sheds else ""
+    return f"; complete{shed} are its results with {from_when}{unknown if withheld else ''}"
 
 
 def shown_times(query: QueryPlan, times: Mapping[str, Watermark]) -> dict[str, str]:
