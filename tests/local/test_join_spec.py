@@ -251,3 +251,18 @@ def test_columns_of_one_name() -> None:
         names=("a", "b"),
     )
     assert list(spec.outputs_by_name) == ["a_t", "only", "b_t", "other"]
+
+
+def test_conditions_are_not_put_together_by_words_of_python() -> None:
+    """``a and b`` would be b alone."""
+    same = Equal(left("k"), right("k"))
+    for put_together in (lambda: same and BAND, lambda: AllOf(same, BAND) or BAND, lambda: not BAND):
+        with pytest.raises(SpecError, match=r"bad-condition[^|]*AllOf"):
+            put_together()
+
+
+def test_a_store_within_a_file_is_refused(tmp_path: Any) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/deeper"):
+        with pytest.raises(SpecError, match=r"bad-store\W.*file is no directory"):
+            local.job(spec_of(), store=tmp_path / place)

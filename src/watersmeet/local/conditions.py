@@ -13,7 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, NoReturn
+
+from watersmeet.errors import SpecError
 
 Length = int | Decimal | timedelta | str
 Constant = bool | int | float | Decimal | str | date
@@ -57,8 +59,19 @@ class ColumnRef:
 Value = ColumnRef | Constant
 
 
+class _WithoutTruth:
+    """``a and b`` of Python is one of the two: the other condition would be lost without a word."""
+
+    def __bool__(self) -> NoReturn:
+        raise SpecError(
+            f"{self!r} is true or false of rows alone: Python's and, or and not take no conditions",
+            code="bad-condition",
+            hint="AllOf(…, …) is AND, AnyOf(…, …) is OR",
+        )
+
+
 @dataclass(frozen=True)
-class Equal:
+class Equal(_WithoutTruth):
     """``first = second``; ``null_safe``: NULL equals NULL, and nothing else.
 
     >>> Equal(left("k"), right("k"), null_safe=True)
@@ -74,7 +87,7 @@ class Equal:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(_WithoutTruth):
     """``first operator second``.
 
     >>> Comparison(left("t"), "<=", right("t") + 5)
@@ -90,7 +103,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Between:
+class Between(_WithoutTruth):
     """``low <= value <= high``, both ends included.
 
     >>> Between(right("t"), left("t"), left("t") + "1 hour")
@@ -106,7 +119,7 @@ class Between:
 
 
 @dataclass(frozen=True, init=False)
-class AllOf:
+class AllOf(_WithoutTruth):
     """All of them are true.
 
     >>> AllOf(Equal(left("k"), right("k")), Comparison(left("t"), "<", right("t")))
@@ -123,7 +136,7 @@ class AllOf:
 
 
 @dataclass(frozen=True, init=False)
-class AnyOf:
+class AnyOf(_WithoutTruth):
     """One of them is true, at least.
 
     >>> AnyOf(Equal(left("k"), 1), Equal(right("k"), 2))

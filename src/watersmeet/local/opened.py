@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from watersmeet.engine.local.given import changes_of
@@ -112,7 +113,17 @@ def _store(place: Any) -> Store:
         assert remote is not None
         return remote
     if isinstance(place, str | os.PathLike):
-        return LocalStore(local_path(os.fspath(place)) or os.fspath(place))
+        path = local_path(os.fspath(place)) or os.fspath(place)
+        there = Path(os.path.abspath(path))
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise SpecError(
+                f"a state cannot be kept in {path}: {there} is no directory",
+                code="bad-store",
+                hint="name a directory, which need not be there yet",
+            )
+        return LocalStore(path)
     if hasattr(place, "create") and hasattr(place, "names"):
         own: Store = place
         return own
