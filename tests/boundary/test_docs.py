@@ -128,8 +128,8 @@ def test_the_pages_are_there():
 
 @pages
 def test_sql_is_planned(page):
-    """A block with declarations and a query is a whole job; any other goes with the first query. On the page of
-    an example it stands in one of its jobs, which are run elsewhere."""
+    """A block with declarations and a query is a whole job; any other goes with the first query. On the page
+    of an example it stands in one of its jobs, which are run elsewhere."""
     for block in blocks(page, "sql"):
         if page.parent == ROOT / "docs" / "examples":
             jobs = (ROOT / "examples" / page.stem).glob("*.sql")

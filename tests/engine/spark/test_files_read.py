@@ -18,7 +18,7 @@ from watersmeet.engine.spark.checkpoint.restart import host_of
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table
-from watersmeet.engine.spark.tick.reread import path_of
+from watersmeet.engine.spark.tick.reading.again import path_of
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore

@@ -12,7 +12,7 @@ from tests.fuzz.rows import bag, parquet_rows
 from watersmeet.engine.spark.sources.files.not_utf8 import not_utf8
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts
 from watersmeet.engine.spark.sources.files.texts import TEXT, first_text
-from watersmeet.engine.spark.tick.reread import Rereading
+from watersmeet.engine.spark.tick.reading.again import Rereading
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job

@@ -17,7 +17,7 @@ from pyarrow import parquet
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
-from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
 from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
 from watersmeet.types.parser import sql_type
 

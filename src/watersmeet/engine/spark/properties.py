@@ -23,7 +23,7 @@ REREAD = "watersmeet.reread"
 """The sources whose rows ingest passes over: they come from another frame."""
 
 PARTS = "watersmeet.parts"
-"""The files that tasks read themselves, see `tick.by_tasks`."""
+"""The files that tasks read themselves, see `tick.reading.by_tasks`."""
 
 Answered = Mapping[int, Sequence[AnswerFile]]
 """Per partition."""

@@ -24,7 +24,7 @@ from watersmeet.engine.spark.sources.tables import Table, table_readers
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
-from watersmeet.engine.spark.tick.reading import Reading
+from watersmeet.engine.spark.tick.reading.of_tick import Reading
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.engine.values import HeldTables, to_json, to_table

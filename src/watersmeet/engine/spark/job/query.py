@@ -54,11 +54,11 @@ from watersmeet.engine.spark.sources.frames import read
 from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.sources.tables import snapshot_readers, table_of, table_readers
 from watersmeet.engine.spark.sources.topics import TopicIds, Topics
-from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
-from watersmeet.engine.spark.tick.reading import Reading
-from watersmeet.engine.spark.tick.reread import Rereading
+from watersmeet.engine.spark.tick.reading.again import Rereading
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
+from watersmeet.engine.spark.tick.reading.of_tick import Reading
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of

@@ -28,7 +28,7 @@ from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
 from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import plain_outputs
 from watersmeet.engine.spark.tick.progress import progress_frame
-from watersmeet.engine.spark.tick.reading import Reading
+from watersmeet.engine.spark.tick.reading.of_tick import Reading
 from watersmeet.engine.spark.tick.side_output import Aside, side_frame
 from watersmeet.engine.spark.tick.taken import Takings, check_taken
 from watersmeet.engine.spark.tick.task_counts import TaskCounts

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.properties import REREAD, START, names_text, start_text
 from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.tick.by_tasks import ReadByTasks
-from watersmeet.engine.spark.tick.reread import Rereading
+from watersmeet.engine.spark.tick.reading.again import Rereading
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from watersmeet.spec.options.spark_settings import FIXED
 from watersmeet.state.store import Store
 from watersmeet.types.sql_type import SqlType
 
-NOT_PLAIN = "not-plain"
+NOT_PLAIN = "refused"
 """In the place of `REPORT`: a file is for Spark to read; why."""
 
 _LISTED = frozenset(
