@@ -110,8 +110,8 @@ class StateReport:
         for query, times in self.complete_from.items():
             from_when = " and ".join(f"{key} >= {time}" for key, time in times.items())
             withheld = f"; {self.unknown[query]:,} rows may have had a partner, and were not padded"
-            shed = SHED if self.shed.get(query) or self.shed_joined.get(query) else ""
-            yield f"{query} was changed: complete{shed} are its results with {from_when}{withheld}"
+            but = SHED if self.shed.get(query) or self.shed_joined.get(query) else ""
+            yield f"{query} was changed: complete{but} are its results with {from_when}{withheld}"
         for shed, what in ((self.shed, "rows"), (self.shed_joined, "joined rows")):
             for query, by_name in shed.items():
                 for name, count in by_name.items():
