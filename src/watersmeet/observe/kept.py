@@ -67,10 +67,10 @@ def _most(query: str, forecasts: Iterable[SideForecast]) -> dict[tuple[str, str]
     for labels, of_input in by_input.items():
         told[labels] = {}
         for by, rows in of_input.items():
-            counted = [(count, size) for count, size in rows if count is not None]
-            if counted and len(counted) == len(rows):
-                bytes_of_all = sum(count * size for count, size in counted)
-                told[labels][by] = Most(sum(count for count, _ in counted), bytes_of_all)
+            told_rows = [(count, size) for count, size in rows if count is not None]
+            if told_rows and len(told_rows) == len(rows):
+                bytes_of_all = sum(count * size for count, size in told_rows)
+                told[labels][by] = Most(sum(count for count, _ in told_rows), bytes_of_all)
     return told
 
 

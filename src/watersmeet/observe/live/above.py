@@ -6,6 +6,7 @@ Spark's JVM and libraries write there past Python.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -108,13 +109,14 @@ class _Pump(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        decoder = io.IncrementalNewlineDecoder(None, translate=True)
+        texts = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        decoder = io.IncrementalNewlineDecoder(texts, translate=True)
         while got := os.read(self._read, 65_536):
             if self._is_over:
                 with suppress(OSError):
                     os.write(self._terminal, got)
             else:
-                self._lines.write(decoder.decode(got.decode(errors="replace")))
+                self._lines.write(decoder.decode(got))
         self._ended.set()
 
     def let_go(self) -> None:

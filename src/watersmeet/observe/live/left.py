@@ -36,7 +36,7 @@ class Left:
     def after(self, report: TickReport) -> Left:
         """The same after one more tick."""
         files, unread = dict(self._files), 0.0
-        is_told = True
+        can_tell = bool(report.backlog)
         for source, backlog in report.backlog.items():
             if backlog.of != FILES:
                 unread += backlog.count
@@ -48,12 +48,10 @@ class Left:
                 now = _Files(backlog.count, before.read + read, before.rows + (rows if read else 0))
             files[source] = now
             if now.unread and not now.read:
-                is_told = False
+                can_tell = False
             elif now.unread:
                 unread += now.unread * now.rows / now.read
-        if not report.backlog:
-            is_told = False
-        return replace(self, rows=self.rows + report.read, unread=unread if is_told else None, _files=files)
+        return replace(self, rows=self.rows + report.read, unread=unread if can_tell else None, _files=files)
 
     @property
     def done(self) -> float | None:
