@@ -1,7 +1,8 @@
 """Impressions of ads and clicks on them, both up to half a minute out of order.
 
-One impression in ten is clicked, half of these within two minutes, some only after more than the half hour
-that counts. One click in twenty has no impression at all: bots, or a page whose message was lost.
+One impression in ten is clicked, half of these within six minutes, some only after the half hour that
+counts, and some a microsecond before its end or after it. One click in twenty has no impression at all: bots,
+or a page whose message was lost.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def streams(rows: int, seed: int) -> Streams:
     at = START_US + random.integers(0, span, shown)
     clicked = random.random(shown) < 0.1
     wait = (random.exponential(8 * MINUTE, clicked.sum())).astype(np.int64) + SECOND
+    border = 30 * MINUTE + random.integers(-1, 2, len(wait))
+    wait = np.where(random.random(len(wait)) < 0.05, border, wait)
     click_ad = np.concatenate([ad[clicked], random.integers(0, ADS, stray)])
     click_user = np.concatenate([user[clicked], random.integers(0, users, stray)])
     click_at = np.concatenate([at[clicked] + wait, START_US + random.integers(0, span, stray)])
