@@ -13,17 +13,12 @@ import pytest
 
 import watersmeet
 from watersmeet.cli.main import app
-from watersmeet.front.ddl import settings
-from watersmeet.front.ddl.options import GENERATOR_ROWS_PER_SECOND
-from watersmeet.spec.connectors import CONNECTORS
-from watersmeet.spec.model import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "watersmeet"
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", DOCS / "architecture.md", DOCS / "glossary.md"
-OPTIONS_PAGE, SOURCES_PAGE, SINKS_PAGE = DOCS / "options.md", DOCS / "sources.md", DOCS / "sinks.md"
 FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
 ELSEWHERE = {"docs/questions.md": {"https://github.com"}}
 """Where a page may link to outside of the repository."""
@@ -240,47 +235,12 @@ def test_flags_are_there(page):
     assert named <= known
 
 
-def test_every_option_and_flag_is_in_its_page():
-    table = OPTIONS_PAGE.read_text()
-    assert set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)) == {
-        *settings.OPTIONS,
-        *settings.RUN_SETTINGS,
-    }
-    assert set(re.findall(r"`(--[a-z-]+)", table)) >= command_flags("run") - {"--help"}
-
-
-def test_every_connector_is_in_its_page():
-    named = set(re.findall(r"^\| ([A-Z]\w+) \|", SOURCES_PAGE.read_text() + SINKS_PAGE.read_text(), re.M))
-    assert {name.lower() for name in named} == set(CONNECTORS)
-
-
-def test_every_option_of_sources_and_sinks_is_known():
-    """As far as the code lists them."""
-    from watersmeet.engine.spark.sources import generator, kafka
-    from watersmeet.sinks.kafka import records
-    from watersmeet.spec.options.kafka_delivery import DELIVERY_OPTIONS
-    from watersmeet.spec.options.names import GENERATOR
-
-    sources, sinks = SOURCES_PAGE.read_text(), SINKS_PAGE.read_text()
-    for name in (*GENERATOR, *kafka.METADATA, *kafka.FORMATS, *generator.KINDS):
-        assert f"`{name}`" in sources, name
-    for name in ("startingOffsets", "maxOffsetsPerTrigger"):
-        assert f"`{name}`" in sources
-        assert name.lower() in kafka._SPARKS
-    assert str(kafka.OFFSETS_PER_TICK) in sources
-    made = generator.rows_per_tick(Source("a", (), "generator"), 1.0)
-    assert f"| `rate` | {made} |" in sources
-    assert made == int(GENERATOR_ROWS_PER_SECOND)
-    for name in (*records.FORMATS, *DELIVERY_OPTIONS, "transaction.timeout.ms"):
-        assert f"`{name}`" in sinks, name
-
-
 @pytest.mark.parametrize("connector", ["kafka", "generator"])
 def test_options_of_any_source_are_taken(connector):
     """Those that the page gives for any source reach no reader that would refuse them."""
     from watersmeet.engine.spark.sources import generator, kafka
 
-    named = re.findall(r"`([a-z_]+)`", re.search(r"\| any \|.*", SOURCES_PAGE.read_text(), re.DOTALL).group())
+    named = re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "sql.md").read_text(), re.MULTILINE)
     options = {"connector": connector, "idle_timeout": "1 minute", "on_idle": "follow", "max_ahead": "off"}
     assert set(options) - {"connector"} <= set(named)
     if connector == "kafka":
