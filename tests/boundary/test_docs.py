@@ -35,6 +35,7 @@ COMMANDS = (
         "report",
         "ui",
         "whatif",
+        "diff",
         "replay",
         "demo",
         "init",

@@ -75,6 +75,8 @@ ALLOWED: dict[str, set[str]] = {
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
+    # what a job has put out, and the batch answer of its queries: for the command line
+    "diff": BASE | {"spec", "state"},
     "cli": BASE
     | {
         "spec",
@@ -85,6 +87,7 @@ ALLOWED: dict[str, set[str]] = {
         "engine.driver",
         "engine.local",
         "engine.spark",
+        "engine.values",
         "sinks",
         "observe",
         "testing",
@@ -94,6 +97,7 @@ ALLOWED: dict[str, set[str]] = {
         "history",
         "page",
         "whatif",
+        "diff",
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
@@ -151,6 +155,7 @@ LIBRARIES: dict[str, set[str]] = {
         "local",
         "pipelines",
         "whatif",
+        "diff",
         "engine.spark",
         "testing.oracle",
     },

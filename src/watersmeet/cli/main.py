@@ -3,8 +3,9 @@
 
 Exit statuses: 0 done, or stopped cleanly by Ctrl-C or SIGTERM (what was read is committed or will be read
 again: running again goes on) · 1 the answer is no (a replayed case differs or is refused, the demo's results
-differ, a reset was not agreed to) · 2 the user's job, options or environment · 70 a bug of watersmeet, whose
-trace is shown with WATERSMEET_TRACEBACK=1 · 130 interrupted where there is nothing to stop cleanly.
+differ, an output differs from the batch answer for no known reason, a reset was not agreed to) · 2 the user's
+job, options or environment · 70 a bug of watersmeet, whose trace is shown with WATERSMEET_TRACEBACK=1 · 130
+interrupted where there is nothing to stop cleanly.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import typer
 
 from watersmeet.cli import flags
 from watersmeet.cli.completion import case_files, pipeline_files
+from watersmeet.cli.diff.entry import diff
 from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
@@ -45,6 +47,7 @@ app.command()(state_commands.stop)
 app.command()(report)
 app.command("ui")(ui_command)
 app.command()(whatif)
+app.command()(diff)
 
 
 class Engine(StrEnum):

@@ -89,6 +89,11 @@ class DeltaLakeTable:
     def storage(self) -> Storage:
         return self._storage
 
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """As its library takes them."""
+        return self._options
+
     def open(self, columns: Sequence[Column]) -> None:
         from deltalake import DeltaTable
 

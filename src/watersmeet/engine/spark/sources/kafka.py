@@ -65,8 +65,13 @@ def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
     }
     options |= reader_options(source)
     raw = spark.readStream.format("kafka").options(**options).option("subscribe", ",".join(topics)).load()
+    return parsed(raw, source)
+
+
+def parsed(raw: DataFrame, source: Source) -> DataFrame:
+    """Kafka's records as `sources.frames.read` gives them."""
     partition = F.expr("CAST(partition AS STRING)")
-    if len(topics) > 1:
+    if len(topics_of(source)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
     return _parsed(raw, source, partition)
 

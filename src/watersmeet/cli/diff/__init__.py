@@ -1,0 +1,1 @@
+"""`watersmeet diff`: a job's output against the batch answer of its queries."""

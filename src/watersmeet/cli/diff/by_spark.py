@@ -1,0 +1,63 @@
+"""Batch answers made by Spark, over the rows that a job has read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.cli.diff.read import Read
+from watersmeet.diff.database import quoted, text, types_of
+from watersmeet.diff.spark_sql import SparkSql
+from watersmeet.diff.statement import AT, PART
+from watersmeet.errors import SpecError
+from watersmeet.spec.model import Job
+
+
+class BySpark:
+    """A session, with all sources of a plan as views."""
+
+    def __init__(self, job: Job, read: Mapping[str, Read], settings: Mapping[str, str]) -> None:
+        from watersmeet.engine.spark.batch import Batch
+        from watersmeet.engine.spark.job import session
+
+        kafka = any(of.ends for of in read.values())
+        self._spark = session.start(
+            session.settings(
+                master=settings.get("master"),
+                conf=dict(job.settings),
+                jars=settings.get("jars"),
+                kafka=kafka,
+                time_zone=job.options.time_zone,
+            )
+        )
+        batch = Batch(self._spark, PART, AT)
+        for of in read.values():
+            if of.source.traits.files:
+                batch.files(of.source, of.files, of.urls)
+            elif of.named:
+                raise SpecError(
+                    f"--input {of.source.name}: files of a {of.source.connector} source are read by DuckDB"
+                    " alone, and this query is one for Spark",
+                    code="not-compared",
+                    hint="leave --input out, or write the files as Parquet with the declared columns",
+                )
+            else:
+                batch.topics(of.source, of.ends)
+        self._batch = batch
+        self.dialect = SparkSql(batch.tables)
+
+    def answer(self, db: Any, sql: str, folder: str) -> str:
+        """A relation of DuckDB with what a statement gives; times as they are in UTC. ``folder``: where its
+        rows are kept."""
+        self._batch.write(sql, folder)
+        files = f"read_parquet({text(f'{folder}/*.parquet')})"
+        columns = [
+            f"timezone('UTC', {quoted(name)}) AS {quoted(name)}"
+            if kind == "TIMESTAMP WITH TIME ZONE"
+            else quoted(name)
+            for name, kind in types_of(db, files).items()
+        ]
+        return f"(SELECT {', '.join(columns)} FROM {files} r)"
+
+    def stop(self) -> None:
+        self._spark.stop()

@@ -1,0 +1,321 @@
+"""`diff`: what a job has put out against the batch answer of its queries, over what it has read so far."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from watersmeet.cli.diff.here import tables_here
+from watersmeet.cli.diff.outputs import Wanted, output_of
+from watersmeet.cli.diff.read import Read, read_of
+from watersmeet.cli.diff.shown import Shown, print_json, print_text
+from watersmeet.cli.job_file import job_in, settings_in
+from watersmeet.cli.output import to_stderr
+from watersmeet.diff.bags import CHANGED_FILE, CHANGED_QUERY, LATER, SHED, differences, write
+from watersmeet.diff.database import opened, quoted, ran
+from watersmeet.diff.dialect import Dialect, Uncommon
+from watersmeet.diff.duckdb_sql import DuckDb
+from watersmeet.diff.known import Known, known_of
+from watersmeet.diff.statement import statement
+from watersmeet.errors import EngineError, SpecError, StateError, near_names
+from watersmeet.spec.model import Insert, Job, Lateness, OutputMode
+from watersmeet.spec.time_zones import UTC
+
+DUCKDB, SPARK = "duckdb", "spark"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags, as they are written."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    engine: str
+    limit: int
+    to: str | None
+    as_json: bool
+    strict: bool
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that is compared. ``known``: per query; ``read``: per source."""
+
+    job: Job
+    plan: Any
+    tick: int | None
+    known: Mapping[str, Known]
+    read: Mapping[str, Read]
+    outputs: Mapping[str, str]
+
+
+def diff_text(
+    text: str, source_name: str, overrides: Mapping[str, str], default_checkpoint: Path, asked: Asked
+) -> bool:
+    """Compare all queries of a job and print what differs; whether there is nothing without a reason.
+
+    Raises:
+        WatersmeetError: the job or the flags are wrong, or something cannot be compared, which is named.
+    """
+    began = time.monotonic()
+    settings = settings_in(text, source_name, overrides)
+    compared, tick_now = _compared(text, source_name, overrides, settings, default_checkpoint, asked)
+    with tempfile.TemporaryDirectory(prefix="watersmeet-diff-") as folder:
+        db = opened(folder)
+        try:
+            shown = list(_each(db, folder, compared, asked, settings, tick_now))
+        finally:
+            db.close()
+    if asked.as_json:
+        print_json(shown)
+    else:
+        print_text(shown, compared.tick, time.monotonic() - began, asked.to)
+    return not any(
+        found.differences.unexplained or (asked.strict and found.differences.counts) for found in shown
+    )
+
+
+def _compared(
+    text: str,
+    source_name: str,
+    overrides: Mapping[str, str],
+    settings: Mapping[str, str],
+    default_checkpoint: Path,
+    asked: Asked,
+) -> tuple[_Job, Callable[[], int | None]]:
+    from watersmeet.engine.driver.opening.as_kept import as_kept
+    from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.objects.setting import store_of
+    from watersmeet.plan.planner import plan_job
+    from watersmeet.state.manifest import load_newest
+
+    directory = settings.get("checkpoint", str(default_checkpoint))
+    remote = store_of(settings)
+    store = Checkpoint(directory, remote).store
+    manifest = load_newest(store)
+    infer = Inferring(directory, None if asked.as_json else to_stderr, remote)
+    job = job_in(text, source_name, overrides, infer)
+    inserts = {insert.name: insert for insert in job.inserts if not insert.is_index}
+    if not inserts:
+        raise SpecError("the job has no query to compare", code="no-query", hint="add an INSERT")
+    outputs = _pairs("--output", asked.outputs)
+    for name in outputs:
+        if name not in inserts:
+            raise SpecError(
+                f'--output {name}: the job has no query "{name}"',
+                code="wrong-option",
+                hint=near_names(name, inserts),
+            )
+    plan = plan_job(job)
+    known: dict[str, Known] = {}
+    if manifest is not None:
+        plan = as_kept(plan, manifest)
+        for query in plan.queries:
+            if manifest.fingerprints.get(query.name) != query.fingerprint:
+                raise StateError(
+                    f'the state in {directory} is of another plan of "{query.name}"',
+                    code="plan-changed",
+                    hint="compare with the job's text as it was run",
+                )
+            known[query.name] = known_of(
+                manifest,
+                query.name,
+                query.inputs_elsewhere,
+                late_by_column=query.options.lateness is Lateness.COLUMN,
+                settled=query.options.mode is OutputMode.CHANGELOG,
+            )
+    for table in plan.tables:
+        raise SpecError(
+            f'"{table.name}" is a table that is read again and again: what it held is not kept',
+            code="not-compared",
+            hint="compare queries over streams",
+        )
+    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs))
+    tick = None if manifest is None else manifest.tick
+
+    def tick_now() -> int | None:
+        newest = load_newest(store)
+        return None if newest is None else newest.tick
+
+    return _Job(job, plan, tick, known, read, outputs), tick_now
+
+
+def _pairs(flag: str, written: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in written:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not value.strip():
+            raise SpecError(
+                f"{flag} {text!r} is not NAME=PATH", code="wrong-option", hint=f"such as {flag} name=path/"
+            )
+        if name.strip() in pairs:
+            raise SpecError(f'{flag} names "{name.strip()}" twice', code="wrong-option", hint="name it once")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _each(
+    db: Any,
+    folder: str,
+    compared: _Job,
+    asked: Asked,
+    settings: Mapping[str, str],
+    tick_now: Callable[[], int | None],
+) -> Iterator[Shown]:
+    """What is found of each query, in the order of the text."""
+    answers = _Answers(db, folder, compared, asked.engine, settings)
+    notes = [note for read in compared.read.values() for note in read.notes()]
+    inserts = [insert for insert in compared.job.inserts if not insert.is_index]
+    try:
+        for insert in inserts:
+            query = next(q for q in compared.plan.queries if q.name == insert.name)
+            known = compared.known.get(insert.name, Known(settled=False))
+            answer, by, why = answers.first(insert, known)
+            names = [output.name for output in insert.query.outputs]
+            wanted = Wanted(
+                insert.name,
+                insert.sink,
+                names,
+                query.options.mode if not insert.sink.primary_key else OutputMode.APPEND,
+                compared.tick,
+                compared.outputs.get(insert.name),
+            )
+            output = output_of(db, wanted, answer)
+            whole = _whole(known, compared)
+            if (
+                whole is None
+                and output.may_be_later
+                and compared.tick is not None
+                and tick_now() != compared.tick
+            ):
+                whole = LATER
+            found = differences(
+                db,
+                names,
+                answer,
+                output.relation,
+                answers.without_late(insert, known),
+                whole=whole,
+                limit=asked.limit,
+            )
+            if asked.to is not None and found.counts:
+                write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
+            yield Shown(insert.name, found, known, by, why, notes)
+    finally:
+        answers.close()
+
+
+def _file(to: str, query: str | None) -> str:
+    path = Path(to)
+    return to if query is None else str(path.with_name(f"{path.stem}-{query.replace('/', '_')}{path.suffix}"))
+
+
+def _whole(known: Known, compared: _Job) -> str | None:
+    """A reason of whatever has no other one: what is known of the query says that rows may differ, and not
+    which."""
+    if known.counted("shed"):
+        return SHED
+    if known.complete_from:
+        return CHANGED_QUERY
+    if any(read.changed or read.gone for read in compared.read.values()):
+        return CHANGED_FILE
+    return None
+
+
+class _Answers:
+    """Batch answers, by DuckDB where that is certain, else by Spark, which is started when it is needed."""
+
+    def __init__(
+        self, db: Any, folder: str, compared: _Job, engine: str, settings: Mapping[str, str]
+    ) -> None:
+        self._db = db
+        self._folder = folder
+        self._compared = compared
+        self._engine = engine
+        self._settings = settings
+        self._here: dict[str, str] | Uncommon | None = None
+        self._spark: Any = None
+        self._of_spark: set[str] = set()
+        self._number = 0
+
+    def first(self, insert: Insert, known: Known) -> tuple[str, str, str]:
+        """The relation of a query's batch answer, who made it, and why not DuckDB."""
+        why = ""
+        if self._engine != SPARK:
+            try:
+                return self._by_duckdb(insert, known, frozenset()), DUCKDB, ""
+            except Uncommon as uncommon:
+                why = str(uncommon)
+                if self._engine == DUCKDB:
+                    raise EngineError(
+                        f'"{insert.name}": it is not certain that DuckDB answers as Spark does: {why}',
+                        code="not-compared",
+                        hint="--engine spark",
+                    ) from None
+        self._of_spark.add(insert.name)
+        return self._by_spark(insert, known, frozenset()), SPARK, why
+
+    def without_late(self, insert: Insert, known: Known) -> list[Callable[[], str]]:
+        """Answers without rows that may have been late: of all inputs, and of each alone."""
+        return [partial(self._again, insert, known, without) for without in known.late_inputs]
+
+    def close(self) -> None:
+        if self._spark is not None:
+            self._spark.stop()
+
+    def _again(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+        by = self._by_spark if insert.name in self._of_spark else self._by_duckdb
+        return by(insert, known, without)
+
+    def _sql(
+        self, insert: Insert, known: Known, dialect: Dialect, ordered: frozenset[str], without: frozenset[str]
+    ) -> str:
+        return statement(
+            insert.query,
+            dialect,
+            known,
+            ordered=ordered,
+            allowed_lateness=self._compared.job.options.allowed_lateness,
+            without=without,
+        )
+
+    def _by_duckdb(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+        import duckdb
+
+        if self._compared.job.options.time_zone != UTC:
+            raise Uncommon(f"the time zone {self._compared.job.options.time_zone}")
+        if self._here is None:
+            try:
+                self._here = tables_here(self._db, self._compared.read, self._compared.job.options.time_zone)
+            except Uncommon as uncommon:
+                self._here = uncommon
+        if isinstance(self._here, Uncommon):
+            raise self._here
+        ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
+        sql = self._sql(insert, known, DuckDb(self._here), ordered, without)
+        name = self._new()
+        try:
+            ran(self._db, f"CREATE OR REPLACE TABLE {quoted(name)} AS {sql}")
+        except duckdb.Error as error:
+            raise Uncommon(str(error).splitlines()[0]) from None
+        return quoted(name)
+
+    def _by_spark(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+        from watersmeet.cli.diff.by_spark import BySpark
+
+        if self._spark is None:
+            self._spark = BySpark(self._compared.job, self._compared.read, self._settings)
+        ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
+        sql = self._sql(insert, known, self._spark.dialect, ordered, without)
+        folder = f"{self._folder}/{self._new()}"
+        return str(self._spark.answer(self._db, sql, folder))
+
+    def _new(self) -> str:
+        self._number += 1
+        return f"answer{self._number}"

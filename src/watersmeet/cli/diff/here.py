@@ -1,0 +1,137 @@
+"""The rows of a job's sources in DuckDB, where it is certain in this process what Spark reads of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from watersmeet.cli.diff.read import Read
+from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.dialect import Uncommon
+from watersmeet.diff.statement import AT, PART
+from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.engine.values import arrow_type, to_table
+from watersmeet.errors import EngineError
+from watersmeet.names import ours
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import OF_SOURCES, format_of
+from watersmeet.types.sql_type import TIMESTAMP
+
+MOST_RECORDS = 200_000
+"""Of text, which is read one by one here; Spark reads more of them sooner."""
+
+
+def tables_here(db: Any, read: Mapping[str, Read], time_zone: str) -> dict[str, str]:
+    """Per source the name of a table with its declared columns, and `PART` and `AT` where files came in an
+    order.
+
+    Raises:
+        Uncommon: Spark is to read them.
+    """
+    tables, records = {}, MOST_RECORDS
+    for number, (name, of) in enumerate(read.items()):
+        files = of.local_files
+        source = of.source
+        if not source.traits.files and not of.named:
+            raise Uncommon(f'"{name}" is {source.traits.called}')
+        if files is None:
+            raise Uncommon(f'"{name}" is in another file system')
+        if source.change_column is not None or source.primary_key is not None:
+            raise Uncommon(f'"{name}" has changes')
+        table = quoted(ours(f"source{number}"))
+        if _format(of) == "parquet":
+            _of_parquet(db, table, source, files)
+        else:
+            records -= _of_text(db, table, of, files, records, time_zone)
+        tables[name] = table
+    return tables
+
+
+def _format(read: Read) -> str:
+    kind = format_of(read.source.options) if read.source.traits.files else ""
+    if not read.named:
+        return kind
+    endings = {os.path.splitext(file)[1].lower() for file in read.files}
+    if endings <= {".parquet", ".pq"}:
+        return "parquet"
+    return kind or ("csv" if endings <= {".csv"} else "json")
+
+
+def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
+    wanted = {column.name: column for column in source.columns}
+    if any(name.lower() not in OF_SOURCES for name in source.options if source.traits.files):
+        raise Uncommon(f'"{source.name}" has options of Spark\'s reader')
+    for file in files:
+        try:
+            there = {field.name: field.type for field in parquet.read_schema(file)}
+        except (OSError, pa.ArrowException) as error:
+            raise EngineError(
+                f'"{source.name}": {file} cannot be read: {str(error).splitlines()[0]}',
+                code="file-unreadable",
+                hint="it was read before: put it back as it was, or leave it out by --input",
+            ) from None
+        for name, column in wanted.items():
+            kind = pa.timestamp("us", "UTC") if column.type == TIMESTAMP else arrow_type(column.type)
+            if there.get(name) not in (kind, pa.large_string() if kind == pa.string() else kind):
+                raise Uncommon(f'"{source.name}": {name} is {there.get(name)} in {file}')
+    if not files:
+        _of_arrow(db, table, source, to_table(source.columns, [], []), [])
+        return
+    listed = "[" + ", ".join(map(text, files)) + "]"
+    relation = f"read_parquet({listed}, filename = {text(ours('file'))})"
+    _kept(db, table, source, relation, f"CAST(list_position({listed}, {quoted(ours('file'))}) AS BIGINT)")
+
+
+def _of_text(db: Any, table: str, read: Read, files: list[str], records: int, time_zone: str) -> int:
+    """How many records there were."""
+    source, kind = read.source, _format(read)
+    if not source.traits.files:
+        source = replace(source, connector="file", options={"format": kind})
+    if any("=" in part for file in files for part in os.path.dirname(file).split(os.sep)):
+        raise Uncommon(f'"{source.name}" has columns in the names of directories')
+    parts, numbers, left = [], [], records
+    for number, file in enumerate(files):
+        of_file = replace(source, options={**source.options, "path": file, "format": kind})
+        try:
+            found = first_rows(of_file, left + 1, time_zone, needed=frozenset(c.name for c in source.columns))
+        except EngineError as error:
+            if not os.path.getsize(file):
+                continue
+            raise Uncommon(f'"{source.name}": {error.message}') from None
+        if found.left_out:
+            raise Uncommon(f'"{source.name}": records of which only Spark knows how they are read')
+        left -= len(found.rows)
+        if found.more or left < 0:
+            raise Uncommon(f'"{source.name}" has many rows')
+        parts.append(to_table(source.columns, found.rows, [1] * len(found.rows)))
+        numbers += [number + 1] * len(found.rows)
+    rows = pa.concat_tables(parts) if parts else to_table(source.columns, [], [])
+    _of_arrow(db, table, source, rows, numbers)
+    return records - left
+
+
+def _of_arrow(db: Any, table: str, source: Source, rows: pa.Table, numbers: list[int]) -> None:
+    given = rows.select([column.name for column in source.columns])
+    given = given.append_column(ours("number"), pa.array(numbers, pa.int64()))
+    db.register(ours("given"), given)
+    _kept(db, table, source, ours("given"), quoted(ours("number")))
+    db.unregister(ours("given"))
+
+
+def _kept(db: Any, table: str, source: Source, relation: str, number: str) -> None:
+    columns = [*_columns(db, source, relation), f"'' AS {PART}", f"{number} AS {AT}"]
+    ran(db, f"CREATE OR REPLACE TABLE {table} AS SELECT {', '.join(columns)} FROM {relation}")
+
+
+def _columns(db: Any, source: Source, relation: str) -> Iterator[str]:
+    """Times as they are in UTC."""
+    types = types_of(db, relation)
+    for column in source.columns:
+        name = quoted(column.name)
+        zoned = types[column.name] == "TIMESTAMP WITH TIME ZONE"
+        yield f"timezone('UTC', {name}) AS {name}" if zoned else name

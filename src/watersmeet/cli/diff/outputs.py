@@ -1,0 +1,201 @@
+"""What a query has put out, as a relation of DuckDB: of its sink, or of files that were named.
+
+Of a sink of files those parts alone count that the job's state knows. Tables are read as they are now.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from watersmeet.cli.diff.of_tables import READERS
+from watersmeet.diff.bags import COUNT
+from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.statement import column_name
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.names import SHOWN_DIFF, ours
+from watersmeet.spec.model import OutputMode, Sink
+from watersmeet.spec.options.files import format_of, path_of
+from watersmeet.spec.options.stored_files import in_store
+
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
+            ".ndjson": "json"}  # fmt: skip
+_FILES = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``name``: of the query; ``columns``: its columns; ``mode``: whether changes go out; ``tick``: of the
+    state, None without one; ``path``: files that were named in the place of the sink."""
+
+    name: str
+    sink: Sink
+    columns: Sequence[str]
+    mode: OutputMode
+    tick: int | None
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class Output:
+    """``relation``: with `column_name` and `COUNT`; ``may_be_later``: it may hold what came
+    after the state's tick."""
+
+    relation: str
+    may_be_later: bool
+
+
+def output_of(db: Any, wanted: Wanted, answer: str) -> Output:
+    """Read what was put out.
+
+    Args:
+        answer: the relation of the batch answer, whose types those of text files are.
+
+    Raises:
+        SpecError, EngineError: it cannot be read; what to do is said.
+    """
+    if wanted.path is not None:
+        return Output(_of_files(db, wanted, answer, *_named(wanted)), False)
+    sink = wanted.sink
+    if sink.traits.files and not in_store(path_of(sink.options)):
+        files = _parts(wanted)
+        kind = format_of(sink.options)
+        return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
+    reader = READERS.get(sink.connector)
+    if reader is not None:
+        return Output(_counted(db, wanted, _table(db, wanted, reader(sink))), True)
+    raise SpecError(
+        f'"{sink.name}": what a sink of type {sink.connector} has put out cannot be read again',
+        code="not-compared",
+        hint=f"keep the rows in files, and name them by --output {wanted.name}=PATH",
+    )
+
+
+def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
+    path = wanted.path or ""
+    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    files: list[str] = []
+    for root in roots:
+        if os.path.isdir(root):
+            for folder, folders, names in os.walk(root):
+                folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+                files += [os.path.join(folder, n) for n in sorted(names) if not n.startswith((".", "_"))]
+        else:
+            files.append(root)
+    kinds = {_FORMATS.get(os.path.splitext(file)[1].lower()) for file in files}
+    if len(kinds) != 1 or None in kinds:
+        what = "there is no file" if not files else "files of one format that is known by its name are not"
+        raise SpecError(
+            f"--output {wanted.name}: {what} at {path}",
+            code="path-missing" if not files else "unknown-format",
+            hint=f"names end in {', '.join(_FORMATS)}; of several files all in one format",
+        )
+    (kind,) = kinds
+    return files, kind or "", {}
+
+
+def _parts(wanted: Wanted) -> list[str]:
+    """The files of published parts of the query, of ticks that the state has come to."""
+    from watersmeet.sinks.files import FileSink
+
+    sink = FileSink(wanted.sink)
+    if not sink.path.is_dir():
+        return []
+    files: list[str] = []
+    for folder, (insert, tick) in zip(sink.part_folders(), _told(sink.part_folders()), strict=True):
+        if insert == wanted.name and (wanted.tick is None or tick <= wanted.tick):
+            files += sorted(str(file) for file in folder.iterdir() if not file.name.startswith((".", "_")))
+    return files
+
+
+def _told(folders: Sequence[Path]) -> list[tuple[str, int]]:
+    from urllib.parse import unquote
+
+    return [(unquote(folder.name[:-13]), int(folder.name[-12:])) for folder in folders]
+
+
+def _of_files(
+    db: Any, wanted: Wanted, answer: str, files: Sequence[str], kind: str, options: Mapping[str, str]
+) -> str:
+    if not files:
+        listed = ", ".join(column_name(n) for n in range(len(wanted.columns)))
+        return f"(SELECT {listed}, CAST(1 AS BIGINT) AS {COUNT} FROM {answer} r WHERE FALSE)"
+    names = "[" + ", ".join(map(text, files)) + "]"
+    if kind == "parquet":
+        return _counted(db, wanted, f"{_FILES[kind]}({names})")
+    types = _types_of_text(db, wanted, answer)
+    told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
+    if kind == "json":
+        call = f"read_json({names}, format = 'newline_delimited', columns = {{{told}}})"
+    else:
+        given = {name.lower(): value for name, value in options.items()}
+        header = given.get("header", "true").strip().lower()
+        separator = given.get("sep", given.get("delimiter", ","))
+        unknown = set(given) - {"path", "format", "header", "sep", "delimiter", "nullvalue"}
+        if unknown:
+            raise SpecError(
+                f'"{wanted.sink.name}": how its files are read with the option {sorted(unknown)[0]!r} is not'
+                " known here",
+                code="not-compared",
+                hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
+            )
+        null = text(given.get("nullvalue", ""))
+        call = (
+            f"read_csv({names}, auto_detect = false, header = {header}, delim = {text(separator)},"
+            f" quote = '\"', escape = '\\', nullstr = {null}, allow_quoted_nulls = false,"
+            f" columns = {{{told}}})"
+        )
+    return _counted(db, wanted, call)
+
+
+def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
+    """Of the columns in files of text: as the answer has them, times as they are written, with their zone."""
+    types = types_of(db, answer)
+    told = {}
+    for number, name in enumerate(wanted.columns):
+        kind = types[column_name(number)]
+        if "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
+            raise EngineError(
+                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from files of text here',
+                code="not-compared",
+                hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
+            )
+        told[name] = "TIMESTAMP WITH TIME ZONE" if kind == "TIMESTAMP" else kind
+    if wanted.mode is OutputMode.CHANGELOG:
+        told[SHOWN_DIFF] = "BIGINT"
+    return told
+
+
+def _table(db: Any, wanted: Wanted, rows: Any) -> str:
+    """Rows of a reader of Arrow's, as a table here."""
+    read, name = ours("read"), quoted(f"table {wanted.name}")
+    db.register(read, rows)
+    ran(db, f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {read}")
+    db.unregister(read)
+    return name
+
+
+def _counted(db: Any, wanted: Wanted, relation: str) -> str:
+    """The relation's columns by their place in the query."""
+    types = types_of(db, relation)
+    by_lower = {name.lower(): name for name in types}
+    missing = [name for name in wanted.columns if name.lower() not in by_lower]
+    if missing:
+        raise EngineError(
+            f'the output of "{wanted.name}" has no column "{missing[0]}"; it has {", ".join(types)}',
+            code="not-compared",
+            hint="is it the output of this query?",
+        )
+    shown = []
+    for number, name in enumerate(wanted.columns):
+        there = by_lower[name.lower()]
+        zoned = types[there] == "TIMESTAMP WITH TIME ZONE"
+        value = f"timezone('UTC', {quoted(there)})" if zoned else quoted(there)
+        shown.append(f"{value} AS {column_name(number)}")
+    by_diff = wanted.mode is OutputMode.CHANGELOG and SHOWN_DIFF in types
+    shown.append(f"{quoted(SHOWN_DIFF) if by_diff else 'CAST(1 AS BIGINT)'} AS {COUNT}")
+    return f"(SELECT {', '.join(shown)} FROM {relation} r)"

@@ -1,0 +1,155 @@
+"""What a job has read of its sources, by its state: files, offsets of topics; or files that were named."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from watersmeet.engine.spark.checkpoint.rebuild import OFFSETS
+from watersmeet.engine.spark.sources.files.there import local_of
+from watersmeet.engine.spark.tick.reread import path_of
+from watersmeet.errors import SpecError, StateError, counted, near_names
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Source
+from watersmeet.state import file_lists
+from watersmeet.state.manifest import Manifest
+from watersmeet.state.store import Store
+
+_HIDDEN = (".", "_")
+
+
+@dataclass(frozen=True)
+class Read:
+    """Of one source. ``files``: in the order in which they were read, as Spark's readers take them, ``urls``:
+    as they call them; ``ends``: per
+    topic and partition, the offset behind the last record that was read. ``named``: they were named for the
+    comparison, and nobody knows which of them were read. ``changed``: of the files, those that were changed
+    since, ``gone``: that are not there any more, and so not among ``files``."""
+
+    source: Source
+    files: Sequence[str] = ()
+    urls: Sequence[str] = ()
+    ends: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    named: bool = False
+    changed: Sequence[str] = ()
+    gone: Sequence[str] = ()
+
+    @property
+    def local_files(self) -> list[str] | None:
+        """As the operating system has them; None: they are not all its own."""
+        files = [local_of(file) for file in self.files]
+        return None if None in files else [file for file in files if file is not None]
+
+    def notes(self) -> list[str]:
+        """What a person should know of it."""
+        notes = []
+        for what, files in (("were changed", self.changed), ("are gone", self.gone)):
+            if files:
+                notes.append(
+                    f"{self.source.name}: {counted(len(files), 'file')} {what} since they were read:"
+                    f" {', '.join(files[:3])}{', …' if files[3:] else ''}"
+                )
+        return notes
+
+
+def read_of(
+    plan: JobPlan, manifest: Manifest | None, store: Store, named: Mapping[str, str]
+) -> dict[str, Read]:
+    """Per source that is read as a stream.
+
+    Args:
+        named: per source the files that were named: a file, a directory, or a pattern.
+
+    Raises:
+        SpecError: a name is none of a source's, there is no such file; or nothing says what was read.
+        StateError: the state was made with other sources.
+    """
+    sources = {source.name: source for source in plan.sources}
+    for name in named:
+        if name not in sources:
+            raise SpecError(
+                f'--input {name}: the job has no stream "{name}"',
+                code="wrong-option",
+                hint=near_names(name, sources),
+            )
+    if manifest is not None and manifest.sources != [source.name for source in plan.sources]:
+        raise StateError(
+            "the state was made with other sources, or in another order",
+            code="sources-changed",
+            hint="compare with the job's text as it was run",
+        )
+    by_number: dict[int, list[file_lists.FileRead]] = {}
+    if manifest is not None:
+        for file in file_lists.read(store, file_lists.lists_of(manifest.host)):
+            by_number.setdefault(file.source, []).append(file)
+    return {
+        source.name: _named(source, named[source.name])
+        if source.name in named
+        else _by_state(source, number, manifest, by_number.get(number, []))
+        for number, source in enumerate(plan.sources)
+    }
+
+
+def _named(source: Source, path: str) -> Read:
+    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    files: list[str] = []
+    for root in roots:
+        if not os.path.isdir(root):
+            files.append(os.path.abspath(root))
+            continue
+        for folder, folders, names in os.walk(os.path.abspath(root)):
+            folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+            files += [os.path.join(folder, n) for n in sorted(names) if not n.startswith(_HIDDEN)]
+    if not files:
+        raise SpecError(
+            f"--input {source.name}: there is no file at {path}",
+            code="path-missing",
+            hint="name a file, a directory of files, or a pattern such as 'orders/*.parquet'",
+        )
+    return Read(
+        source, [f"file:{file}" for file in files], [Path(file).as_uri() for file in files], named=True
+    )
+
+
+def _by_state(
+    source: Source, number: int, manifest: Manifest | None, files: Sequence[file_lists.FileRead]
+) -> Read:
+    if manifest is None:
+        raise SpecError(
+            f'nothing says what was read of "{source.name}": there is no state',
+            code="no-state",
+            hint=f"name the checkpoint of the run, or the rows by --input {source.name}=FILES",
+        )
+    if source.traits.files:
+        there: list[tuple[str, str]] = []
+        changed, gone = [], []
+        for file in files:
+            local = local_of(file.path)
+            if local is not None and file.size >= 0:
+                try:
+                    now = os.stat(local)
+                except OSError:
+                    gone.append(local)
+                    continue
+                if (now.st_size, now.st_mtime_ns) != (file.size, file.changed_ns):
+                    changed.append(local)
+            path = path_of(file)
+            if path is None:
+                gone.append(file.path)
+            else:
+                there.append((path, file.path))
+        paths, urls = [path for path, _ in there], [url for _, url in there]
+        return Read(source, paths, urls, changed=changed, gone=gone)
+    if source.traits.log:
+        lines = str(manifest.host[OFFSETS]).split("\n")
+        ends = json.loads(lines[2 + number])
+        return Read(source, ends=ends if isinstance(ends, dict) else {})
+    raise SpecError(
+        f'"{source.name}" cannot be read a second time: it is {source.traits.called}',
+        code="not-compared",
+        hint=f"say which rows it gave by --input {source.name}=FILES",
+    )

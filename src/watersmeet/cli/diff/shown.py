@@ -1,0 +1,107 @@
+"""What a comparison found, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, SHED, UNEXPLAINED, Differences
+from watersmeet.diff.known import Known
+from watersmeet.errors import counted, printable
+
+_SIGNS = {MISSING: "-", EXTRA: "+"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Of one query. ``by``: who made the batch answer; ``why``: why not DuckDB; ``notes``: of its sources."""
+
+    query: str
+    differences: Differences
+    known: Known
+    by: str
+    why: str
+    notes: Sequence[str]
+
+
+def print_json(shown: Sequence[Shown]) -> None:
+    """A line per query."""
+    for of in shown:
+        found = of.differences
+        line = {
+            "query": of.query,
+            "equal": found.equal,
+            "answered": found.answered,
+            "put_out": found.put_out,
+            "differences": [
+                {"side": side, "reason": reason, "rows": rows}
+                for (side, reason), rows in sorted(found.counts.items())
+            ],
+            "late": of.known.counted("late"),
+            "columns": list(found.names),
+            "rows": [
+                {"side": side, "reason": reason, "count": n, "row": list(values)}
+                for side, reason, n, values in found.rows
+            ],
+            "more": found.more,
+            "engine": of.by,
+            "notes": list(of.notes),
+        }
+        print(json.dumps(line, ensure_ascii=False, allow_nan=False))
+
+
+def print_text(shown: Sequence[Shown], tick: int | None, seconds: float, to: str | None) -> None:
+    """Tables of the first rows, and what there is of each reason."""
+    from rich.console import Console
+
+    from watersmeet.observe.rows import table_of
+
+    out = Console(file=sys.stdout)
+    for of in shown:
+        found = of.differences
+        for line in _head(of):
+            print(printable(line))
+        if found.rows:
+            rows = [
+                [_SIGNS[side], str(n), reason, *map(_text, values)] for side, reason, n, values in found.rows
+            ]
+            out.print(table_of(["", "n", "why", *found.names], rows))
+        if found.more:
+            hint = "" if to else " (all of them: --to differences.parquet)"
+            print(f"… and {counted(found.more, 'more row')}{hint}")
+        for line in of.notes:
+            print(printable(f"note: {line}"))
+    when = "without a state" if tick is None else f"as of tick {tick:,}"
+    print(f"Compared {when}. Nothing was changed. {seconds:.1f} s")
+
+
+def _head(of: Shown) -> Iterator[str]:
+    found = of.differences
+    rows = f"{counted(found.put_out, 'row')} put out, {found.answered:,} in the batch answer"
+    by = f" (by Spark, for {of.why})" if of.why else ""
+    yield f"{of.query}: {'EQUAL' if found.equal else 'differs'}: {rows}{by}"
+    for (side, reason), n in sorted(found.counts.items()):
+        yield f"  {_SIGNS[side]} {counted(n, 'row')} {side}: {_words(reason, of.known)}"
+
+
+def _words(reason: str, known: Known) -> str:
+    if reason == NOT_DUE:
+        return "not yet due: a watermark has not passed yet what could still come"
+    if reason == LATE:
+        late = ", ".join(f"{rows:,} of {alias}" for alias, rows in known.counted("late").items())
+        return f"late: a row that belongs to it may have come too late; counted late: {late}"
+    if reason == SHED:
+        shed = ", ".join(f"{rows:,} of {alias}" for alias, rows in known.counted("shed").items())
+        return f"shed: which rows is not kept; counted: {shed}"
+    if reason == UNEXPLAINED:
+        return "UNEXPLAINED"
+    return reason
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,208 @@
+"""Two bags of rows compared in DuckDB, which keeps on disk what does not fit: what the batch answer has and
+the output lacks (missing), and the other way round (extra), each row with how often, and why.
+
+Rows are equal as Spark groups them: NULL equals NULL, NaN equals NaN, 0.0 equals -0.0; the order of a map's
+entries says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.statement import PENDING, column_name
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.names import ours
+from watersmeet.types.json_values import rows_of
+
+MISSING, EXTRA = "missing", "extra"
+
+NOT_DUE, LATE, SHED, CHANGED_QUERY, CHANGED_FILE, LATER, UNEXPLAINED = (
+    "not yet due",
+    "late",
+    "shed",
+    "changed query",
+    "changed file",
+    "later tick",
+    "unexplained",
+)
+REASONS = (NOT_DUE, LATE, SHED, CHANGED_QUERY, CHANGED_FILE, LATER, UNEXPLAINED)
+
+COUNT = ours("n")
+"""Of the output: how often a row is there."""
+
+SIDE, REASON = ours("side"), ours("reason")
+
+_WRITTEN = {".parquet": "PARQUET", ".csv": "CSV", ".json": "JSON"}
+
+_FOUND, _WHY = ours("found"), ours("why")
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Of one query. ``names``: its columns; ``answered``, ``put_out``: rows of the batch answer and of the
+    output; ``counts``: rows by (side, reason), those alone that there are; ``rows``: the first ones, (side,
+    reason, how often, values as JSON has them, times in UTC), ``more``: how many different rows are not among
+    them."""
+
+    names: Sequence[str]
+    answered: int
+    put_out: int
+    counts: Mapping[tuple[str, str], int]
+    rows: Sequence[tuple[str, str, int, tuple[Any, ...]]]
+    more: int
+
+    @property
+    def equal(self) -> bool:
+        return not self.counts
+
+    @property
+    def unexplained(self) -> int:
+        return sum(rows for (_, reason), rows in self.counts.items() if reason == UNEXPLAINED)
+
+
+def differences(
+    db: Any,
+    names: Sequence[str],
+    answer: str,
+    output: str,
+    scenarios: Iterable[Callable[[], str]],
+    *,
+    whole: str | None,
+    limit: int,
+) -> Differences:
+    """Compare.
+
+    Args:
+        db: a connection to DuckDB; tables of a comparison before are replaced.
+        answer: a relation with the columns of `statement`; ``output``: one with `column_name` and `COUNT`.
+        scenarios: called one by one as long as there are differences without a reason: relations like
+            ``answer``, what the answer were without rows that may have been late.
+        whole: the reason of all differences that have no other one; None: they are unexplained.
+        limit: of rows that are shown.
+
+    Raises:
+        EngineError: a column has another type in the output.
+    """
+    columns = [column_name(n) for n in range(len(names))]
+    shape = _shape(db, names, columns, answer, output)
+    listed = ", ".join(columns)
+    ((answered,),) = ran(db, f"SELECT count(*) FROM {answer} r")
+    ((put_out,),) = ran(db, f"SELECT coalesce(sum({COUNT}), 0) FROM {output} r")
+    ran(
+        db,
+        f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT {listed}, sum(n) AS n, sum(a) AS a,"
+        f" CASE WHEN sum(n) > 0 THEN least(sum(n), sum(p)) ELSE 0 END AS due, 0 AS late FROM ("
+        f"SELECT {shape}, 1 AS n, CASE WHEN {PENDING} THEN 1 ELSE 0 END AS p, 1 AS a FROM {answer} r"
+        f" UNION ALL SELECT {shape}, -{COUNT}, 0, 0 FROM {output} r) r GROUP BY {listed} HAVING sum(n) <> 0",
+    )
+    for scenario in scenarios:
+        ((left,),) = ran(db, f"SELECT count(*) FROM {_FOUND} WHERE abs(n) > due + late")
+        if not left:
+            break
+        _explain(db, columns, shape, scenario())
+    rest = UNEXPLAINED if whole is None else whole
+    of_one = [(NOT_DUE, "due"), (LATE, "late"), (rest, "abs(n) - due - late")]
+    by_reason = " UNION ALL ".join(
+        f"SELECT CASE WHEN n > 0 THEN '{MISSING}' ELSE '{EXTRA}' END AS {SIDE}, '{reason}' AS {REASON},"
+        f" {rows} AS {COUNT}, {listed} FROM {_FOUND} WHERE {rows} > 0"
+        for reason, rows in of_one
+    )
+    ran(db, f"CREATE OR REPLACE TABLE {_WHY} AS {by_reason}")
+    return _told(db, names, columns, int(answered), int(put_out), limit)
+
+
+def _explain(db: Any, columns: Sequence[str], shape: str, scenario: str) -> None:
+    """Of each differing row, how many the scenario explains: by it there are so many fewer, or so many more,
+    than the batch answer has."""
+    listed, same = ", ".join(columns), " AND ".join(f"f.{c} IS NOT DISTINCT FROM s.{c}" for c in columns)
+    ran(
+        db,
+        f"CREATE OR REPLACE TABLE {_FOUND} AS SELECT f.* EXCLUDE (late), greatest(f.late, least(abs(f.n) -"
+        f" f.due, CASE WHEN f.n > 0 THEN f.a - coalesce(s.k, 0) ELSE coalesce(s.k, 0) - f.a END)) AS late"
+        f" FROM {_FOUND} f LEFT JOIN (SELECT {listed}, count(*) AS k FROM"
+        f" (SELECT {shape} FROM {scenario} r) r GROUP BY {listed}) s ON {same}",
+    )
+
+
+def write(db: Any, names: Sequence[str], file: str) -> None:
+    """All differing rows of the last comparison: ``side``, ``reason``, ``count``, and the query's columns.
+
+    Raises:
+        SpecError: the file's name says no format.
+        EngineError: it cannot be written.
+    """
+    import duckdb
+
+    kind = next((kind for ending, kind in _WRITTEN.items() if file.lower().endswith(ending)), None)
+    if kind is None:
+        raise SpecError(
+            f"--to {file}: what format it is to have is not known by its name",
+            code="unknown-format",
+            hint=f"let it end in {', '.join(_WRITTEN)}",
+        )
+    own = {name.lower() for name in names}
+    heads = [f"_{head}" if head in own else head for head in ("side", "reason", "count")]
+    columns = [f"{there} AS {head}" for there, head in zip((SIDE, REASON, COUNT), heads, strict=True)]
+    columns += [f"{column_name(n)} AS {quoted(name)}" for n, name in enumerate(names)]
+    try:
+        ran(db, f"COPY (SELECT {', '.join(columns)} FROM {_WHY}) TO {text(file)} (FORMAT {kind})")
+    except duckdb.Error as error:
+        raise EngineError(
+            f"{file} cannot be written: {str(error).splitlines()[0]}",
+            code="cannot-write",
+            hint="name a file in a directory that is there and may be written to",
+        ) from None
+
+
+def _told(
+    db: Any, names: Sequence[str], columns: Sequence[str], answered: int, put_out: int, limit: int
+) -> Differences:
+    counted = ran(
+        db, f"SELECT {SIDE}, {REASON}, sum({COUNT}), count(*) FROM {_WHY} GROUP BY ALL ORDER BY ALL"
+    )
+    order = {reason: n for n, reason in enumerate(REASONS)}
+    counts = {(side, reason): int(rows) for side, reason, rows, _ in counted}
+    listed = ", ".join(columns)
+    cases = " ".join(f"WHEN '{reason}' THEN {-n}" for reason, n in order.items())
+    shown = db.sql(
+        f"SELECT {SIDE}, {REASON}, CAST({COUNT} AS BIGINT), {listed} FROM {_WHY}"
+        f" ORDER BY CASE {REASON} {cases} END, {listed}, {SIDE} LIMIT {limit}"
+    ).to_arrow_table()
+    rows = [(side, reason, n, tuple(values)) for side, reason, n, *values in rows_of(shown)]
+    different = sum(of for *_, of in counted)
+    return Differences(names, answered, put_out, counts, rows, different - len(rows))
+
+
+def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, output: str) -> str:
+    """The columns as they are compared. Raises: EngineError."""
+    types = [types_of(db, of) for of in (answer, output)]
+    shaped = []
+    for name, column in zip(names, columns, strict=True):
+        expected, given = (of[column] for of in types)
+        if not _comparable(expected, given):
+            raise EngineError(
+                f'column "{name}" is {given} in the output, and {expected} in the batch answer',
+                code="not-compared",
+                hint="say which output it is by --output, or cast the column in the query as the sink has it",
+            )
+        shaped.append(f"{_shaped(column, expected)} AS {column}")
+    return ", ".join(shaped)
+
+
+def _comparable(a: str, b: str) -> bool:
+    whole = all(kind in _WHOLE for kind in (a, b))
+    decimals = all(kind.startswith("DECIMAL") for kind in (a, b))
+    untyped = '"NULL"' in (a, b)
+    return a == b or whole or decimals or untyped
+
+
+def _shaped(column: str, kind: str) -> str:
+    if kind in ("DOUBLE", "FLOAT"):
+        return f"(CASE WHEN {column} = 0 THEN 0 ELSE {column} END)"
+    if kind.startswith("MAP"):
+        return f"list_sort(map_entries({column}))"
+    return column

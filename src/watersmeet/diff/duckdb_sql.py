@@ -1,0 +1,300 @@
+"""Expressions in DuckDB's SQL, those alone of which it is certain that they mean there what they mean on
+Spark: columns, comparisons of values of one kind, AND, OR, NOT, sums of whole numbers and of times with
+lengths of time, CASE and COALESCE of one kind, and plain aggregates. All others are Spark's to answer.
+
+A length of time is a number of µs here. Times are without a zone, in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from watersmeet.diff.database import quoted, text
+from watersmeet.diff.dialect import Names, Uncommon
+from watersmeet.event_time import DAY_US
+from watersmeet.spec.aggregates import call_of, is_aggregate
+from watersmeet.spec.number_literals import NumberError, read_number
+from watersmeet.types.intervals import interval_us, is_interval, is_of_days
+from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import SqlType
+
+_COMPARED = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
+}  # fmt: skip
+_SUMS = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+_WHOLE = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGINT": "BIGINT"}
+_PLAIN = {**_WHOLE, "STRING": "VARCHAR", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP"}
+_SIZES = [*_WHOLE.values()]
+_KINDS = {"STRING": "text", "BOOLEAN": "flag", "DATE": "date", "TIMESTAMP": "time", "DOUBLE": "real"}
+_ORDERED = ("whole", "text", "flag", "date", "time", "real", "length")
+_TEXTS = {
+    "DATE": re.compile(r"\d{4}-\d{2}-\d{2}"),
+    "TIMESTAMP": re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"),
+}
+
+
+@dataclass(frozen=True)
+class _Value:
+    """``kind``: what it may be compared with; "null": with anything. ``type``: DuckDB's, where it counts."""
+
+    sql: str
+    kind: str
+    type: str = ""
+
+
+class DuckDb:
+    """The dialect; see the module. ``tables``: per source, the name of its rows; ``utc``: days and hours of
+    texts are those of UTC."""
+
+    def __init__(self, tables: Mapping[str, str], *, utc: bool = True) -> None:
+        self._tables = tables
+        self._utc = utc
+
+    def table(self, source: str) -> str:
+        return self._tables[source]
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def row_id(self) -> str:
+        return "row_number() OVER ()"
+
+    def micros(self, value: str, kind: SqlType) -> str:
+        if kind.name == "DATE":
+            return f"(CAST({value} - DATE '1970-01-01' AS HUGEINT) * {DAY_US})"
+        return f"CAST(epoch_us({value}) AS HUGEINT)" if kind.is_time else f"CAST({value} AS HUGEINT)"
+
+    def time(self, micros: str, kind: SqlType) -> str:
+        if kind.name == "DATE":
+            return f"(DATE '1970-01-01' + CAST(({micros}) // {DAY_US} AS INTEGER))"
+        if kind.is_time:
+            return f"make_timestamp(CAST({micros} AS BIGINT))"
+        return f"CAST({micros} AS {_PLAIN[kind.name]})"
+
+    def expression(self, expr: exp.Expr, names: Names) -> str:
+        value = _Compiler(names, utc=self._utc).value(expr)
+        if value.kind == "length":
+            raise Uncommon(f"an interval as a value: {expr.sql('spark')}")
+        return value.sql
+
+
+class _Compiler:
+    def __init__(self, names: Names, *, utc: bool) -> None:
+        self._names = names
+        self._utc = utc
+
+    def value(self, expr: exp.Expr) -> _Value:
+        """Raises: Uncommon."""
+        if isinstance(expr, exp.Expression) and is_interval(expr):
+            us = interval_us(expr)
+            if us is None:
+                raise _uncommon(expr)
+            return _Value(f"CAST({us} AS BIGINT)", "length")
+        if is_aggregate(expr):
+            return self._aggregate(expr)
+        for kinds, method in self._METHODS:
+            if isinstance(expr, kinds):
+                return method(self, expr)
+        raise _uncommon(expr)
+
+    def _column(self, expr: exp.Column) -> _Value:
+        named = self._names[expr.table, expr.name]
+        kind = named.type
+        known = _KINDS.get(kind.name) or ("whole" if kind.is_integer else f"other {kind}")
+        return _Value(named.name, known, _PLAIN.get(kind.name, ""))
+
+    def _literal(self, expr: exp.Literal) -> _Value:
+        if expr.is_string:
+            return _Value(text(expr.name), "text", "VARCHAR")
+        try:
+            number = read_number(expr.name, negative=False)
+        except NumberError:
+            raise _uncommon(expr) from None
+        if not number.type.is_integer:
+            raise _uncommon(expr)
+        kind = _WHOLE[number.type.name]
+        return _Value(f"CAST({int(expr.name.rstrip('lLsSyY'))} AS {kind})", "whole", kind)
+
+    def _boolean(self, expr: exp.Boolean) -> _Value:
+        return _Value("TRUE" if expr.this else "FALSE", "flag", "BOOLEAN")
+
+    def _null(self, _: exp.Null) -> _Value:
+        return _Value("NULL", "null")
+
+    def _paren(self, expr: exp.Paren) -> _Value:
+        inner = self.value(expr.this)
+        return _Value(f"({inner.sql})", inner.kind, inner.type)
+
+    def _negative(self, expr: exp.Neg) -> _Value:
+        inner = self.value(expr.this)
+        if inner.kind != "whole" or not isinstance(expr.this, exp.Literal):
+            raise _uncommon(expr)
+        return _Value(f"(-{inner.sql})", "whole", inner.type)
+
+    def _comparison(self, expr: exp.Binary) -> _Value:
+        left, right = self.value(expr.this), self.value(expr.expression)
+        _same(expr, (left, right))
+        return _Value(f"({left.sql} {_COMPARED[type(expr)]} {right.sql})", "flag", "BOOLEAN")
+
+    def _between(self, expr: exp.Between) -> _Value:
+        values = [self.value(part) for part in (expr.this, expr.args["low"], expr.args["high"])]
+        _same(expr, values)
+        value, low, high = (v.sql for v in values)
+        return _Value(f"({value} BETWEEN {low} AND {high})", "flag", "BOOLEAN")
+
+    def _connector(self, expr: exp.Connector) -> _Value:
+        parts = [self.value(part) for part in (expr.this, expr.expression)]
+        _flags(expr, parts)
+        word = "AND" if isinstance(expr, exp.And) else "OR"
+        return _Value(f"({parts[0].sql} {word} {parts[1].sql})", "flag", "BOOLEAN")
+
+    def _not(self, expr: exp.Not) -> _Value:
+        inner = self.value(expr.this)
+        _flags(expr, [inner])
+        return _Value(f"(NOT {inner.sql})", "flag", "BOOLEAN")
+
+    def _is(self, expr: exp.Is) -> _Value:
+        if not isinstance(expr.expression, (exp.Null, exp.Boolean)):
+            raise _uncommon(expr)
+        inner = self.value(expr.this)
+        if isinstance(expr.expression, exp.Boolean):
+            _flags(expr, [inner])
+        return _Value(f"({inner.sql} IS {expr.expression.sql()})", "flag", "BOOLEAN")
+
+    def _in(self, expr: exp.In) -> _Value:
+        if not expr.expressions or expr.args.get("query"):
+            raise _uncommon(expr)
+        values = [self.value(part) for part in (expr.this, *expr.expressions)]
+        _same(expr, values)
+        first, *others = (v.sql for v in values)
+        return _Value(f"({first} IN ({', '.join(others)}))", "flag", "BOOLEAN")
+
+    def _sum(self, expr: exp.Binary) -> _Value:
+        left, right = self.value(expr.this), self.value(expr.expression)
+        sign = _SUMS[type(expr)]
+        kinds = left.kind, right.kind
+        if kinds == ("whole", "whole"):
+            wider = _wider(left.type, right.type)
+            sides = f"CAST({left.sql} AS {wider}) {sign} CAST({right.sql} AS {wider})"
+            return _Value(f"({sides})", "whole", wider)
+        if isinstance(expr, exp.Mul):
+            raise _uncommon(expr)
+        if kinds == ("time", "length") or (kinds == ("length", "time") and sign == "+"):
+            time, length = (left, right) if left.kind == "time" else (right, left)
+            return _Value(f"make_timestamp(epoch_us({time.sql}) {sign} {length.sql})", "time", "TIMESTAMP")
+        if kinds == ("date", "length") and is_of_days(expr.expression):
+            return _Value(f"({left.sql} {sign} CAST({right.sql} // {DAY_US} AS INTEGER))", "date", "DATE")
+        if kinds == ("time", "time") and sign == "-":
+            return _Value(f"(epoch_us({left.sql}) - epoch_us({right.sql}))", "length")
+        if kinds == ("date", "date") and sign == "-":
+            return _Value(f"(CAST({left.sql} - {right.sql} AS BIGINT) * {DAY_US})", "length")
+        if kinds == ("length", "length"):
+            return _Value(f"({left.sql} {sign} {right.sql})", "length")
+        raise _uncommon(expr)
+
+    def _case(self, expr: exp.Case) -> _Value:
+        if expr.this is not None:
+            raise _uncommon(expr)
+        arms = [(self.value(arm.this), self.value(arm.args["true"])) for arm in expr.args["ifs"]]
+        last = expr.args.get("default")
+        default = self._null(exp.Null()) if last is None else self.value(last)
+        _flags(expr, [condition for condition, _ in arms])
+        kind, type_ = _one_type(expr, [*(value for _, value in arms), default])
+        whens = " ".join(f"WHEN {condition.sql} THEN {value.sql}" for condition, value in arms)
+        return _Value(f"(CASE {whens} ELSE {default.sql} END)", kind, type_)
+
+    def _if(self, expr: exp.If) -> _Value:
+        arm = exp.If(this=expr.this.copy(), true=expr.args["true"].copy())
+        false = expr.args.get("false")
+        return self._case(exp.Case(ifs=[arm], default=None if false is None else false.copy()))
+
+    def _coalesce(self, expr: exp.Coalesce) -> _Value:
+        values = [self.value(part) for part in (expr.this, *expr.expressions)]
+        kind, type_ = _one_type(expr, values)
+        return _Value(f"coalesce({', '.join(v.sql for v in values)})", kind, type_)
+
+    def _cast(self, expr: exp.Cast) -> _Value:
+        if isinstance(expr, exp.TryCast):
+            raise _uncommon(expr)
+        to = sql_type(expr.to.sql("spark"))
+        if isinstance(expr.this, exp.Literal) and expr.this.is_string and to.name in _TEXTS:
+            if not _TEXTS[to.name].fullmatch(expr.this.name) or not (self._utc or to.name == "DATE"):
+                raise _uncommon(expr)
+            return _Value(f"{to.name} {text(expr.this.name)}", _KINDS[to.name], to.name)
+        inner, target = self.value(expr.this), _PLAIN.get(to.name, "")
+        widens = inner.type in _SIZES and target in _SIZES and _wider(inner.type, target) == target
+        if target and (widens or inner.kind == "null" or inner.type == target):
+            return _Value(f"CAST({inner.sql} AS {target})", _KINDS.get(to.name, "whole"), target)
+        raise _uncommon(expr)
+
+    def _aggregate(self, expr: exp.Expr) -> _Value:
+        call = call_of(expr)
+        if not call.plain or call.filter is not None or len(call.arguments) > 1:
+            raise _uncommon(expr)
+        values = [self.value(argument) for argument in call.arguments]
+        distinct = "DISTINCT " if call.distinct else ""
+        if call.function == "count":
+            return _Value(f"count({distinct}{values[0].sql if values else '*'})", "whole", "BIGINT")
+        (value,) = values or (_Value("", ""),)
+        if call.function == "sum" and value.kind == "whole":
+            return _Value(f"CAST(sum({distinct}{value.sql}) AS BIGINT)", "whole", "BIGINT")
+        if call.function in ("min", "max") and value.kind in ("whole", "text", "date", "time"):
+            return _Value(f"{call.function}({value.sql})", value.kind, value.type)
+        raise _uncommon(expr)
+
+    _METHODS: Sequence[tuple[type | tuple[type, ...], Callable[..., _Value]]] = (
+        (exp.Column, _column),
+        (exp.Literal, _literal),
+        (exp.Boolean, _boolean),
+        (exp.Null, _null),
+        (exp.Paren, _paren),
+        (exp.Neg, _negative),
+        (tuple(_COMPARED), _comparison),
+        (exp.Between, _between),
+        ((exp.And, exp.Or), _connector),
+        (exp.Not, _not),
+        (exp.Is, _is),
+        (exp.In, _in),
+        (tuple(_SUMS), _sum),
+        (exp.Case, _case),
+        (exp.If, _if),
+        (exp.Coalesce, _coalesce),
+        (exp.Cast, _cast),
+    )
+
+
+def _flags(expr: exp.Expr, parts: Sequence[_Value]) -> None:
+    """Raises: Uncommon, unless all are BOOLEAN."""
+    if any(part.kind not in ("flag", "null") for part in parts):
+        raise _uncommon(expr)
+
+
+def _same(expr: exp.Expr, values: Sequence[_Value]) -> None:
+    """Raises: Uncommon, unless all are of one kind that has an order."""
+    kinds = {value.kind for value in values} - {"null"}
+    if len(kinds) > 1 or any(kind not in _ORDERED for kind in kinds):
+        raise _uncommon(expr)
+
+
+def _one_type(expr: exp.Expr, values: Sequence[_Value]) -> tuple[str, str]:
+    """Kind and type of what is one of several values. Raises: Uncommon."""
+    known = {(value.kind, value.type) for value in values if value.kind != "null"}
+    if {kind for kind, _ in known} == {"whole"}:
+        return "whole", max((type_ for _, type_ in known), key=_SIZES.index)
+    if len(known) != 1:
+        raise _uncommon(expr)
+    (one,) = known
+    return one
+
+
+def _wider(a: str, b: str) -> str:
+    return max(a, b, key=_SIZES.index)
+
+
+def _uncommon(expr: exp.Expr) -> Uncommon:
+    return Uncommon(expr.sql("spark"))

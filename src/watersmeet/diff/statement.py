@@ -1,0 +1,305 @@
+"""A query of a job as one SQL statement over all rows of its sources: its batch answer.
+
+Made of what the front read, before any plan: joins as they are written, with the whole condition of each.
+Watermarks play no part in it: no row is late, nothing is released. Rows without an event time are left out,
+as they are by the job. The statement's columns are `column_name(0)`, `column_name(1)`, … for the query's, and
+`PENDING`: whether the row is one that the job may only put out later.
+
+Of a join with a table FOR SYSTEM_TIME AS OF there is no batch answer: what the table held in each tick is
+not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from watersmeet.diff.dialect import Dialect, Named, Names
+from watersmeet.diff.known import Known
+from watersmeet.diff.nearest import nearest
+from watersmeet.diff.rows import Rows, number
+from watersmeet.diff.windows import grouped
+from watersmeet.errors import SpecError
+from watersmeet.names import ours
+from watersmeet.spec.model import (
+    Branch,
+    Input,
+    Join,
+    JoinKind,
+    OnIdle,
+    Query,
+    Relation,
+    StageBranch,
+)
+from watersmeet.types.sql_type import UNKNOWN, SqlType
+
+PENDING = ours("pending")
+PART, AT = ours("part"), ours("at")
+"""Columns of a source's rows: of a part (a partition of Kafka's; files: one for all) those with a greater
+``AT`` were read in no earlier tick than those with a lesser one. Missing where no order is known."""
+
+_JOINS = {
+    JoinKind.INNER: "JOIN",
+    JoinKind.LEFT: "LEFT JOIN",
+    JoinKind.RIGHT: "RIGHT JOIN",
+    JoinKind.FULL: "FULL JOIN",
+}
+
+
+def column_name(number: int) -> str:
+    """The name of a column of the statement.
+
+    >>> column_name(0)
+    '__ws_c0'
+    """
+    return ours(f"c{number}")
+
+
+def statement(
+    query: Query,
+    dialect: Dialect,
+    known: Known,
+    *,
+    ordered: Iterable[str] = (),
+    allowed_lateness: int = 0,
+    without: frozenset[str] = frozenset(),
+) -> str:
+    """The SELECT of a query's batch answer.
+
+    Args:
+        ordered: sources whose rows have `PART` and `AT`.
+        without: inputs whose rows that may have been late are left out.
+
+    Raises:
+        SpecError: there is no batch answer of such a query.
+        Uncommon: the dialect is not certain to say the same as Spark.
+    """
+    return _Writer(dialect, known, frozenset(ordered), allowed_lateness, without).query(query, "").sql
+
+
+@dataclass
+class _Writer:
+    dialect: Dialect
+    known: Known
+    ordered: frozenset[str]
+    allowed_lateness: int
+    without: frozenset[str]
+    _number: count[int] = field(default_factory=count)
+
+    def new(self) -> str:
+        return ours(f"d{next(self._number)}")
+
+    def query(self, query: Query, prefix: str) -> Rows:
+        """Columns `column_name`, and `PENDING`."""
+        rows = self.relation(query.relation, prefix)
+        where = "" if query.where is None else f" WHERE {self.dialect.expression(query.where, rows.names)}"
+        pending = self._pending(rows, query.relation)
+        if query.aggregation is not None:
+            rows = grouped(
+                query.aggregation, rows, where, pending, self.dialect, self.known, self.new, prefix
+            )
+            where = ""
+            if query.aggregation.having is not None:
+                where = f" WHERE {self.dialect.expression(query.aggregation.having, rows.names)}"
+            pending = rows.pending[0]
+        outputs = [
+            f"{self.dialect.expression(output.expr, rows.names)} AS {column_name(nth)}"
+            for nth, output in enumerate(query.outputs)
+        ]
+        sql = f"SELECT {', '.join([*outputs, f'{pending} AS {PENDING}'])} FROM ({rows.sql}) r{where}"
+        return Rows(sql, {}, waits=rows.waits)
+
+    def _pending(self, rows: Rows, relation: Relation) -> str:
+        """Whether a row is one that waits: it is padded, or taken for what is not there, and no time of it is
+        below what was promised of later rows. Of two inputs each row is kept as it came, and has not left."""
+        if self.known.settled:
+            return "FALSE"
+        waits = ["TRUE"] if rows.waits else [f"{name} IS NULL" for name in rows.here] if rows.here[1:] else []
+        beneath = [f"coalesce({name}, FALSE)" for name in rows.pending]
+        if not waits:
+            return " OR ".join(beneath) if beneath else "FALSE"
+        marks = dict(self.known.promised)
+        if (
+            isinstance(relation, Join)
+            and isinstance(relation.left, Input)
+            and isinstance(relation.right, Input)
+        ):
+            for key, limit in self.known.released_below.items():
+                marks[key] = max(limit, marks.get(key, -math.inf))
+        above = [
+            f"coalesce({self.dialect.micros(name, kind)} >= {number(marks[key])}, TRUE)"
+            for name, kind, key in rows.times
+            if marks.get(key, -math.inf) != -math.inf
+        ]
+        own = " AND ".join([f"({' OR '.join(waits)})", *above])
+        return " OR ".join([f"({own})", *beneath])
+
+    def relation(self, relation: Relation, prefix: str) -> Rows:
+        if isinstance(relation, Input):
+            return self.input(relation, prefix)
+        if relation.is_lookup:
+            raise SpecError(
+                f'"{relation.right.alias}" is met FOR SYSTEM_TIME AS OF a row\'s tick'  # type: ignore[union-attr]
+                ", and what it held then is not kept: there is no batch answer",
+                code="not-compared",
+                hint="keep what the table held as rows with times, and join them by ASOF, to compare",
+            )
+        left, right = self.relation(relation.left, prefix), self.relation(relation.right, prefix)
+        rows = self.joined(relation, left, right)
+        if relation.where is not None:
+            condition = self.dialect.expression(relation.where, rows.names)
+            rows = Rows(
+                f"SELECT * FROM ({rows.sql}) r WHERE {condition}",
+                rows.names, rows.times, rows.here, rows.pending, rows.waits,
+            )  # fmt: skip
+        return rows
+
+    def joined(self, join: Join, left: Rows, right: Rows) -> Rows:
+        names = {**left.names, **right.names}
+        waits = left.waits or right.waits
+        if join.kind.is_asof:
+            sql = nearest(join, left, right, self.dialect, self.new)
+            return Rows(
+                sql, names, left.times + right.times, left.here + right.here,
+                left.pending + right.pending, waits=True,
+            )  # fmt: skip
+        on = "TRUE" if join.on is None else self.dialect.expression(join.on, names)
+        if join.kind.hides_right:
+            no = "NOT " if join.kind is JoinKind.ANTI else ""
+            sql = f"SELECT * FROM ({left.sql}) l WHERE {no}EXISTS (SELECT 1 FROM ({right.sql}) r WHERE {on})"
+            return Rows(
+                sql, left.names, left.times, left.here, left.pending,
+                waits or join.kind is JoinKind.ANTI,
+            )  # fmt: skip
+        return Rows(
+            f"SELECT * FROM ({left.sql}) l {_JOINS[join.kind]} ({right.sql}) r ON {on}",
+            names, left.times + right.times, left.here + right.here, left.pending + right.pending, waits,
+        )  # fmt: skip
+
+    def input(self, i: Input, prefix: str) -> Rows:
+        name = f"{prefix}{i.alias}"
+        here = self.new()
+        columns = [Named(self.new(), column.type) for column in i.columns]
+        pending = self.new() if i.stages else None
+        branches, waits = [], False
+        for nth, branch in enumerate(i.branches, 1):
+            if isinstance(branch, Branch):
+                sql = self.branch(i, name, branch, columns)
+            else:
+                inside = f"{name}.{nth}." if len(i.branches) > 1 else f"{name}."
+                sql, waiting = self.stage(branch, inside, columns, pending or "")
+                waits = waits or waiting
+            shown = [named.name for named in columns]
+            if pending:
+                shown.append(f"FALSE AS {pending}" if isinstance(branch, Branch) else pending)
+            branches.append(f"SELECT {', '.join(shown)}, TRUE AS {here} FROM ({sql}) r")
+        names = {(i.alias, column.name): named for column, named in zip(i.columns, columns, strict=True)}
+        times = tuple(
+            (named.name, named.type, f"{name}.{column.name}")
+            for column, named in zip(i.columns, columns, strict=True)
+            if column.name in i.event_times
+        )
+        return Rows(" UNION ALL ".join(branches), names, times, (here,), (pending,) if pending else (), False)
+
+    def branch(self, i: Input, name: str, branch: Branch, columns: list[Named]) -> str:
+        """The rows of a source that the input has, without those that have no event time."""
+        own: Names = {("", c.name): Named(self.dialect.quoted(c.name), c.type) for c in branch.source.columns}
+        expressions = [
+            f"{self.dialect.expression(expr, own)} AS {named.name}"
+            for expr, named in zip(branch.columns, columns, strict=True)
+        ]
+        passes = self.new()
+        if branch.above is not None:
+            expressions.append(f"{self.dialect.expression(branch.above, own)} AS {passes}")
+        in_order = branch.source.name in self.ordered
+        if in_order:
+            expressions += [PART, AT]
+        sql = f"SELECT {', '.join(expressions)} FROM {self.dialect.table(branch.source.name)}"
+        if branch.beneath is not None:
+            sql += f" WHERE {self.dialect.expression(branch.beneath, own)}"
+        by_name = {column.name: named for column, named in zip(i.columns, columns, strict=True)}
+        times = [(by_name[time].name, by_name[time].type, time) for time in i.event_times]
+        conditions = [f"{column} IS NOT NULL" for column, _, _ in times]
+        if branch.above is not None:
+            conditions.append(passes)
+        source = f"({sql}) r"
+        if name in self.without and times:
+            source, late = self.late(i, name, branch, sql, times, in_order)
+            conditions.append(f"NOT coalesce({late}, FALSE)")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {', '.join(named.name for named in columns)} FROM {source}{where}"
+
+    def late(
+        self,
+        i: Input,
+        name: str,
+        branch: Branch,
+        sql: str,
+        times: list[tuple[str, SqlType, str]],
+        in_order: bool,
+    ) -> tuple[str, str]:
+        """The branch's rows, and which of them may have been late: those that have a time below the watermark
+        of now, and by more than the lag below the greatest time of rows that were read before."""
+        below = [
+            f"{self.dialect.micros(column, kind)} < {number(mark)}"
+            for column, kind, time in times
+            if (mark := self.known.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
+        ]
+        sources = i.sources
+        steady = all(s.idle_timeout_us is None and s.on_idle is OnIdle.HOLD for s in sources)
+        lags = branch.lags if branch.lags else (None,) * len(times)
+        if not (in_order and steady and None not in lags and self.known.late_by_column):
+            return f"({sql}) r", " OR ".join(below) or "FALSE"
+        part, at = self.new(), self.new()
+        greatest = [self.new() for _ in times]
+        most = ", ".join(
+            f"max({self.dialect.micros(column, kind)}) AS {name_}"
+            for (column, kind, _), name_ in zip(times, greatest, strict=True)
+        )
+        before = ", ".join(
+            f"max({name_}) OVER (PARTITION BY {PART} ORDER BY {AT}"
+            f" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS {name_}"
+            for name_ in greatest
+        )
+        beneath = [
+            f"({self.dialect.micros(column, kind)} < {number(mark)} AND {self.dialect.micros(column, kind)}"
+            f" < {name_} - {(lag or 0) + self.allowed_lateness})"
+            for (column, kind, time), name_, lag in zip(times, greatest, lags, strict=True)
+            if (mark := self.known.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
+        ]
+        source = (
+            f"({sql}) r LEFT JOIN (SELECT {PART} AS {part}, {AT} AS {at}, {before} FROM"
+            f" (SELECT {PART}, {AT}, {most} FROM ({sql}) r GROUP BY {PART}, {AT}) r) b"
+            f" ON {PART} = {part} AND {AT} = {at}"
+        )
+        return source, " OR ".join(beneath) or "FALSE"
+
+    def stage(self, branch: StageBranch, inside: str, columns: list[Named], pending: str) -> tuple[str, bool]:
+        rows = self.query(branch.stage, inside)
+        own: Names = {
+            ("", output.name): Named(column_name(nth), _type_of(branch.stage, nth))
+            for nth, output in enumerate(branch.stage.outputs)
+        }
+        expressions = [
+            f"{self.dialect.expression(expr, own)} AS {named.name}"
+            for expr, named in zip(branch.columns, columns, strict=True)
+        ]
+        sql = f"SELECT {', '.join([*expressions, f'{PENDING} AS {pending}'])} FROM ({rows.sql}) r"
+        if branch.above is not None:
+            sql += f" WHERE {self.dialect.expression(branch.above, own)}"
+        return sql, rows.waits
+
+
+def _type_of(query: Query, nth: int) -> SqlType:
+    """Of an output, where it is a column."""
+    expr = query.outputs[nth].expr
+    if query.aggregation is not None:
+        named = {column.name: column.type for column in query.aggregation.columns}
+        return named.get(expr.name, UNKNOWN) if expr.key == "column" else UNKNOWN
+    inputs = {i.alias: i for i in query.inputs}
+    if expr.key == "column" and expr.text("table") in inputs:
+        column = inputs[expr.text("table")].column(expr.name)
+        return UNKNOWN if column is None else column.type
+    return UNKNOWN

@@ -1,0 +1,142 @@
+"""All rows of a job's sources as views, each read once and as a whole, and what a statement over them gives.
+
+Read is as the job reads: with the declared columns, by the options of the source, without records that do not
+parse. Files are those that are named; topics are read from their beginning up to given offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.sources import kafka
+from watersmeet.engine.spark.sources.files.texts import AS_NAMED
+from watersmeet.engine.spark.sources.frames import read_records
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import quoted
+from watersmeet.errors import EngineError
+from watersmeet.names import PARTITION, ours
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.files import OF_SOURCES, format_of
+from watersmeet.spec.options.kafka import records_of
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.types.sql_type import BIGINT
+
+_OFFSET, _FILE, _NUMBER = ours("offset"), ours("file"), ours("number")
+_PLAIN = ("json", "csv", "raw")
+"""Formats of Kafka's records of which each is a row that comes."""
+_FORMATS = ("parquet", "json", "csv")
+
+
+class Batch:
+    """Views of a session. ``part``, ``at``: the columns by which rows are in the order of their ticks."""
+
+    def __init__(self, spark: SparkSession, part: str, at: str) -> None:
+        self._spark = spark
+        self._part, self._at = part, at
+        self._tables: dict[str, str] = {}
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """Per source the name of its view."""
+        return self._tables
+
+    def files(self, source: Source, files: Sequence[str], urls: Sequence[str]) -> None:
+        """The rows of files, in the order in which they were read; ``urls``: as Spark calls them."""
+        wanted = format_of(source.options)
+        if source.change_column is not None or source.primary_key is not None or wanted not in _FORMATS:
+            raise _not_compared(source)
+        if not files:
+            empty = ", ".join(f"CAST(NULL AS {c.type}) AS {quoted(c.name)}" for c in source.columns)
+            self._view(source, self._spark.sql(f"SELECT {empty} LIMIT 0").withColumn(_FILE, F.lit("")), {})
+            return
+        options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
+        more = {_FILE: r"regexp_replace(_metadata.file_path, '^file:/+', 'file:/')"}
+        if wanted == "json":
+            options |= AS_NAMED
+        frame = read_records(self._spark.read, source, wanted, list(files), options, more)
+        if wanted == "parquet":
+            frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
+        else:
+            frame = frame.where(F.col(BROKEN).isNull())
+        self._view(source, frame, {_plain(url): n for n, url in enumerate(urls)})
+
+    def topics(self, source: Source, ends: Mapping[str, Mapping[str, int]]) -> None:
+        """The records of a Kafka source before the given offsets, per topic and partition."""
+        if (
+            records_of(source.options) not in _PLAIN
+            or source.change_column is not None
+            or source.primary_key is not None
+        ):
+            raise _not_compared(source)
+        options = kafka.reader_options(source)
+        if options.pop("startingOffsets", "earliest") != "earliest":
+            raise EngineError(
+                f'"{source.name}" was not read from its beginning, and where it began is not kept',
+                code="not-compared",
+                hint=f"say which rows it is by --input {source.name}=FILES",
+            )
+        options = {
+            **{name: value for name, value in options.items() if name.startswith("kafka.")},
+            "startingOffsets": "earliest",
+            "endingOffsets": json.dumps(ends),
+            "subscribe": ",".join(kafka.topics_of(source)),
+            "failOnDataLoss": "false",
+        }
+        with_offset = replace(
+            source,
+            columns=(*source.columns, Column(_OFFSET, BIGINT)),
+            options={**source.options, f"metadata.{_OFFSET}": "offset"},
+        )
+        raw = self._spark.read.format("kafka").options(**options).load()
+        frame = kafka.parsed(raw, with_offset).where(F.col(BROKEN).isNull())
+        columns = [F.col(quoted(column.name)) for column in source.columns]
+        frame = frame.select(*columns, F.col(PARTITION).alias(self._part), F.col(_OFFSET).alias(self._at))
+        self._registered(source, frame)
+
+    def table(self, source: Source, frame: DataFrame) -> None:
+        """A table as it is now."""
+        frame = frame.where(F.col(BROKEN).isNull()) if BROKEN in frame.columns else frame
+        self._registered(source, frame.select(*(F.col(quoted(c.name)) for c in source.columns)))
+
+    def write(self, statement: str, folder: str) -> None:
+        """What a statement gives, as Parquet. Raises: EngineError."""
+        try:
+            self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+            self._spark.sql(statement).write.mode("overwrite").parquet(f"file://{folder}")
+        except Exception as error:
+            raise readable_error(error, "the batch answer") from None
+
+    def _view(self, source: Source, frame: DataFrame, numbers: Mapping[str, int]) -> None:
+        columns = [F.col(quoted(column.name)) for column in source.columns]
+        order = self._spark.createDataFrame(
+            [(path, number) for path, number in numbers.items()] or [("", 0)],
+            f"{_FILE} STRING, {_NUMBER} INT",
+        )
+        frame = frame.join(F.broadcast(order), _FILE, "left").select(
+            *columns, F.lit("").alias(self._part), F.col(_NUMBER).cast("bigint").alias(self._at)
+        )
+        self._registered(source, frame)
+
+    def _registered(self, source: Source, frame: DataFrame) -> None:
+        name = ours(f"source{len(self._tables)}")
+        frame.createOrReplaceTempView(name)
+        self._tables[source.name] = name
+
+
+def _plain(url: str) -> str:
+    return re.sub("^file:/+", "file:/", url)
+
+
+def _not_compared(source: Source) -> EngineError:
+    return EngineError(
+        f'"{source.name}": which rows its changes come to is not worked out here',
+        code="not-compared",
+        hint="compare queries over streams whose rows only come",
+    )

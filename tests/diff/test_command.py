@@ -1,0 +1,105 @@
+"""The command, without Spark: files as a job reads them, an output as it puts it out, and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from watersmeet.cli.main import main
+
+JOB = """
+CREATE MAPPING orders (id BIGINT, at TIMESTAMP) TYPE File OPTIONS ('path' = 'orders', 'format' = 'csv');
+CREATE MAPPING sent (id BIGINT, at TIMESTAMP, price DOUBLE)
+  TYPE File OPTIONS ('path' = 'sent', 'format' = 'parquet');
+CREATE MAPPING out TYPE File OPTIONS ('path' = 'out', 'format' = 'parquet');
+CREATE VIEW o AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE orders, DESCRIPTOR(at), INTERVAL '10' SECONDS));
+CREATE VIEW s AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE sent, DESCRIPTOR(at), INTERVAL '10' SECONDS));
+INSERT INTO out
+SELECT o.id, o.at, s.price FROM o LEFT JOIN s
+  ON s.id = o.id AND s.at BETWEEN o.at AND o.at + INTERVAL '1' HOUR;
+"""
+US = pa.timestamp("us", "UTC")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the job and its rows; both files of a source are there."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("orders", "sent"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "job.sql").write_text(JOB)
+    (tmp_path / "orders/1.csv").write_text("id,at\n1,2022-03-01 10:00:00\n2,2022-03-01 10:01:00\n")
+    (tmp_path / "orders/2.csv").write_text("at,id\n2022-03-01 10:02:00,3\n")
+    hour = 1_646_128_800_000_000
+    sent = {"id": [1, 3], "at": pa.array([hour, hour + 10**9], US), "price": [1.5, -0.0]}
+    parquet.write_table(pa.table(sent), tmp_path / "sent/1.parquet")
+    return tmp_path
+
+
+def output(place: Path, *rows: tuple[Any, ...], name: str = "put_out.parquet") -> str:
+    ids, times, prices = (list(column) for column in zip(*rows, strict=True))
+    table = {"id": ids, "at": pa.array(times, US), "price": pa.array(prices, pa.float64())}
+    parquet.write_table(pa.table(table), place / name)
+    return str(place / name)
+
+
+def compared(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
+    status = main(["diff", "job.sql", "--input", "orders=orders", "--input", "sent=sent", "--json", *more])
+    printed = capsys.readouterr()
+    return status, json.loads(printed.out) if printed.out else {"error": printed.err}
+
+
+TEN = 1_646_128_800_000_000
+MINUTE = 60_000_000
+
+
+def test_equal_and_different(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
+    status, found = compared(capsys, "--output", f"out={output(place, *good)}")
+    assert (status, found["equal"], found["answered"], found["engine"]) == (0, True, 3, "duckdb"), found
+
+    bad = [(1, TEN, 1.5), (1, TEN, 1.5), (2, TEN + MINUTE, 4.0)]
+    to = place / "rows.csv"
+    status, found = compared(capsys, "--output", f"out={output(place, *bad)}", "--to", str(to))
+    assert status == 1
+    assert {(r["side"], r["row"][0], r["row"][2], r["count"]) for r in found["rows"]} == {
+        ("extra", 1, 1.5, 1),
+        ("extra", 2, 4.0, 1),
+        ("missing", 2, None, 1),
+        ("missing", 3, 0, 1),
+    }
+    assert len(to.read_text().splitlines()) == 5
+    assert main(["diff", "job.sql", "--input", "orders=orders", "--input", "sent=sent", "--output",
+                 f"out={place / 'put_out.parquet'}", "--limit", "1"]) == 1  # fmt: skip
+    shown = capsys.readouterr().out
+    assert "out: differs: 3 rows put out, 3 in the batch answer" in shown
+    assert "+ 2 rows extra: UNEXPLAINED" in shown
+    assert "… and 3 more rows (all of them: --to differences.parquet)" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--output", "other=x"], 'the job has no query "other"'),
+        (["--output", "out"], "is not NAME=PATH"),
+        (["--output", "out=nowhere"], "there is no file at nowhere"),
+        (["--input", "else=x"], 'the job has no stream "else"'),
+        (["--output", "out=job.sql"], "files of one format that is known by its name are not at job.sql"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    place: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    status, found = compared(capsys, *more)
+    assert status == 2
+    assert said in found["error"]
+
+
+def test_without_a_state_rows_are_to_be_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", "job.sql"]) == 2
+    assert 'nothing says what was read of "orders"' in capsys.readouterr().err

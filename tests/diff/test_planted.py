@@ -1,0 +1,107 @@
+"""Random jobs in this process: their output differs from the batch answer for known reasons alone, and what
+the test plants in it is found, with nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from tests.diff.played import Played
+from tests.support.effort import RANDOM_CASES
+from tests.support.random_cases import random_case
+from tests.support.random_multiway import random_multiway_case
+from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED
+from watersmeet.diff.database import opened
+from watersmeet.diff.dialect import Uncommon
+from watersmeet.errors import WatersmeetError
+
+CASES = max(20, RANDOM_CASES // 50)
+Draw = Callable[..., dict[str, Any]]
+both = pytest.mark.parametrize(
+    "draw", [pytest.param(random_case, id="two"), pytest.param(random_multiway_case, id="many")]
+)
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory) -> Iterator[Any]:
+    connection = opened(str(tmp_path_factory.mktemp("diff")))
+    yield connection
+    connection.close()
+
+
+def drawn(seed: int, draw: Draw) -> Iterator[tuple[int, Played]]:
+    """Random jobs of which DuckDB can give the answer."""
+    while True:
+        seed += 1
+        try:
+            played = Played(draw(seed))
+        except WatersmeetError:  # the plan is refused, or the job fails, as some are to
+            continue
+        if played.output is not None and not played.changes:
+            yield seed, played
+
+
+@both
+def test_what_differs_has_a_reason(db: Any, seed: int, draw: Draw) -> None:
+    seen: Counter[tuple[str, str]] = Counter()
+    compared = 0
+    for number, played in drawn(seed, draw):
+        try:
+            found = played.compared(db, played.output)
+        except (Uncommon, duckdb.OutOfRangeException):  # the ends of BIGINT
+            continue
+        assert found.unexplained == 0, (number, found)
+        assert found.put_out == played.output.num_rows
+        seen.update(found.counts)
+        compared += 1
+        if compared == CASES:
+            break
+    assert seen[MISSING, LATE], seen
+    assert seen[MISSING, NOT_DUE], seen
+
+
+def planted(table: pa.Table, rng: random.Random) -> tuple[pa.Table, int, int]:
+    """The output with a row dropped, doubled or changed; how many are missing now, and how many extra."""
+    row = rng.randrange(table.num_rows)
+    without = pa.concat_tables([table.slice(0, row), table.slice(row + 1)])
+    doubled = pa.concat_tables([table, table.slice(row, 1)])
+    return rng.choice([(without, 1, 0), (doubled, 0, 1), (_changed(table, row), 1, 1)])
+
+
+def _changed(table: pa.Table, row: int) -> pa.Table:
+    """With another number in a column that no row has."""
+    place = next(n for n, field in enumerate(table.schema) if pa.types.is_integer(field.type))
+    values = table.column(place).to_pylist()
+    values[row] = 99 if values[row] is None else 101
+    return table.set_column(place, table.schema[place], pa.array(values, table.schema[place].type))
+
+
+@both
+def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
+    rng = random.Random(seed)
+    tried = 0
+    for number, played in drawn(seed, draw):
+        table = played.output
+        if not table.num_rows or not any(pa.types.is_integer(field.type) for field in table.schema):
+            continue
+        try:
+            before = played.compared(db, table)
+        except (Uncommon, duckdb.OutOfRangeException):
+            continue
+        other, missing, extra = planted(table, rng)
+        found = played.compared(db, other)
+        more = Counter(found.counts)
+        more.subtract(before.counts)
+        sides = {side: sum(n for (of, _), n in more.items() if of == side) for side in (MISSING, EXTRA)}
+        assert sides == {MISSING: missing, EXTRA: extra}, (number, before.counts, found)
+        if not played.known.late_inputs and draw is random_case:
+            assert more[MISSING, UNEXPLAINED] + more[EXTRA, UNEXPLAINED] == missing + extra, (number, found)
+        tried += 1
+        if tried == CASES:
+            break
