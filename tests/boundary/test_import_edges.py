@@ -82,6 +82,7 @@ ALLOWED: dict[str, set[str]] = {
         "spec",
         "front",
         "plan",
+        "kernel",
         "state",
         "trace",
         "engine.driver",

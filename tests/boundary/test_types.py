@@ -19,6 +19,7 @@ ORACLE = "testing/oracle/"
 TABLES = {
     "front/text/place.py": "names that people may have meant",
     "sinks/postgres/types.py": "which of PostgreSQL's types each is",
+    "diff/duckdb_sql.py": "which of DuckDB's types each is",
 }
 """Modules that list types, and why."""
 
@@ -27,12 +28,16 @@ COMPARED = {
     "front/query/as_of.py": "TIMESTAMP is a word of AS OF there",
     "spec/typed_literals.py": "words before literals, of which not all are types",
     "testing/cases.py": "texts of case files, which are read by themselves",
+    "diff/bags.py": "types of DuckDB's",
+    "cli/diff/outputs.py": "types of DuckDB's",
 }
 """Modules that compare texts with names of types, and why. Not counted are `SqlType.name` and families."""
 
 KEPT = {
     "engine/local/tables.py": "types of DuckDB's",
     "kernel/aggregate.py": "types of DuckDB's",
+    "diff/database.py": "types of DuckDB's",
+    "diff/duckdb_sql.py": "types of DuckDB's",
     "engine/spark/sources/scan.py": "what Spark answers, for Spark's SQL",
     **{
         f"sinks/postgres/{module}.py": "types of PostgreSQL's"
@@ -153,7 +158,7 @@ def test_tasks_load_no_grammar_of_sql():
     }
     assert knows == {"intervals.py"}
     users = {name for name, source, _ in modules() if "watersmeet.types.intervals" in source}
-    asking = {"front", "plan", "local", "engine", "relations", "whatif", "cli"}
+    asking = {"front", "plan", "local", "engine", "relations", "whatif", "diff", "cli"}
     assert {name.split("/")[0] for name in users} <= asking
     assert not any(name.startswith(("engine/tasks", "engine/nodes", "engine/messages")) for name in users)
 

@@ -24,7 +24,7 @@ from watersmeet.state.store import MemoryStore
 
 
 class Played:
-    """``output``: all rows that the query put out, with times without a zone; ``known``: what the last
+    """``output``: all rows that the query put out, with times without a zone; ``facts``: what the last
     manifest says. Raises: WatersmeetError, as the case does."""
 
     def __init__(self, case: Mapping[str, Any], *, job: Job | None = None) -> None:
@@ -49,9 +49,9 @@ class Played:
                 self._rows[name].append((number, [row for row, _ in rows]))
         self.output = pa.concat_tables(tables) if tables else None
         manifest = local.driver.manifest
-        self.known = Known()
+        self.facts = Known()
         if manifest is not None:
-            self.known = known_of(
+            self.facts = known_of(
                 manifest, self.query.name, self.query.inputs_elsewhere, settled=self.changes
             )
 
@@ -63,7 +63,7 @@ class Played:
             sql = statement(
                 self.job.inserts[0].query,
                 DuckDb(tables),
-                self.known,
+                self.facts,
                 ordered=tables,
                 allowed_lateness=self.job.options.allowed_lateness,
                 without=without,
@@ -79,7 +79,7 @@ class Played:
             names,
             first,
             f"(SELECT *, 1 AS {COUNT} FROM given)",
-            [partial(answer, f"without{n}", of) for n, of in enumerate(self.known.late_inputs)],
+            [partial(answer, f"without{n}", of) for n, of in enumerate(self.facts.late_inputs)],
             whole=None,
             limit=limit,
         )

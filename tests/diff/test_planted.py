@@ -100,7 +100,7 @@ def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
         more.subtract(before.counts)
         sides = {side: sum(n for (of, _), n in more.items() if of == side) for side in (MISSING, EXTRA)}
         assert sides == {MISSING: missing, EXTRA: extra}, (number, before.counts, found)
-        if not played.known.late_inputs and draw is random_case:
+        if not played.facts.late_inputs and draw is random_case:
             assert more[MISSING, UNEXPLAINED] + more[EXTRA, UNEXPLAINED] == missing + extra, (number, found)
         tried += 1
         if tried == CASES:

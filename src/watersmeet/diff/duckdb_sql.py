@@ -105,8 +105,8 @@ class _Compiler:
     def _column(self, expr: exp.Column) -> _Value:
         named = self._names[expr.table, expr.name]
         kind = named.type
-        known = _KINDS.get(kind.name) or ("whole" if kind.is_integer else f"other {kind}")
-        return _Value(named.name, known, _PLAIN.get(kind.name, ""))
+        facts = _KINDS.get(kind.name) or ("whole" if kind.is_integer else f"other {kind}")
+        return _Value(named.name, facts, _PLAIN.get(kind.name, ""))
 
     def _literal(self, expr: exp.Literal) -> _Value:
         if expr.is_string:
@@ -283,12 +283,12 @@ def _same(expr: exp.Expr, values: Sequence[_Value]) -> None:
 
 def _one_type(expr: exp.Expr, values: Sequence[_Value]) -> tuple[str, str]:
     """Kind and type of what is one of several values. Raises: Uncommon."""
-    known = {(value.kind, value.type) for value in values if value.kind != "null"}
-    if {kind for kind, _ in known} == {"whole"}:
-        return "whole", max((type_ for _, type_ in known), key=_SIZES.index)
-    if len(known) != 1:
+    several = {(value.kind, value.type) for value in values if value.kind != "null"}
+    if {kind for kind, _ in several} == {"whole"}:
+        return "whole", max((type_ for _, type_ in several), key=_SIZES.index)
+    if len(several) != 1:
         raise _uncommon(expr)
-    (one,) = known
+    (one,) = several
     return one
 
 

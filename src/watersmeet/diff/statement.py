@@ -38,7 +38,7 @@ from watersmeet.types.sql_type import UNKNOWN, SqlType
 PENDING = ours("pending")
 PART, AT = ours("part"), ours("at")
 """Columns of a source's rows: of a part (a partition of Kafka's; files: one for all) those with a greater
-``AT`` were read in no earlier tick than those with a lesser one. Missing where no order is known."""
+``AT`` were read in no earlier tick than those with a lesser one. Missing where no order is facts."""
 
 _JOINS = {
     JoinKind.INNER: "JOIN",
@@ -60,7 +60,7 @@ def column_name(number: int) -> str:
 def statement(
     query: Query,
     dialect: Dialect,
-    known: Known,
+    facts: Known,
     *,
     ordered: Iterable[str] = (),
     allowed_lateness: int = 0,
@@ -76,13 +76,13 @@ def statement(
         SpecError: there is no batch answer of such a query.
         Uncommon: the dialect is not certain to say the same as Spark.
     """
-    return _Writer(dialect, known, frozenset(ordered), allowed_lateness, without).query(query, "").sql
+    return _Writer(dialect, facts, frozenset(ordered), allowed_lateness, without).query(query, "").sql
 
 
 @dataclass
 class _Writer:
     dialect: Dialect
-    known: Known
+    facts: Known
     ordered: frozenset[str]
     allowed_lateness: int
     without: frozenset[str]
@@ -98,7 +98,7 @@ class _Writer:
         pending = self._pending(rows, query.relation)
         if query.aggregation is not None:
             rows = grouped(
-                query.aggregation, rows, where, pending, self.dialect, self.known, self.new, prefix
+                query.aggregation, rows, where, pending, self.dialect, self.facts, self.new, prefix
             )
             where = ""
             if query.aggregation.having is not None:
@@ -114,19 +114,19 @@ class _Writer:
     def _pending(self, rows: Rows, relation: Relation) -> str:
         """Whether a row is one that waits: it is padded, or taken for what is not there, and no time of it is
         below what was promised of later rows. Of two inputs each row is kept as it came, and has not left."""
-        if self.known.settled:
+        if self.facts.settled:
             return "FALSE"
         waits = ["TRUE"] if rows.waits else [f"{name} IS NULL" for name in rows.here] if rows.here[1:] else []
         beneath = [f"coalesce({name}, FALSE)" for name in rows.pending]
         if not waits:
             return " OR ".join(beneath) if beneath else "FALSE"
-        marks = dict(self.known.promised)
+        marks = dict(self.facts.promised)
         if (
             isinstance(relation, Join)
             and isinstance(relation.left, Input)
             and isinstance(relation.right, Input)
         ):
-            for key, limit in self.known.released_below.items():
+            for key, limit in self.facts.released_below.items():
                 marks[key] = max(limit, marks.get(key, -math.inf))
         above = [
             f"coalesce({self.dialect.micros(name, kind)} >= {number(marks[key])}, TRUE)"
@@ -245,12 +245,12 @@ class _Writer:
         below = [
             f"{self.dialect.micros(column, kind)} < {number(mark)}"
             for column, kind, time in times
-            if (mark := self.known.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
+            if (mark := self.facts.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
         ]
         sources = i.sources
         steady = all(s.idle_timeout_us is None and s.on_idle is OnIdle.HOLD for s in sources)
         lags = branch.lags if branch.lags else (None,) * len(times)
-        if not (in_order and steady and None not in lags and self.known.late_by_column):
+        if not (in_order and steady and None not in lags and self.facts.late_by_column):
             return f"({sql}) r", " OR ".join(below) or "FALSE"
         part, at = self.new(), self.new()
         greatest = [self.new() for _ in times]
@@ -267,7 +267,7 @@ class _Writer:
             f"({self.dialect.micros(column, kind)} < {number(mark)} AND {self.dialect.micros(column, kind)}"
             f" < {name_} - {(lag or 0) + self.allowed_lateness})"
             for (column, kind, time), name_, lag in zip(times, greatest, lags, strict=True)
-            if (mark := self.known.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
+            if (mark := self.facts.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
         ]
         source = (
             f"({sql}) r LEFT JOIN (SELECT {PART} AS {part}, {AT} AS {at}, {before} FROM"

@@ -20,7 +20,7 @@ def grouped(
     where: str,
     pending: str,
     dialect: Dialect,
-    known: Known,
+    facts: Known,
     new: New,
     prefix: str,
 ) -> Rows:
@@ -46,11 +46,11 @@ def grouped(
         time = dialect.expression(aggregation.window.time, rows.names)
         inner = _windowed(aggregation.window, inner, dialect.micros(time, kind), by, (start, end), new)
         by = [start, end, *by]
-        closed = known.promised.get(f"{prefix}{WINDOW_END}", -math.inf)
+        closed = facts.promised.get(f"{prefix}{WINDOW_END}", -math.inf)
         at = ">=" if aggregation.window.kind is WindowKind.SESSION else ">"
-        if closed != -math.inf and not known.settled:
+        if closed != -math.inf and not facts.settled:
             later = f"({later} OR {end} {at} {number(closed)})"
-        elif not known.settled:
+        elif not facts.settled:
             later = "TRUE"
     aggregates = [(new(), aggregate) for aggregate in aggregation.aggregates]
     computed = [f"{dialect.expression(a.expr, rows.names)} AS {name}" for name, a in aggregates]

@@ -58,6 +58,3 @@ class BySpark:
             for name, kind in types_of(db, files).items()
         ]
         return f"(SELECT {', '.join(columns)} FROM {files} r)"
-
-    def stop(self) -> None:
-        self._spark.stop()

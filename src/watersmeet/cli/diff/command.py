@@ -44,12 +44,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Job:
-    """All that is compared. ``known``: per query; ``read``: per source."""
+    """All that is compared. ``facts``: per query; ``read``: per source."""
 
     job: Job
     plan: Any
     tick: int | None
-    known: Mapping[str, Known]
+    facts: Mapping[str, Known]
     read: Mapping[str, Read]
     outputs: Mapping[str, str]
 
@@ -75,9 +75,7 @@ def diff_text(
         print_json(shown)
     else:
         print_text(shown, compared.tick, time.monotonic() - began, asked.to)
-    return not any(
-        found.differences.unexplained or (asked.strict and found.differences.counts) for found in shown
-    )
+    return not any(of.differences.unexplained or (asked.strict and of.differences.counts) for of in shown)
 
 
 def _compared(
@@ -113,7 +111,7 @@ def _compared(
                 hint=near_names(name, inserts),
             )
     plan = plan_job(job)
-    known: dict[str, Known] = {}
+    facts: dict[str, Known] = {}
     if manifest is not None:
         plan = as_kept(plan, manifest)
         for query in plan.queries:
@@ -123,7 +121,7 @@ def _compared(
                     code="plan-changed",
                     hint="compare with the job's text as it was run",
                 )
-            known[query.name] = known_of(
+            facts[query.name] = known_of(
                 manifest,
                 query.name,
                 query.inputs_elsewhere,
@@ -143,7 +141,7 @@ def _compared(
         newest = load_newest(store)
         return None if newest is None else newest.tick
 
-    return _Job(job, plan, tick, known, read, outputs), tick_now
+    return _Job(job, plan, tick, facts, read, outputs), tick_now
 
 
 def _pairs(flag: str, written: Sequence[str]) -> dict[str, str]:
@@ -168,47 +166,44 @@ def _each(
     settings: Mapping[str, str],
     tick_now: Callable[[], int | None],
 ) -> Iterator[Shown]:
-    """What is found of each query, in the order of the text."""
+    """What differs of each query, in the order of the text."""
     answers = _Answers(db, folder, compared, asked.engine, settings)
     notes = [note for read in compared.read.values() for note in read.notes()]
     inserts = [insert for insert in compared.job.inserts if not insert.is_index]
-    try:
-        for insert in inserts:
-            query = next(q for q in compared.plan.queries if q.name == insert.name)
-            known = compared.known.get(insert.name, Known(settled=False))
-            answer, by, why = answers.first(insert, known)
-            names = [output.name for output in insert.query.outputs]
-            wanted = Wanted(
-                insert.name,
-                insert.sink,
-                names,
-                query.options.mode if not insert.sink.primary_key else OutputMode.APPEND,
-                compared.tick,
-                compared.outputs.get(insert.name),
-            )
-            output = output_of(db, wanted, answer)
-            whole = _whole(known, compared)
-            if (
-                whole is None
-                and output.may_be_later
-                and compared.tick is not None
-                and tick_now() != compared.tick
-            ):
-                whole = LATER
-            found = differences(
-                db,
-                names,
-                answer,
-                output.relation,
-                answers.without_late(insert, known),
-                whole=whole,
-                limit=asked.limit,
-            )
-            if asked.to is not None and found.counts:
-                write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
-            yield Shown(insert.name, found, known, by, why, notes)
-    finally:
-        answers.close()
+    for insert in inserts:
+        query = next(q for q in compared.plan.queries if q.name == insert.name)
+        facts = compared.facts.get(insert.name, Known(settled=False))
+        answer, by, why = answers.first(insert, facts)
+        names = [output.name for output in insert.query.outputs]
+        wanted = Wanted(
+            insert.name,
+            insert.sink,
+            names,
+            query.options.mode if not insert.sink.primary_key else OutputMode.APPEND,
+            compared.tick,
+            compared.outputs.get(insert.name),
+        )
+        output = output_of(db, wanted, answer)
+        whole = _whole(facts, compared)
+        if (
+            whole is None
+            and output.may_be_later
+            and compared.tick is not None
+            and tick_now() != compared.tick
+        ):
+            whole = LATER
+        rows = differences(
+            db,
+            names,
+            answer,
+            output.relation,
+            answers.without_late(insert, facts),
+            whole=whole,
+            limit=asked.limit,
+        )
+        if asked.to is not None and rows.counts:
+            write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
+        yield Shown(insert.name, rows, facts, by, why, notes)
 
 
 def _file(to: str, query: str | None) -> str:
@@ -216,12 +211,12 @@ def _file(to: str, query: str | None) -> str:
     return to if query is None else str(path.with_name(f"{path.stem}-{query.replace('/', '_')}{path.suffix}"))
 
 
-def _whole(known: Known, compared: _Job) -> str | None:
+def _whole(facts: Known, compared: _Job) -> str | None:
     """A reason of whatever has no other one: what is known of the query says that rows may differ, and not
     which."""
-    if known.counted("shed"):
+    if facts.counted("shed"):
         return SHED
-    if known.complete_from:
+    if facts.complete_from:
         return CHANGED_QUERY
     if any(read.changed or read.gone for read in compared.read.values()):
         return CHANGED_FILE
@@ -244,12 +239,12 @@ class _Answers:
         self._of_spark: set[str] = set()
         self._number = 0
 
-    def first(self, insert: Insert, known: Known) -> tuple[str, str, str]:
+    def first(self, insert: Insert, facts: Known) -> tuple[str, str, str]:
         """The relation of a query's batch answer, who made it, and why not DuckDB."""
         why = ""
         if self._engine != SPARK:
             try:
-                return self._by_duckdb(insert, known, frozenset()), DUCKDB, ""
+                return self._by_duckdb(insert, facts, frozenset()), DUCKDB, ""
             except Uncommon as uncommon:
                 why = str(uncommon)
                 if self._engine == DUCKDB:
@@ -259,33 +254,29 @@ class _Answers:
                         hint="--engine spark",
                     ) from None
         self._of_spark.add(insert.name)
-        return self._by_spark(insert, known, frozenset()), SPARK, why
+        return self._by_spark(insert, facts, frozenset()), SPARK, why
 
-    def without_late(self, insert: Insert, known: Known) -> list[Callable[[], str]]:
+    def without_late(self, insert: Insert, facts: Known) -> list[Callable[[], str]]:
         """Answers without rows that may have been late: of all inputs, and of each alone."""
-        return [partial(self._again, insert, known, without) for without in known.late_inputs]
+        return [partial(self._again, insert, facts, without) for without in facts.late_inputs]
 
-    def close(self) -> None:
-        if self._spark is not None:
-            self._spark.stop()
-
-    def _again(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+    def _again(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
         by = self._by_spark if insert.name in self._of_spark else self._by_duckdb
-        return by(insert, known, without)
+        return by(insert, facts, without)
 
     def _sql(
-        self, insert: Insert, known: Known, dialect: Dialect, ordered: frozenset[str], without: frozenset[str]
+        self, insert: Insert, facts: Known, dialect: Dialect, ordered: frozenset[str], without: frozenset[str]
     ) -> str:
         return statement(
             insert.query,
             dialect,
-            known,
+            facts,
             ordered=ordered,
             allowed_lateness=self._compared.job.options.allowed_lateness,
             without=without,
         )
 
-    def _by_duckdb(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+    def _by_duckdb(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
         import duckdb
 
         if self._compared.job.options.time_zone != UTC:
@@ -298,7 +289,7 @@ class _Answers:
         if isinstance(self._here, Uncommon):
             raise self._here
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
-        sql = self._sql(insert, known, DuckDb(self._here), ordered, without)
+        sql = self._sql(insert, facts, DuckDb(self._here), ordered, without)
         name = self._new()
         try:
             ran(self._db, f"CREATE OR REPLACE TABLE {quoted(name)} AS {sql}")
@@ -306,13 +297,13 @@ class _Answers:
             raise Uncommon(str(error).splitlines()[0]) from None
         return quoted(name)
 
-    def _by_spark(self, insert: Insert, known: Known, without: frozenset[str]) -> str:
+    def _by_spark(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
         from watersmeet.cli.diff.by_spark import BySpark
 
         if self._spark is None:
             self._spark = BySpark(self._compared.job, self._compared.read, self._settings)
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
-        sql = self._sql(insert, known, self._spark.dialect, ordered, without)
+        sql = self._sql(insert, facts, self._spark.dialect, ordered, without)
         folder = f"{self._folder}/{self._new()}"
         return str(self._spark.answer(self._db, sql, folder))
 

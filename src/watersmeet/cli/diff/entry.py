@@ -57,8 +57,8 @@ def diff(
 ) -> None:
     """Compare what a job has put out with the batch answer of its queries. Nothing is run or changed.
 
-    Exit status: 0 equal, or all that differs has a reason; 1 something differs without one (--strict: at
-    all); 2 they could not be compared.
+    Exit status: 0 equal, or all that differs is late or not yet due; 1 something else differs (--strict:
+    anything); 2 they could not be compared.
     """
     from watersmeet.cli.diff.command import Asked, diff_text
 

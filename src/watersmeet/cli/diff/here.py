@@ -17,6 +17,7 @@ from watersmeet.diff.statement import AT, PART
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.values import arrow_type, to_table
 from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import one_table
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import OF_SOURCES, format_of
@@ -98,19 +99,19 @@ def _of_text(db: Any, table: str, read: Read, files: list[str], records: int, ti
     for number, file in enumerate(files):
         of_file = replace(source, options={**source.options, "path": file, "format": kind})
         try:
-            found = first_rows(of_file, left + 1, time_zone, needed=frozenset(c.name for c in source.columns))
+            first = first_rows(of_file, left + 1, time_zone, needed=frozenset(c.name for c in source.columns))
         except EngineError as error:
             if not os.path.getsize(file):
                 continue
             raise Uncommon(f'"{source.name}": {error.message}') from None
-        if found.left_out:
+        if first.left_out:
             raise Uncommon(f'"{source.name}": records of which only Spark knows how they are read')
-        left -= len(found.rows)
-        if found.more or left < 0:
+        left -= len(first.rows)
+        if first.more or left < 0:
             raise Uncommon(f'"{source.name}" has many rows')
-        parts.append(to_table(source.columns, found.rows, [1] * len(found.rows)))
-        numbers += [number + 1] * len(found.rows)
-    rows = pa.concat_tables(parts) if parts else to_table(source.columns, [], [])
+        parts.append(to_table(source.columns, first.rows, [1] * len(first.rows)))
+        numbers += [number + 1] * len(first.rows)
+    rows = one_table([*parts, to_table(source.columns, [], [])])
     _of_arrow(db, table, source, rows, numbers)
     return records - left
 

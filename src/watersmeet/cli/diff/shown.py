@@ -1,4 +1,4 @@
-"""What a comparison found, for people and for programs."""
+"""What a comparison shows, for people and for programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Shown:
 
     query: str
     differences: Differences
-    known: Known
+    facts: Known
     by: str
     why: str
     notes: Sequence[str]
@@ -30,23 +30,23 @@ class Shown:
 def print_json(shown: Sequence[Shown]) -> None:
     """A line per query."""
     for of in shown:
-        found = of.differences
+        both = of.differences
         line = {
             "query": of.query,
-            "equal": found.equal,
-            "answered": found.answered,
-            "put_out": found.put_out,
+            "equal": both.equal,
+            "answered": both.answered,
+            "put_out": both.put_out,
             "differences": [
                 {"side": side, "reason": reason, "rows": rows}
-                for (side, reason), rows in sorted(found.counts.items())
+                for (side, reason), rows in sorted(both.counts.items())
             ],
-            "late": of.known.counted("late"),
-            "columns": list(found.names),
+            "late": of.facts.counted("late"),
+            "columns": list(both.names),
             "rows": [
                 {"side": side, "reason": reason, "count": n, "row": list(values)}
-                for side, reason, n, values in found.rows
+                for side, reason, n, values in both.rows
             ],
-            "more": found.more,
+            "more": both.more,
             "engine": of.by,
             "notes": list(of.notes),
         }
@@ -61,17 +61,17 @@ def print_text(shown: Sequence[Shown], tick: int | None, seconds: float, to: str
 
     out = Console(file=sys.stdout)
     for of in shown:
-        found = of.differences
+        both = of.differences
         for line in _head(of):
             print(printable(line))
-        if found.rows:
+        if both.rows:
             rows = [
-                [_SIGNS[side], str(n), reason, *map(_text, values)] for side, reason, n, values in found.rows
+                [_SIGNS[side], str(n), reason, *map(_text, values)] for side, reason, n, values in both.rows
             ]
-            out.print(table_of(["", "n", "why", *found.names], rows))
-        if found.more:
+            out.print(table_of(["", "n", "why", *both.names], rows))
+        if both.more:
             hint = "" if to else " (all of them: --to differences.parquet)"
-            print(f"… and {counted(found.more, 'more row')}{hint}")
+            print(f"… and {counted(both.more, 'more row')}{hint}")
         for line in of.notes:
             print(printable(f"note: {line}"))
     when = "without a state" if tick is None else f"as of tick {tick:,}"
@@ -79,22 +79,22 @@ def print_text(shown: Sequence[Shown], tick: int | None, seconds: float, to: str
 
 
 def _head(of: Shown) -> Iterator[str]:
-    found = of.differences
-    rows = f"{counted(found.put_out, 'row')} put out, {found.answered:,} in the batch answer"
+    both = of.differences
+    rows = f"{counted(both.put_out, 'row')} put out, {both.answered:,} in the batch answer"
     by = f" (by Spark, for {of.why})" if of.why else ""
-    yield f"{of.query}: {'EQUAL' if found.equal else 'differs'}: {rows}{by}"
-    for (side, reason), n in sorted(found.counts.items()):
-        yield f"  {_SIGNS[side]} {counted(n, 'row')} {side}: {_words(reason, of.known)}"
+    yield f"{of.query}: {'EQUAL' if both.equal else 'differs'}: {rows}{by}"
+    for (side, reason), n in sorted(both.counts.items()):
+        yield f"  {_SIGNS[side]} {counted(n, 'row')} {side}: {_words(reason, of.facts)}"
 
 
-def _words(reason: str, known: Known) -> str:
+def _words(reason: str, facts: Known) -> str:
     if reason == NOT_DUE:
         return "not yet due: a watermark has not passed yet what could still come"
     if reason == LATE:
-        late = ", ".join(f"{rows:,} of {alias}" for alias, rows in known.counted("late").items())
+        late = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("late").items())
         return f"late: a row that belongs to it may have come too late; counted late: {late}"
     if reason == SHED:
-        shed = ", ".join(f"{rows:,} of {alias}" for alias, rows in known.counted("shed").items())
+        shed = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("shed").items())
         return f"shed: which rows is not kept; counted: {shed}"
     if reason == UNEXPLAINED:
         return "UNEXPLAINED"
