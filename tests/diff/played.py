@@ -13,7 +13,7 @@ from watersmeet.diff.bags import COUNT, Differences, differences
 from watersmeet.diff.database import quoted, ran
 from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.diff.known import Known, known_of
-from watersmeet.diff.statement import AT, PART, column_name, statement
+from watersmeet.diff.statement import AT, PART, column_name, group_columns, statement
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.replay import _parsed
 from watersmeet.engine.values import to_table
@@ -80,6 +80,7 @@ class Played:
             first,
             f"(SELECT *, 1 AS {COUNT} FROM given)",
             [partial(answer, f"without{n}", of) for n, of in enumerate(self.facts.late_inputs)],
+            groups=group_columns(self.job.inserts[0].query),
             whole=None,
             limit=limit,
         )

@@ -33,7 +33,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("orders", "sent"):
         (tmp_path / folder).mkdir()
     (tmp_path / "job.sql").write_text(JOB)
-    (tmp_path / "orders/1.csv").write_text("id,at\n1,2022-03-01 10:00:00\n2,2022-03-01 10:01:00\n")
+    (tmp_path / "orders/1.csv").write_text("at,id\n2022-03-01 10:00:00,1\n2022-03-01 10:01:00,2\n")
     (tmp_path / "orders/2.csv").write_text("at,id\n2022-03-01 10:02:00,3\n")
     hour = 1_646_128_800_000_000
     sent = {"id": [1, 3], "at": pa.array([hour, hour + 10**9], US), "price": [1.5, -0.0]}
@@ -103,3 +103,16 @@ def test_what_is_wrong_is_said(
 def test_without_a_state_rows_are_to_be_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "job.sql"]) == 2
     assert 'nothing says what was read of "orders"' in capsys.readouterr().err
+
+
+@pytest.mark.spark
+def test_spark_answers_the_same(spark: Any, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
+    status, equal = compared(capsys, "--output", f"out={output(place, *good)}", "--engine", "spark")
+    assert "error" not in equal, equal
+    assert (status, equal["equal"], equal["answered"], equal["engine"]) == (0, True, 3, "spark"), equal
+    text = JOB.replace("s.price FROM", "s.price * 2 AS price FROM")
+    (place / "job.sql").write_text(text)
+    status, other = compared(capsys, "--output", f"out={output(place, *good)}")
+    assert (status, other["engine"]) == (1, "spark")
+    assert {(r["side"], r["row"][2]) for r in other["rows"]} == {("extra", 1.5), ("missing", 3)}

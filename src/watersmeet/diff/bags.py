@@ -72,6 +72,7 @@ def differences(
     output: str,
     scenarios: Iterable[Callable[[], str]],
     *,
+    groups: Sequence[int] = (),
     whole: str | None,
     limit: int,
 ) -> Differences:
@@ -82,6 +83,8 @@ def differences(
         answer: a relation with the columns of `statement`; ``output``: one with `column_name` and `COUNT`.
         scenarios: called one by one as long as there are differences without a reason: relations like
             ``answer``, what the answer were without rows that may have been late.
+        groups: numbers of columns: an extra row that has in them what a row has that is missing because of
+            late rows is that group without them.
         whole: the reason of all differences that have no other one; None: they are unexplained.
         limit: of rows that are shown.
 
@@ -105,6 +108,13 @@ def differences(
         if not left:
             break
         _explain(db, columns, shape, scenario())
+    if groups:
+        same = " AND ".join(f"m.{columns[n]} IS NOT DISTINCT FROM f.{columns[n]}" for n in groups)
+        ran(
+            db,
+            f"UPDATE {_FOUND} f SET late = abs(n) - due WHERE n < 0 AND EXISTS"
+            f" (SELECT 1 FROM {_FOUND} m WHERE m.n > 0 AND m.late > 0 AND {same})",
+        )
     rest = UNEXPLAINED if whole is None else whole
     of_one = [(NOT_DUE, "due"), (LATE, "late"), (rest, "abs(n) - due - late")]
     by_reason = " UNION ALL ".join(

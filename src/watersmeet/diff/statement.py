@@ -12,7 +12,7 @@ not kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -24,6 +24,8 @@ from watersmeet.diff.windows import grouped
 from watersmeet.errors import SpecError
 from watersmeet.names import ours
 from watersmeet.spec.model import (
+    WINDOW_END,
+    WINDOW_START,
     Branch,
     Input,
     Join,
@@ -32,6 +34,7 @@ from watersmeet.spec.model import (
     Query,
     Relation,
     StageBranch,
+    WindowKind,
 )
 from watersmeet.types.sql_type import UNKNOWN, SqlType
 
@@ -191,6 +194,8 @@ class _Writer:
                 inside = f"{name}.{nth}." if len(i.branches) > 1 else f"{name}."
                 sql, waiting = self.stage(branch, inside, columns, pending or "")
                 waits = waits or waiting
+                if name in self.without and (late := self._below(name, _times_of(i, columns))):
+                    sql = f"SELECT * FROM ({sql}) r WHERE NOT coalesce({' OR '.join(late)}, FALSE)"
             shown = [named.name for named in columns]
             if pending:
                 shown.append(f"FALSE AS {pending}" if isinstance(branch, Branch) else pending)
@@ -219,8 +224,7 @@ class _Writer:
         sql = f"SELECT {', '.join(expressions)} FROM {self.dialect.table(branch.source.name)}"
         if branch.beneath is not None:
             sql += f" WHERE {self.dialect.expression(branch.beneath, own)}"
-        by_name = {column.name: named for column, named in zip(i.columns, columns, strict=True)}
-        times = [(by_name[time].name, by_name[time].type, time) for time in i.event_times]
+        times = _times_of(i, columns)
         conditions = [f"{column} IS NOT NULL" for column, _, _ in times]
         if branch.above is not None:
             conditions.append(passes)
@@ -242,11 +246,7 @@ class _Writer:
     ) -> tuple[str, str]:
         """The branch's rows, and which of them may have been late: those that have a time below the watermark
         of now, and by more than the lag below the greatest time of rows that were read before."""
-        below = [
-            f"{self.dialect.micros(column, kind)} < {number(mark)}"
-            for column, kind, time in times
-            if (mark := self.facts.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
-        ]
+        below = self._below(name, times)
         sources = i.sources
         steady = all(s.idle_timeout_us is None and s.on_idle is OnIdle.HOLD for s in sources)
         lags = branch.lags if branch.lags else (None,) * len(times)
@@ -276,6 +276,14 @@ class _Writer:
         )
         return source, " OR ".join(beneath) or "FALSE"
 
+    def _below(self, name: str, times: Sequence[tuple[str, SqlType, str]]) -> list[str]:
+        """Per event time of an input, whether it is below the watermark of now."""
+        return [
+            f"{self.dialect.micros(column, kind)} < {number(mark)}"
+            for column, kind, time in times
+            if (mark := self.facts.late_below.get(f"{name}.{time}", math.inf)) != -math.inf
+        ]
+
     def stage(self, branch: StageBranch, inside: str, columns: list[Named], pending: str) -> tuple[str, bool]:
         rows = self.query(branch.stage, inside)
         own: Names = {
@@ -290,6 +298,28 @@ class _Writer:
         if branch.above is not None:
             sql += f" WHERE {self.dialect.expression(branch.above, own)}"
         return sql, rows.waits
+
+
+def _times_of(i: Input, columns: Sequence[Named]) -> list[tuple[str, SqlType, str]]:
+    """The event times of an input: (column of the statement, type, name)."""
+    by_name = {column.name: named for column, named in zip(i.columns, columns, strict=True)}
+    return [(by_name[time].name, by_name[time].type, time) for time in i.event_times]
+
+
+def group_columns(query: Query) -> tuple[int, ...]:
+    """Of a query over groups: by which of its columns rows are of one group, though late rows be missing in
+    it; empty for others. A session has other ends then."""
+    grouping = query.aggregation
+    if grouping is None or grouping.ranking is not None:
+        return ()
+    keys = {key.name for key in grouping.keys}
+    if grouping.window is not None and grouping.window.kind is not WindowKind.SESSION:
+        keys |= {WINDOW_START, WINDOW_END}
+    return tuple(
+        n
+        for n, output in enumerate(query.outputs)
+        if output.expr.key == "column" and output.expr.name in keys and not output.expr.text("table")
+    )
 
 
 def _type_of(query: Query, nth: int) -> SqlType:

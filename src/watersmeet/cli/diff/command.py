@@ -21,7 +21,7 @@ from watersmeet.diff.database import opened, quoted, ran
 from watersmeet.diff.dialect import Dialect, Uncommon
 from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.diff.known import Known, known_of
-from watersmeet.diff.statement import statement
+from watersmeet.diff.statement import group_columns, statement
 from watersmeet.errors import EngineError, SpecError, StateError, near_names
 from watersmeet.spec.model import Insert, Job, Lateness, OutputMode
 from watersmeet.spec.time_zones import UTC
@@ -198,6 +198,7 @@ def _each(
             answer,
             output.relation,
             answers.without_late(insert, facts),
+            groups=group_columns(insert.query),
             whole=whole,
             limit=asked.limit,
         )

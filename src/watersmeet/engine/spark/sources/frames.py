@@ -270,8 +270,9 @@ def read_records(
         reader = reader.option("header", options.get("header", "true"))
         # or columns in another order are taken by their place, whatever the header says
         reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
-        if csv_header.by_name(options) and isinstance(path, str):
-            schema = _in_the_files_order(source, path, options, schema)
+        if csv_header.by_name(options):
+            folder = path if isinstance(path, str) else path_of(source.options)
+            schema = _in_the_files_order(source, folder, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
     frame = reader.schema(schema).load(where)
     names = [*(column.name for column in source.columns), BROKEN, *more]

@@ -1,0 +1,45 @@
+"""Windows: a group that lacks a late row is late, one whose window is open is not yet due."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.diff.played import Played
+from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE
+from watersmeet.diff.database import opened
+
+
+def case(window: str) -> Played:
+    rows = [[1, "a"], [4, "a"], [12, "a"], [31, "b"]], [[2, "a"], [45, "b"]]
+    return Played(
+        {
+            "case": "windows",
+            "streams": {"s": {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 2}}}},
+            "query": f"SELECT window_start, window_end, k, count(*) AS n FROM TABLE({window})"
+            " GROUP BY window_start, window_end, k",
+            "steps": [{"rows": [["s", {"t": t, "k": k}] for t, k in tick]} for tick in rows],
+        }
+    )
+
+
+def test_tumble(tmp_path: Path) -> None:
+    played = case("TUMBLE(TABLE s, DESCRIPTOR(t), 10)")
+    both = played.compared(opened(str(tmp_path)), played.output)
+    assert sorted(both.rows) == [
+        (EXTRA, LATE, 1, (0, 10, "a", 2)),
+        (MISSING, LATE, 1, (0, 10, "a", 3)),
+        (MISSING, NOT_DUE, 1, (40, 50, "b", 1)),
+    ]
+
+
+def test_hop_and_session(tmp_path: Path) -> None:
+    db = opened(str(tmp_path))
+    played = case("HOP(TABLE s, DESCRIPTOR(t), 5, 10)")
+    assert played.compared(db, played.output).unexplained == 0
+    played = case("SESSION(TABLE s, DESCRIPTOR(t), 5)")
+    both = played.compared(db, played.output)
+    assert sorted(both.rows) == [
+        (EXTRA, LATE, 1, (1, 9, "a", 2)),
+        (MISSING, LATE, 1, (1, 9, "a", 3)),
+        (MISSING, NOT_DUE, 1, (45, 50, "b", 1)),
+    ]
