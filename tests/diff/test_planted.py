@@ -16,7 +16,6 @@ from tests.diff.played import Played
 from tests.support.effort import RANDOM_CASES
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
-from tests.support.random_unions import random_union_case
 from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED
 from watersmeet.diff.database import opened
 from watersmeet.diff.dialect import Uncommon
@@ -48,14 +47,7 @@ def drawn(seed: int, draw: Draw) -> Iterator[tuple[int, Played]]:
             yield seed, played
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        pytest.param(random_case, id="two"),
-        pytest.param(random_multiway_case, id="many"),
-        pytest.param(random_union_case, id="unions"),
-    ],
-)
+@both
 def test_what_differs_has_a_reason(db: Any, seed: int, draw: Draw) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     compared = 0
