@@ -36,6 +36,7 @@ COMMANDS = (
         "ui",
         "whatif",
         "diff",
+        "why",
         "replay",
         "demo",
         "init",

@@ -77,6 +77,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
     # what a job has put out, and the batch answer of its queries: for the command line
     "diff": BASE | {"spec", "state"},
+    # what became of rows: by the history, and by rows that were read again
+    "why": BASE
+    | {"spec", "plan", "kernel", "state", "engine.driver", "engine.local", "engine.values"}
+    | {"history", "whatif"},
     "cli": BASE
     | {
         "spec",
@@ -99,6 +103,8 @@ ALLOWED: dict[str, set[str]] = {
         "page",
         "whatif",
         "diff",
+        "why",
+        "engine.values",
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
@@ -157,6 +163,7 @@ LIBRARIES: dict[str, set[str]] = {
         "pipelines",
         "whatif",
         "diff",
+        "why",
         "engine.spark",
         "testing.oracle",
     },

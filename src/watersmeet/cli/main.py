@@ -32,6 +32,7 @@ from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.cli.ui import UI_PORT
 from watersmeet.cli.ui import ui as ui_command
 from watersmeet.cli.whatif.entry import whatif
+from watersmeet.cli.why.entry import why
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -48,6 +49,7 @@ app.command()(report)
 app.command("ui")(ui_command)
 app.command()(whatif)
 app.command()(diff)
+app.command()(why)
 
 
 class Engine(StrEnum):

@@ -1,9 +1,11 @@
 """The figures of a tick: what of its result is kept in the history, and under which names.
 
 subject                      figures
-job                          seconds (µs), elapsed (µs): amounts
+job                          seconds (µs), elapsed (µs): amounts; clock: level, the one of the tick (µs);
+                             finished: 1, of the tick that ended the input
 part/PART                    seconds (µs)
-source/SOURCE                rows: amount; unread: level
+source/SOURCE                rows: amount; unread, read PART: levels, how far it was read by then
+                             (`engine.driver.results`), kept of ticks in which that has changed
 query/QUERY                  matches: amount; rows_out (since the start), bytes (of its state): levels
 input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
                              late of COLUMN BUCKET, since the start: levels. held, hot, deleted: words
@@ -18,7 +20,7 @@ from watersmeet.history.points import END, Figures, subject_of
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
-JOB = "job"
+JOB, READ = "job", "read"
 MOST_WORDS = 300
 """Characters of what is told in words, at most."""
 
@@ -31,6 +33,11 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
     levels: dict[tuple[str, str], int | None] = {
         (subject_of("source", source), "unread"): behind.count for source, behind in report.backlog.items()
     }
+    levels[JOB, "clock"] = result.clock_us
+    if result.finished:
+        levels[JOB, "finished"] = 1
+    for source, parts in result.read.items():
+        levels |= {(subject_of("source", source), f"{READ} {part}"): end for part, end in parts.items()}
     told: list[tuple[str, str, str]] = []
     for query, of_query in result.queries.items():
         subject = subject_of("query", query)

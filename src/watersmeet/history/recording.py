@@ -13,7 +13,7 @@ from typing import Protocol
 
 from watersmeet.errors import StateError
 from watersmeet.history import runs
-from watersmeet.history.figures import figures_of
+from watersmeet.history.figures import READ, figures_of
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.points import Figures, subject_of
 from watersmeet.observe.held import Waiting
@@ -69,6 +69,7 @@ class Recording(Watcher):
         self._about = about
         self._notices: list[str] = []
         self._told: dict[tuple[str, str], str] = {}
+        self._read: dict[tuple[str, str], int | None] = {}
         self._keeping: Keeping | None = None
         self._store: Store | None = None
         self._run: str | None = None
@@ -118,13 +119,22 @@ class Recording(Watcher):
             figures = figures_of(report, result)
             told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
             self._told = {words[:2]: words[2] for words in figures.told}
-            self._keeping.add(result.tick, _now_us(), Figures(figures.amounts, figures.levels, told))
+            self._keeping.add(
+                result.tick, _now_us(), Figures(figures.amounts, self._changed(figures.levels), told)
+            )
         except Exception as error:  # it is for people: no job ends by it
             self._say(
                 f"the history of the job has no more ticks of this run: {type(error).__name__}: {error}"
             )
             self._keeping.close()
             self._keeping = None
+
+    def _changed(self, levels: Mapping[tuple[str, str], int | None]) -> dict[tuple[str, str], int | None]:
+        """Without how far parts of sources were read that are where they were."""
+        read = {name: level for name, level in levels.items() if name[1].startswith(f"{READ} ")}
+        same = {name for name, level in read.items() if self._read.get(name) == level}
+        self._read = read
+        return {name: level for name, level in levels.items() if name not in same}
 
     def _end(self, how: str, error: BaseException | None = None) -> None:
         if self._keeping is not None:

@@ -19,7 +19,7 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.driver.late import late_below, lateness_of
 from watersmeet.engine.driver.shape import tracker_rules
 from watersmeet.engine.local.evaluate import BranchEvaluator
-from watersmeet.engine.tasks.flags import flags_of
+from watersmeet.engine.tasks.flags import Flags, flags_of
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Times, Watermark, shift
 from watersmeet.kernel.times import known_times
 from watersmeet.names import PARTITION
@@ -35,8 +35,8 @@ from watersmeet.whatif.sample import Arrived, Numbers, Sample
 class BranchRows:
     """The rows of one branch of an input. ``arrived``: of the source. ``part``: that are part of the stream;
     ``judged``: of them those that are not ahead of the clock. ``times``, ``present``: per event time (present
-    None: everywhere). ``candidate``: may match. ``greatest``: per tick, what `tracker.Seen` has of it.
-    ``row_bytes``: of the columns that are kept, per row, as Arrow has them."""
+    None: everywhere). ``flags``: what each is worth to the node. ``greatest``: per tick, what `tracker.Seen`
+    has of it. ``row_bytes``: of the columns that are kept, per row, as Arrow has them."""
 
     side: SidePlan
     number: int
@@ -45,13 +45,19 @@ class BranchRows:
     judged: Mask
     times: Mapping[str, Times]
     present: Mapping[str, Mask | None]
-    candidate: Mask
+    flags: Flags
     greatest: Mapping[int, dict[str, dict[str, int]]]
     row_bytes: float
 
     @property
     def source(self) -> str:
         return self.arrived.source.name
+
+    @property
+    def candidate(self) -> Mask:
+        """Which may match."""
+        may: Mask = self.flags == FLAG_CANDIDATE
+        return may
 
     def null_time(self, late: Mask) -> Mask:
         missing = np.zeros(len(late), dtype=np.bool_)
@@ -98,15 +104,16 @@ def rows_of_query(query: QueryPlan, sample: Sample) -> list[BranchRows]:
         EngineError: an expression is one that only Spark computes, or fails.
     """
     return [
-        _branch_rows(query, side, number, branch, sample)
+        branch_rows(query, side, number, branch, sample)
         for side in query.sides
         for number, branch in side.sources
     ]
 
 
-def _branch_rows(
+def branch_rows(
     query: QueryPlan, side: SidePlan, number: int, branch: BranchPlan, sample: Sample
 ) -> BranchRows:
+    """The same of one branch."""
     arrived = sample.sources[branch.source.name]
     evaluate = BranchEvaluator(side, branch, query.options.time_zone, f'INSERT "{query.name}": ')
     batch = evaluate(arrived.rows)
@@ -138,7 +145,7 @@ def _branch_rows(
         judged=judged,
         times=times,
         present=present_by_column,
-        candidate=flags == FLAG_CANDIDATE,
+        flags=flags,
         greatest=_greatest(batch, part, judged, times, present_by_column, arrived.ticks),
         row_bytes=sum(map(_bytes, kept)) / max(1, batch.num_rows),
     )
@@ -215,7 +222,9 @@ def marks_of(query: QueryPlan, rows: Sequence[BranchRows], sample: Sample) -> Ma
         seen = {(own.side.name, own.number): tracker.Seen(own.greatest.get(tick, {})) for own in rows}
         tracker.advance(inputs, rules, seen, sample.clock_us(tick))
         if releases:
-            for key, limit in _limits(query, inputs, sample.clock_us(tick)).items():
+            for key, limit in release_limits(
+                query, _watermarks(query, inputs), sample.clock_us(tick)
+            ).items():
                 limit_by_tick[key][tick] = _time(limit)
     return Marks(late_by_tick, limit_by_tick, before)
 
@@ -224,16 +233,24 @@ def _time(mark: Watermark) -> int:
     return int(min(max(mark, MIN_TIME), MAX_TIME))
 
 
-def _limits(
-    query: QueryPlan, inputs: Mapping[str, tracker.InputState], clock_us: int
+def _watermarks(query: QueryPlan, inputs: Mapping[str, tracker.InputState]) -> dict[str, Watermark]:
+    return {
+        side.watermark_key(column): inputs[side.name].watermarks.get(column, NEVER)
+        for side in query.sides
+        for column in side.event_times
+    }
+
+
+def release_limits(
+    query: QueryPlan, watermarks: Mapping[str, Watermark], clock_us: int
 ) -> Mapping[str, Watermark]:
-    """Below which times rows are released, as the nodes' drivers decide."""
-    watermarks, lateness = {}, {}
-    for side in query.sides:
-        for column in side.event_times:
-            key = side.watermark_key(column)
-            watermarks[key] = inputs[side.name].watermarks.get(column, NEVER)
-            lateness[key] = lateness_of(query, side)
+    """Below which times rows are released, as the nodes' drivers decide. ``watermarks``: of all keys of its
+    inputs, after the tick."""
+    lateness = {
+        side.watermark_key(column): lateness_of(query, side)
+        for side in query.sides
+        for column in side.event_times
+    }
     on_time = {key: shift(mark, -lateness[key]) for key, mark in watermarks.items()}
     given = Incoming(
         watermarks=watermarks,

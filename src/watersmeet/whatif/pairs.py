@@ -39,7 +39,8 @@ from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
 from watersmeet.whatif.sample import Numbers, Sample
 
-_ROW = "whatif_row"
+ROW = "whatif_row"
+"""The column that numbers rows."""
 _AT_ONCE = 500_000
 MOST = 20_000_000
 """A batch join of more pairs is not looked at: they are held in memory."""
@@ -64,6 +65,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.left)
 
+    @classmethod
+    def of(cls, table: pa.Table) -> Pairs:
+        """From the rows that a plan of `batch_plan` puts out."""
+        return cls(_numbers(table, 0), _numbers(table, 1))
+
 
 def joins_two(query: QueryPlan) -> bool:
     """Whether its matches are pairs of rows of two inputs, each of which is one row of a source."""
@@ -82,17 +88,7 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
     Raises:
         EngineError: there are more than `MOST`, or a condition fails.
     """
-    relation = insert.query.relation
-    assert isinstance(relation, Join)
-    left, right = (_alias(side) for side in (relation.left, relation.right))
-    query = replace(
-        insert.query,
-        relation=with_inputs(replace(relation, kind=JoinKind.INNER), _numbered),
-        outputs=(_output("l", left), _output("r", right)),
-    )
-    own = replace(insert, sink=Sink("pairs", "memory"), query=query)
-    options = Options(time_zone=job.options.time_zone)
-    plan = plan_job(replace(job, inserts=(own,), options=options, run={}, sinks=(), explains=()))
+    plan = batch_plan(insert, job)
     engine = LocalJob(plan, MemoryStore(), given=True)
     tables: list[pa.Table] = []
     try:
@@ -108,8 +104,32 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
                 )
     finally:
         engine.close()
-    table = pa.concat_tables(tables)
-    return Pairs(_numbers(table, 0), _numbers(table, 1))
+    return Pairs.of(pa.concat_tables(tables))
+
+
+def batch_plan(insert: Insert, job: Job, *, apart: bool = False) -> JobPlan:
+    """The plan of an inner join of two inputs of which the rows are pairs of `ROW`, a column more of each
+    source. No row is late, and none is released.
+
+    Args:
+        apart: each branch of each input is a source of its own, called `apart_name`.
+    """
+    relation = insert.query.relation
+    assert isinstance(relation, Join)
+    left, right = (_alias(side) for side in (relation.left, relation.right))
+    query = replace(
+        insert.query,
+        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: _numbered(own, apart)),
+        outputs=(_output("l", left), _output("r", right)),
+    )
+    own = replace(insert, sink=Sink("pairs", "memory"), query=query)
+    options = Options(time_zone=job.options.time_zone)
+    return plan_job(replace(job, inserts=(own,), options=options, run={}, sinks=(), explains=()))
+
+
+def apart_name(alias: str, branch: int) -> str:
+    """What the source of a branch of an input is called, where each has one of its own."""
+    return f"{alias}#{branch}"
 
 
 def _push(engine: LocalJob, plan: JobPlan, sample: Sample, part: int, parts: int) -> None:
@@ -120,7 +140,7 @@ def _push(engine: LocalJob, plan: JobPlan, sample: Sample, part: int, parts: int
             first, end = arrived.count * part // parts, arrived.count * (part + 1) // parts
             numbers = np.arange(first_number + first, first_number + end, dtype=np.int64)
             rows = arrived.rows.slice(first, end - first).drop_columns([DIFF, PARTITION])
-            rows = rows.append_column(_ROW, pa.array(numbers))
+            rows = rows.append_column(ROW, pa.array(numbers))
             if len(numbers):
                 engine.push(name, zoned(rows, read[name].columns))
         first_number += arrived.count
@@ -131,26 +151,29 @@ def _alias(relation: Relation) -> str:
     return relation.alias
 
 
-def _numbered(given: Input) -> Input:
+def _numbered(given: Input, apart: bool) -> Input:
     """The input with the rows' numbers, and watermarks that never move."""
-    number = Column(_ROW, BIGINT)
+    number = Column(ROW, BIGINT)
 
-    def branch(own: Branch | StageBranch) -> Branch | StageBranch:
+    def branch(place: int, own: Branch | StageBranch) -> Branch | StageBranch:
         assert isinstance(own, Branch)
         times = tuple(replace(time, lag=None) for time in own.source.event_times)
         source = replace(
-            own.source, columns=(*own.source.columns, number), max_ahead_us=None, event_times=times
+            own.source,
+            name=apart_name(given.alias, place) if apart else own.source.name,
+            columns=(*own.source.columns, number),
+            max_ahead_us=None,
+            event_times=times,
         )
-        columns = (*own.columns, exp.column(_ROW))
+        columns = (*own.columns, exp.column(ROW))
         return replace(own, source=source, columns=columns, lags=tuple(None for _ in own.lags))
 
-    return replace(
-        given, columns=(*given.columns, number), branches=tuple(branch(own) for own in given.branches)
-    )
+    branches = tuple(branch(place, own) for place, own in enumerate(given.branches))
+    return replace(given, columns=(*given.columns, number), branches=branches)
 
 
 def _output(name: str, alias: str) -> OutputColumn:
-    return OutputColumn(name, exp.column(_ROW, table=alias), f"{alias}.{_ROW}")
+    return OutputColumn(name, exp.column(ROW, table=alias), f"{alias}.{ROW}")
 
 
 def _numbers(table: pa.Table, place: int) -> Numbers:

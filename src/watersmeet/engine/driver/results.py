@@ -65,7 +65,9 @@ class TickResult:
     not to be read in the next one. ``tasks``: per query in how many tasks its nodes were run, the most of
     them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's. ``traffic``: with the
     store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its tasks; what is done behind
-    the back of a tick counts to the next one. Empty where nobody counts."""
+    the back of a tick counts to the next one. Empty where nobody counts. ``read``: per source and part of it
+    (``files``, or a topic's partition) how far it was read by then: of files the number of Spark's lists of
+    them, of a partition the offset behind the last record. Empty where nobody knows."""
 
     tick: int
     clock_us: int
@@ -76,6 +78,7 @@ class TickResult:
     tasks: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)
     state: Manifest | None = field(default=None, repr=False, compare=False)
+    read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def measured(self) -> dict[str, dict[str, MeasuredSide]]:
         """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is

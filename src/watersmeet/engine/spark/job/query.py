@@ -46,7 +46,7 @@ from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
-from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind
+from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind, with_read
 from watersmeet.engine.spark.sources.brokers import Brokers
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
@@ -387,6 +387,7 @@ class JobRun:
             )
         except Exception as error:
             raise in_words(error, self.plan) from None
+        result = with_read(result, host, self.plan.sources)
         self.alignment.align()
         self._last_tick = time.monotonic()
         self.result.ticks += 1

@@ -1,4 +1,5 @@
-"""How much is there that was not read yet, per source, as far as that is known without asking for it.
+"""How far each source was read, and how much is there that was not read yet, as far as that is known without
+asking for it.
 
 Files: those of the last look at the directory. Kafka: Spark's report of the batch before has the newest
 offsets of that moment; what the present batch reads is taken off. Rows that came since are not in it.
@@ -8,8 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.spark.checkpoint.rebuild import ends_in
 from watersmeet.spec.model import Source
 
 Backlog = Mapping[str, tuple[int, str]]
@@ -48,3 +52,15 @@ def _by_partition(offsets: Any) -> dict[tuple[str, str], int]:
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
+
+
+def with_read(result: TickResult, host: Mapping[str, Any], sources: Sequence[Source]) -> TickResult:
+    """The result with how far each source was read by its batch, as far as ``host`` tells it."""
+    read: dict[str, dict[str, int]] = {}
+    for source, text in zip(sources, ends_in(host) or (), strict=False):
+        if source.traits.files:
+            end = 0 if text == "-" else int(json.loads(text)["logOffset"]) + 1
+            read[source.name] = {"files": end}
+        elif text != "-" and source.traits.log:
+            read[source.name] = {f"{at[0]}/{at[1]}": end for at, end in _by_partition(text).items()}
+    return replace(result, read=read)

@@ -12,12 +12,14 @@ from watersmeet.spec.model import Source
 
 Row = dict[str, Any]
 
+KEPT_RECORDS = 1_000
+
 
 @dataclass
 class FirstRows:
     """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
-    first of them ``example``. ``more``: there are others that were not looked at. ``unchecked``: columns
-    whose values were not looked at."""
+    first of them ``example``, and the first `KEPT_RECORDS` of them ``records``. ``more``: there are others
+    that were not looked at. ``unchecked``: columns whose values were not looked at."""
 
     rows: list[Row] = field(default_factory=list)
     files: int = 0
@@ -25,10 +27,13 @@ class FirstRows:
     example: str = ""
     more: bool = False
     unchecked: tuple[str, ...] = ()
+    records: list[str] = field(default_factory=list)
 
     def leave_out(self, record: str) -> None:
         self.left_out += 1
         self.example = self.example or record[:80]
+        if len(self.records) < KEPT_RECORDS:
+            self.records.append(record[:200])
 
 
 def damaged(source: Source, file: str, why: str) -> EngineError:

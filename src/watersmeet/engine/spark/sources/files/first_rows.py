@@ -10,6 +10,7 @@ import csv
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -84,26 +85,64 @@ def first_rows(
     _check_options(source, wanted, options)
     files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
     collected = FirstRows()
-    readers: dict[str, Any] = {"parquet": read_parquet, "csv": _csv, "json": _json}
     for number, file in enumerate(files):
         if len(collected.rows) + collected.left_out >= count:
             collected.more = True
             break
         collected.files = number + 1
-        wrong = wrong_with(file.path, wanted, options)
-        if wrong is not None and wrong.certain:
-            raise EngineError(
-                f'"{source.name}": {wrong.what}: {shown(file.path)}', code="file-unreadable", hint=wrong.hint
-            )
-        of_path = _of_path(source, file.path, time_zone, options)
-        readers[wanted](source, file.path, of_path, options, time_zone, collected, count)
+        _read(source, file.path, wanted, options, time_zone, collected, count)
+    _check_needed(source, needed, collected)
+    return collected
+
+
+def rows_of_file(
+    source: Source, path: str, time_zone: str = UTC_ZONE, *, needed: frozenset[str] = frozenset()
+) -> FirstRows:
+    """All records of one file of a source.
+
+    Args:
+        needed: as in `first_rows`.
+
+    Raises:
+        EngineError: it cannot be read, or only Spark knows how.
+    """
+    options = {name.lower(): value for name, value in source.options.items()}
+    wanted = format_of(source.options)
+    if wanted == DEBEZIUM:
+        raise refused(source, f"which rows lines of {DEBEZIUM} come to, only Spark knows")
+    _check_options(source, wanted, options)
+    collected = FirstRows(files=1)
+    _read(source, path, wanted, options, time_zone, collected, sys.maxsize)
+    _check_needed(source, needed, collected)
+    return collected
+
+
+def _read(
+    source: Source,
+    path: str,
+    wanted: str,
+    options: Mapping[str, str],
+    time_zone: str,
+    collected: FirstRows,
+    count: int,
+) -> None:
+    wrong = wrong_with(path, wanted, options)
+    if wrong is not None and wrong.certain:
+        raise EngineError(
+            f'"{source.name}": {wrong.what}: {shown(path)}', code="file-unreadable", hint=wrong.hint
+        )
+    of_path = _of_path(source, path, time_zone, options)
+    readers: dict[str, Any] = {"parquet": read_parquet, "csv": _csv, "json": _json}
+    readers[wanted](source, path, of_path, options, time_zone, collected, count)
+
+
+def _check_needed(source: Source, needed: frozenset[str], collected: FirstRows) -> None:
     missed = [
         column for column in source.columns if column.name in needed and column.name in collected.unchecked
     ]
     if missed:
         named = ", ".join(f"{column.name} as {column.type}" for column in missed)
         raise refused(source, f"how {named} is read, only Spark knows")
-    return collected
 
 
 def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> None:

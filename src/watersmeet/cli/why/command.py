@@ -1,0 +1,103 @@
+"""`why`: what became of rows of an input, from the history and the sources of a job, in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from watersmeet.cli.job_file import job_in
+from watersmeet.cli.state_commands.place import Place
+from watersmeet.cli.why.reading import reread
+from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.errors import SpecError, StateError, counted, printable
+from watersmeet.history.past import read
+from watersmeet.objects.setting import store_of
+from watersmeet.plan.explain import explain
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.manifest import load_newest
+from watersmeet.why.answer import Answer, Fate
+from watersmeet.why.asked import Asked, Question, answers
+from watersmeet.why.recorded import recorded
+
+
+def why_text(
+    text: str, named: Path, question: Question, checkpoint: str | None, default: Path, *, as_json: bool
+) -> None:
+    """Print the fates of the rows that are asked for.
+
+    Raises:
+        WatersmeetError: the job is wrong, there is no such input, no state or no history; or something in a
+            query or a file is Spark's alone to say.
+    """
+    for answer in told(text, named, question, checkpoint, default):
+        if as_json:
+            print(json.dumps(answer.document(), ensure_ascii=False, allow_nan=False, default=str))
+        else:
+            for line in _lines(answer):
+                print(printable(line))
+
+
+def told(text: str, named: Path, question: Question, checkpoint: str | None, default: Path) -> list[Answer]:
+    """An answer per query that has such an input."""
+    place = Place.of(named, checkpoint, default)
+    store = place.checkpoint.store
+    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    job = job_in(text, str(named), infer=infer)
+    if not job.inserts:
+        raise SpecError("the job has no query", code="no-query", hint="add an INSERT, or a SELECT")
+    plan = plan_job(job)
+    asked = Asked.of(question, job, plan)
+    place.ticks()
+    manifest, past = load_newest(store), read(store)
+    history = recorded(past, None if manifest is None else manifest.tick)
+    if manifest is None or not len(history):
+        raise StateError(
+            f"there is no history in {place.checkpoint.place}",
+            code="no-history",
+            hint="a job keeps one from its first tick on, unless its text says SET history = off",
+        )
+    rows = reread(asked.sources, asked.queries, store, manifest.host)
+    notes = [f"the history lacks something: {problem}" for problem in past.problems]
+    if past.runs and past.runs[-1].begun.plan not in ("", explain(plan)):
+        notes.append("the job last ran by another text, or other settings, than this: its plan was another")
+    if history.ticks[-1] < manifest.tick:
+        notes.append(f"the state is of tick {manifest.tick}, up to which the history is not written yet")
+    return [answer.noted(notes) for answer in answers(asked, job, history, rows)]
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    first, last = answer.ticks
+    yield f"{answer.query}: {answer.input}, by ticks {first} to {last}"
+    for fate in answer.fates:
+        yield from _of_fate(fate)
+    if answer.more:
+        yield f"… and {counted(answer.more, 'more row')}: --limit, --key and --time say which"
+    yield from (f"note: {note}" for note in answer.notes)
+
+
+def _of_fate(fate: Fate) -> Iterator[str]:
+    yield ""
+    yield f"  {_row(fate.row)}"
+    came = "" if fate.tick is None else f", read {fate.tick}"
+    if fate.place:
+        yield f"    from {_near_by(fate.place)}{came}"
+    yield f"    {fate.text}"
+    for met in fate.met if len(fate.met) > 1 or any(met.left_out for met in fate.met) else ():
+        left_out = "" if met.left_out is None else f"; left out by {met.left_out}"
+        yield f"    met {_row(met.row)} {met.tick}{left_out}"
+    if fate.more_met:
+        yield f"    … and {counted(fate.more_met, 'other row')}"
+    for near in fate.near:
+        yield f"    near: {_row(near.row)}"
+        yield from (f"      {failed}" for failed in near.failed)
+
+
+def _near_by(place: str) -> str:
+    """A path as it is from the working directory, if it is beneath that."""
+    return place.removeprefix(os.path.join(os.getcwd(), ""))
+
+
+def _row(row: object) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str)

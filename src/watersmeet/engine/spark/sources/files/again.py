@@ -1,0 +1,87 @@
+"""The files of a source that a job has read, read once more in this process, with where in Spark's log of the
+source each stands; and those that no tick has read yet.
+
+A file that was changed or has gone since is not read: what it had is not known any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from watersmeet.engine.spark.checkpoint.rebuild import SOURCES
+from watersmeet.engine.spark.sources.files.first_found import FirstRows
+from watersmeet.engine.spark.sources.files.first_rows import rows_of_file
+from watersmeet.engine.spark.sources.files.inferred import files_in_order
+from watersmeet.engine.spark.sources.files.there import local_of, shown, stat_of
+from watersmeet.errors import EngineError
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import path_of
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileRead
+from watersmeet.state.store import Store
+
+
+@dataclass
+class FilesAgain:
+    """``read``: path, place in the log, and rows of each file that was read; ``unread``: path and rows of the
+    others; ``missing``: what cannot be read again, in words."""
+
+    read: list[tuple[str, int, FirstRows]] = field(default_factory=list)
+    unread: list[tuple[str, FirstRows]] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+
+def files_again(
+    source: Source, store: Store, host: Mapping[str, Any], time_zone: str, needed: frozenset[str]
+) -> FilesAgain:
+    """All files of a source.
+
+    Args:
+        host: of the newest manifest in the store.
+        needed: the columns that must be there.
+
+    Raises:
+        StateError: a list of files is damaged.
+        EngineError: only Spark knows how a file is read, which is named.
+    """
+    again = FilesAgain()
+    seen: set[str] = set()
+    for file in _read(source, store, host):
+        path = local_of(file.path)
+        if path is None:
+            again.missing.append(f"{unquote(file.path)} is in another file system")
+            continue
+        if path in seen:
+            continue
+        seen.add(path)
+        now = stat_of(path)
+        if now != (file.size, file.changed_ns):
+            what = "is gone" if now is None else "was changed after it was read"
+            again.missing.append(f"{shown(path)} {what}")
+        elif file.size:
+            again.read.append((shown(path), file.batch, rows_of_file(source, path, time_zone, needed=needed)))
+    options = {name.lower(): value for name, value in source.options.items()}
+    try:
+        there = files_in_order(source, path_of(source.options), options, hint=None)
+    except EngineError:  # they cannot be listed here: then none is said not to be read yet
+        there = []
+    for listed in there:
+        if listed.path not in seen:
+            rows = rows_of_file(source, listed.path, time_zone, needed=needed)
+            again.unread.append((shown(listed.path), rows))
+    return again
+
+
+def _read(source: Source, store: Store, host: Mapping[str, Any]) -> Iterator[FileRead]:
+    """In the order in which they were read; those that were found changed later are named once more."""
+    names = list(host.get(SOURCES, ()))
+    name = f"{source.connector} {source.name}"
+    if name not in names:
+        return
+    number = names.index(name)
+    for file in file_lists.read(store, file_lists.lists_of(host)):
+        if file.source == number and file.batch >= 0:
+            yield file

@@ -1,0 +1,106 @@
+"""What `why` answers, as plain values: the fates of rows, and the same as a document for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+What = Literal[
+    "not_read",
+    "not_known",
+    "beneath",
+    "ahead",
+    "broken",
+    "late",
+    "null_time",
+    "filtered",
+    "joined",
+    "met",
+    "padded",
+    "unmatchable",
+    "released_unmatched",
+    "retained",
+    "put_out",
+    "on_time",
+]
+"""What became of a row, by the words of the account where it has one. ``not_read``: no tick has read it;
+``beneath``: it is no part of the stream; ``met``: of an ANTI join, it met a row and goes out no more, and of
+the side that a SEMI or ANTI join looks at; ``put_out``: of a query that does not join; ``on_time``: ingest
+took it, and what became of it then is not told."""
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A tick. ``exact`` False: that one, or one before it: the history does not have them all one by one."""
+
+    number: int
+    exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{'in' if self.exact else 'by'} tick {self.number}"
+
+
+@dataclass(frozen=True)
+class Met:
+    """A row of the other input that it met. ``left_out``: the condition by which the joined row went no
+    further (WHERE of an outer join)."""
+
+    row: Row
+    place: str
+    tick: Tick
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Near:
+    """A row of the other input that it did not meet, and why: conditions that failed, or what became of the
+    row itself."""
+
+    row: Row
+    place: str
+    failed: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one row of an input. ``place``: where it stands in its source; ``tick``: that read it;
+    ``text``: what became of it and why, in words; ``left``: the tick in which it was put out unmatched or
+    let go; ``until``: of a retained row, what has to pass for it to leave. ``more_met``: rows that it met
+    and that are not listed; ``left_out``: the condition by which its pad went no further."""
+
+    row: Row
+    source: str
+    place: str
+    what: What
+    text: str
+    tick: Tick | None = None
+    left: Tick | None = None
+    met: Sequence[Met] = ()
+    more_met: int = 0
+    near: Sequence[Near] = ()
+    until: str | None = None
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of one input of one query. ``ticks``: the first and the last that the history knows one by one.
+    ``fates``: of the rows asked for, ``more``: how many there are beyond these. ``notes``: what limits it."""
+
+    query: str
+    input: str
+    ticks: tuple[int, int]
+    fates: Sequence[Fate]
+    more: int = 0
+    notes: Sequence[str] = ()
+
+    def noted(self, notes: Sequence[str]) -> Answer:
+        """The same with notes before its own."""
+        return replace(self, notes=(*notes, *self.notes))
+
+    def document(self) -> dict[str, Any]:
+        """The same as values of JSON."""
+        return asdict(self)

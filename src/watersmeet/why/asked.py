@@ -1,0 +1,348 @@
+"""A question, and its answer: which rows of an input are meant, and the fate of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from watersmeet.errors import SpecError, StateError, counted, near_names
+from watersmeet.event_time import Mask
+from watersmeet.history.points import subject_of
+from watersmeet.plan.evaluated import shown
+from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import MatchPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import Branch, Expr, Insert, Job, JoinKind, Source
+from watersmeet.whatif.pairs import Pairs
+from watersmeet.why.answer import Answer, Fate, Tick
+from watersmeet.why.columns import columns_of, mentioned, value_of
+from watersmeet.why.fates import Fates
+from watersmeet.why.judged import LATE, MAY_MATCH, InputRows, SourceRows, inputs_of, placed
+from watersmeet.why.matches import pairs_of
+from watersmeet.why.recorded import Recorded
+from watersmeet.why.reread import UNREAD, Reread
+from watersmeet.why.rows import QueryRows
+from watersmeet.why.times import canonical, of_a_time, parsed
+
+NULL = "NULL"
+MOST = 20
+"""So many rows an answer has, if nobody says otherwise."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """``input``: an alias. ``keys``: texts of values of the join's equality keys, in their order, or of
+    columns (``column=value``); `NULL` for what is NULL. ``time``: of one of the row's event times. ``query``:
+    of which query, if several have such an input."""
+
+    input: str
+    keys: Sequence[str] = ()
+    time: str | None = None
+    query: str | None = None
+    most: int = MOST
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the queries that it is about. ``columns``: what of each row is compared, with what."""
+
+    question: Question
+    queries: tuple[QueryPlan, ...]
+    inserts: Mapping[str, Insert]
+
+    @classmethod
+    def of(cls, question: Question, job: Job, plan: JobPlan) -> Asked:
+        """Raises: SpecError, if no query has such an input, or a key is none of it."""
+        queries = [query for query in plan.apart or plan.queries if not query.is_index]
+        if question.query is not None:
+            names = [query.name for query in queries]
+            queries = [query for query in queries if query.name == question.query]
+            if not queries:
+                raise SpecError(
+                    f'there is no query "{question.query}"',
+                    code="unknown-query",
+                    hint=near_names(question.query, names),
+                )
+        own = [query for query in queries if any(s.name == question.input for s in query.sides)]
+        if not own:
+            names = [side.name for query in queries for side in query.sides]
+            raise SpecError(
+                f'no query has an input "{question.input}"',
+                code="unknown-input",
+                hint=near_names(question.input, names),
+            )
+        asked = cls(question, tuple(own), {insert.name: insert for insert in job.inserts})
+        for query in own:
+            if not asked.side(query).sources:
+                raise SpecError(
+                    f'"{question.input}" has no source of its own: its rows are made by queries beneath',
+                    code="not-told",
+                    hint="ask for rows of their inputs",
+                )
+            asked.compared(query)
+        return asked
+
+    def side(self, query: QueryPlan) -> SidePlan:
+        return next(side for side in query.sides if side.name == self.question.input)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """All that the rows of these queries' inputs are of, streams alone."""
+        return {
+            branch.source.name: branch.source
+            for query in self.queries
+            for side in query.sides
+            for _, branch in side.ingested
+        }
+
+    def compared(self, query: QueryPlan) -> list[tuple[Expr, str]]:
+        """What is compared, and the text that it is compared with. Raises: SpecError."""
+        side = self.side(query)
+        comparisons: list[tuple[Expr, str]] = []
+        keys = _keys(query, side)
+        for number, text in enumerate(self.question.keys):
+            name, equals, value = text.partition("=")
+            column = side.input.column(name) if equals else None
+            if column is not None:
+                comparisons.append((exp.column(name), value))
+            elif number < len(keys):
+                comparisons.append((keys[number], text))
+            else:
+                said = ", ".join(map(shown, keys)) or "none"
+                columns = ", ".join(own.name for own in side.input.columns)
+                raise SpecError(
+                    f'--key "{text}" is a value of no key: equality keys of "{side.name}" are {said}',
+                    code="wrong-option",
+                    hint=f"name a column, as in --key column=value: {columns}",
+                )
+        return comparisons
+
+
+def _keys(query: QueryPlan, side: SidePlan) -> list[Expr]:
+    """The equality keys of the join that takes the input's rows, as expressions over its columns."""
+    for node in query.every(MatchPlan):
+        for number, own in enumerate((node.left, node.right)):
+            if own.name == side.name:
+                return [key.right if number else key.left for key in node.keys]
+    return []
+
+
+def answers(asked: Asked, job: Job, history: Recorded, reread: Mapping[str, Reread]) -> list[Answer]:
+    """One per query.
+
+    Args:
+        history: of at least one tick.
+        reread: of `Asked.sources`, all of them.
+
+    Raises:
+        StateError: the history does not say which tick read what.
+        EngineError: an expression is one that only Spark computes, or fails for a row.
+        SpecError: a value or a time is none of its column's type.
+    """
+    _check_told(history, reread)
+    sources = {name: placed(own, history) for name, own in reread.items()}
+    return [_answer(asked, query, job, history, sources, reread) for query in asked.queries]
+
+
+def _check_told(history: Recorded, reread: Mapping[str, Reread]) -> None:
+    for name, own in reread.items():
+        is_read = any(portion.position != UNREAD for portion in own.portions)
+        if is_read and not history.tells_reading(name):
+            raise StateError(
+                f'the history does not say which tick read what of "{name}": it is of an older version',
+                code="no-history",
+                hint="ticks that run from now on are told",
+            )
+
+
+def _answer(
+    asked: Asked,
+    query: QueryPlan,
+    job: Job,
+    history: Recorded,
+    sources: Mapping[str, SourceRows],
+    reread: Mapping[str, Reread],
+) -> Answer:
+    alias = asked.question.input
+    inputs = inputs_of(query, sources, history)
+    left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
+    incomplete = {
+        side.name: not side.sources
+        or any(
+            reread[branch.source.name].missing or any(not own.certain for own in left_out[branch.source.name])
+            for _, branch in side.sources
+        )
+        for side in query.sides
+    }
+    insert = asked.inserts[query.name]
+    shed = any(
+        figure == "shed"
+        for side in query.sides
+        for figure in history.past.figures(subject_of("input", query.name, side.name))
+    )
+    rows = QueryRows(query, insert, history, inputs, incomplete, shed)
+    masks = [_mask(asked, query, branch) for branch in inputs[alias]]
+    numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
+    pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
+    fates = Fates(rows, alias, pairs)
+    told = [fates.fate(int(number)) for number in numbers[: asked.question.most]]
+    named = {branch.source.name for _, branch in asked.side(query).sources}
+    told += [fate for name in sorted(named) for fate in _of_left_out(asked, name, left_out[name])]
+    return Answer(
+        query.name,
+        alias,
+        (history.ticks[0], history.ticks[-1]),
+        told,
+        max(0, len(numbers) - asked.question.most),
+        tuple(_notes(asked, query, history, reread, left_out, len(told))),
+    )
+
+
+def _pairs(rows: QueryRows, job: Job, alias: str, masks: Sequence[Mask]) -> Pairs | None:
+    if rows.join is None:
+        return None
+    may = {
+        name: [
+            (branch.came_to == MAY_MATCH) | (branch.unsure & (branch.came_to == LATE)) for branch in branches
+        ]
+        for name, branches in rows.inputs.items()
+    }
+    if rows.join.kind is not JoinKind.SEMI:  # there what a row met goes by what others had met before
+        may[alias] = [own & mask for own, mask in zip(may[alias], masks, strict=True)]
+    return pairs_of(rows.insert, job, rows.inputs, may)
+
+
+def _mask(asked: Asked, query: QueryPlan, branch: InputRows) -> Mask:
+    """Which rows of a branch are meant."""
+    side, rows, zone_name = branch.side, branch.of.rows, query.options.time_zone
+    meant: Mask = np.ones(rows.num_rows, dtype=np.bool_)
+    own = side.input.branches[branch.number]
+    assert isinstance(own, Branch)
+    compared = asked.compared(query)
+    bare = replace(side.input, alias="")  # as keys have their columns
+    table = columns_of(bare, own, mentioned([expr for expr, _ in compared], ""), rows, zone_name)
+    for expr, text in compared:
+        array = value_of(expr, JoinInputs((bare,), time_zone=zone_name), table)
+        meant &= _equals(array, text, shown(expr), zone_name)
+    if asked.question.time is not None:
+        meant &= _at(branch, asked.question.time, zone_name)
+    return meant
+
+
+def _equals(array: pa.Array, text: str, name: str, zone_name: str) -> Mask:
+    if text == NULL:
+        missing: Mask = array.is_null().to_numpy(zero_copy_only=False)
+        return missing
+    value = pa.scalar(parsed(text, array.type, name, zone_name), array.type)
+    same: Mask = pc.fill_null(pc.equal(array, value), False).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
+    """Which rows have that event time."""
+    meant: Mask = np.zeros(len(branch.came_to), dtype=np.bool_)
+    for column, times in branch.own.times.items():
+        present = branch.own.present[column]
+        same = times == np.int64(canonical(text, branch.side, column, zone_name))
+        meant |= same if present is None else same & present
+    return meant
+
+
+# records that are no rows
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A record that was not read. ``certain``: it is broken, for its tick counted as many broken records as
+    were left out of what that tick read."""
+
+    record: str
+    place: str
+    tick: Tick | None
+    certain: bool
+
+
+def _left_out(query: QueryPlan, source: str, history: Recorded, reread: Reread) -> list[LeftOut]:
+    """The records of a source that were left out."""
+    by_slot: dict[int | None, list[LeftOut]] = {}
+    for portion in reread.portions:
+        read_by = None
+        if portion.position != UNREAD and portion.left_out:
+            read_by = history.slot_of(source, portion.part, portion.position)
+        tick = None if read_by is None else Tick(history.ticks[read_by[0]], read_by[1])
+        by_slot.setdefault(None if read_by is None else read_by[0], []).extend(
+            LeftOut(record, portion.place, tick, False) for record in portion.left_out
+        )
+    counts = _counted_broken(query, source, history)
+    return [
+        replace(own, certain=slot is not None and _is_exact(own) and counts[slot] == len(records))
+        for slot, records in by_slot.items()
+        for own in records
+    ]
+
+
+def _is_exact(own: LeftOut) -> bool:
+    return own.tick is not None and own.tick.exact
+
+
+def _counted_broken(query: QueryPlan, source: str, history: Recorded) -> list[int]:
+    """Per slot how many broken records the input counted that is of that source alone."""
+    for side in query.sides:
+        if [branch.source.name for _, branch in side.sources] == [source]:
+            levels = history.levels(subject_of("input", query.name, side.name), "broken")
+            every = [0, *(level or 0 for level in levels)]
+            return [after - before for before, after in pairwise(every)]
+    return [-1] * len(history)
+
+
+def _of_left_out(asked: Asked, source: str, left_out: Sequence[LeftOut]) -> list[Fate]:
+    """Those of them that mention all keys that are asked for."""
+    keys = [key.rpartition("=")[2] for key in asked.question.keys]
+    return [
+        Fate(
+            {"record": own.record},
+            source,
+            own.place,
+            "broken" if own.certain else "not_known",
+            f"a broken record, dropped {own.tick}"
+            if own.certain
+            else "a record that was not read here: it is broken, or only Spark knows what it is",
+            own.tick,
+        )
+        for own in left_out
+        if keys and all(key in own.record for key in keys)
+    ]
+
+
+def _notes(
+    asked: Asked,
+    query: QueryPlan,
+    history: Recorded,
+    reread: Mapping[str, Reread],
+    left_out: Mapping[str, Sequence[LeftOut]],
+    told: int,
+) -> list[str]:
+    notes = []
+    for name, own in reread.items():
+        notes += [f'"{name}": {text}' for text in own.missing]
+        unsure = [record for record in left_out[name] if not record.certain]
+        if unsure:
+            notes.append(
+                f'"{name}": {counted(len(unsure), "record")} not read here: broken, or only Spark knows what'
+                f" they are, such as {unsure[0].record} ({unsure[0].place})"
+            )
+    side = asked.side(query)
+    if asked.question.time is not None and any(reread[b.source.name].missing for _, b in side.sources):
+        notes += of_a_time(asked.question.time, query, side, history)
+    if not told:
+        names = {branch.source.name for _, branch in side.sources}
+        rows = sum(portion.rows.num_rows for name in names for portion in reread[name].portions)
+        notes.insert(0, f"no such row is among the {counted(rows, 'row')} of {', '.join(sorted(names))}")
+    return notes

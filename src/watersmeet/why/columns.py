@@ -1,0 +1,77 @@
+"""Expressions of a query over rows that were read again: columns of its inputs, conditions, values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.values import arrow_type
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import one_array
+from watersmeet.kernel.expressions.evaluate import Computed, tree_of
+from watersmeet.plan.evaluated import shown, source_inputs
+from watersmeet.plan.exact import NotExact, compiled
+from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.model.sides import joined_name
+from watersmeet.spec.model import Branch, Expr, Input
+from watersmeet.types.sql_type import UNKNOWN, VOID
+
+
+def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
+    """An expression's values, as Spark has them, in its type.
+
+    Raises:
+        EngineError: only Spark computes it, or it fails for a row.
+    """
+    text = shown(expr)
+    try:
+        expression = compiled(expr, inputs)
+    except NotExact as why:
+        raise EngineError(
+            f"why computes {text} not as Spark does: {why}",
+            code="not-computed",
+            hint="such a query is answered for without it, or not at all",
+        ) from None
+    array = Computed("", tree_of(expression.tree), expression.type, f"the expression {text}", zoned=False).of(
+        rows
+    )
+    return one_array(array) if isinstance(array, pa.ChunkedArray) else array
+
+
+def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Table, zone: str) -> pa.Table:
+    """Columns of an input, called `joined_name`, of the rows of a source.
+
+    Raises: EngineError as `value_of`.
+    """
+    inputs = source_inputs(branch.source, zone)
+    exprs = dict(zip((column.name for column in given.columns), branch.columns, strict=True))
+    arrays: list[Any] = []
+    for name in names:
+        array = value_of(exprs[name], inputs, rows)
+        column = given.column(name)
+        if column is not None and column.type not in (UNKNOWN, VOID):
+            kind = arrow_type(column.type)
+            array = array if array.type == kind else array.cast(kind, safe=False)
+        arrays.append(array)
+    if not arrays:  # as many rows all the same
+        return pa.table({"": pa.nulls(rows.num_rows)})
+    return pa.table(arrays, names=[joined_name(given.alias, name) for name in names])
+
+
+def repeated(row: pa.Table, count: int) -> pa.Table:
+    """A table of one row, so many times."""
+    return row.take(pa.array([0] * count, pa.int64()))
+
+
+def beside(left: pa.Table, right: pa.Table) -> pa.Table:
+    """The columns of two tables of as many rows."""
+    names = [*left.column_names, *(name for name in right.column_names if name not in left.column_names)]
+    arrays = [*left.columns, *(right.column(name) for name in names[left.num_columns :])]
+    return pa.table(arrays, names=names)
+
+
+def mentioned(exprs: Sequence[Expr], alias: str) -> list[str]:
+    """The columns of an input that expressions mention."""
+    return list(dict.fromkeys(name for expr in exprs for of, name in refs(expr) if of == alias))

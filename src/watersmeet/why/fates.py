@@ -1,0 +1,412 @@
+"""The fate of each row that is asked for, from what was judged and which rows met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.late import lateness_of
+from watersmeet.errors import EngineError, counted
+from watersmeet.event_time import NEVER, Watermark, saturate, shown_time
+from watersmeet.plan.evaluated import shown
+from watersmeet.plan.explain.durations import distance
+from watersmeet.plan.join_inputs import JoinInputs, refs, unit_of_type
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.sides import SidePlan, joined_name
+from watersmeet.spec.model import Branch, Input, JoinKind
+from watersmeet.types.sql_type import SqlType
+from watersmeet.whatif.pairs import Pairs
+from watersmeet.why.answer import Fate, Met, Tick, What
+from watersmeet.why.columns import beside, columns_of, mentioned
+from watersmeet.why.conditions import Conditions
+from watersmeet.why.judged import (
+    AHEAD,
+    BENEATH,
+    FILTERED,
+    LATE,
+    MAY_MATCH,
+    NOT_YET,
+    NULL_TIME,
+    UNMATCHABLE,
+)
+from watersmeet.why.near import nearest
+from watersmeet.why.rows import QueryRows, Spot
+
+SHOWN = 5
+"""So many of the rows that it met are listed."""
+
+Told = tuple[What, str, dict[str, Any]]
+"""What became of a row, in words, and what else of a `Fate` there is to say."""
+
+
+class Fates:
+    """Tells fates of rows of one input; ``pairs``: of all that met, by their numbers (left, right)."""
+
+    def __init__(self, rows: QueryRows, alias: str, pairs: Pairs | None) -> None:
+        self.rows, self.alias, self.pairs = rows, alias, pairs
+        self.side = next(side for side in rows.query.sides if side.name == alias)
+        join = rows.join
+        self.is_left = join is not None and join.left.name == alias
+        self.other = None
+        if join is not None:
+            self.other = join.right if self.is_left else join.left
+
+    def fate(self, number: int) -> Fate:
+        spot = self.rows.spot(self.alias, number)
+        what, text, more = self._told(spot, number)
+        place = spot.branch.of.place(spot.row)
+        return Fate(
+            spot.values,
+            spot.branch.own.source,
+            place.place,
+            what,
+            text,
+            self.rows.tick(spot),
+            **more,
+        )
+
+    def _told(self, spot: Spot, number: int) -> Told:
+        came = spot.came_to
+        if came == NOT_YET:
+            if spot.branch.of.read[spot.row]:
+                last = self.rows.history.ticks[-1]
+                return "not_known", f"read after tick {last}, the last that the history has yet", {}
+            return "not_read", "not read yet", {}
+        if spot.unsure:
+            return "not_known", self._unsure(spot), {}
+        if came == MAY_MATCH:
+            return self._of_candidate(spot, number)
+        simple: dict[int, tuple[What, str]] = {
+            BENEATH: ("beneath", "no part of the stream, for it does not pass"),
+            FILTERED: ("filtered", "filtered by"),
+        }
+        if came in simple:
+            what, words = simple[came]
+            return what, f"{words} {self._failed(spot, beneath=came == BENEATH)}", {}
+        if came == AHEAD:
+            return "ahead", "further ahead of the tick's clock than max_ahead, and set aside", {}
+        if came == LATE:
+            return "late", self._late(spot), {}
+        if came == NULL_TIME:
+            missing = [c for c, p in spot.branch.own.present.items() if p is not None and not p[spot.row]]
+            return "null_time", f"without an event time: {' and '.join(missing)} is NULL", {}
+        assert came == UNMATCHABLE
+        why = f"it can match nothing: {self._failed(spot, beneath=False)}"
+        tick = self.rows.tick(spot)
+        if self.side.padded:
+            text = f"{self._as_pad()} {tick}, at once, for {why}"
+            return self._padded(spot, text, {"left": tick})
+        return "unmatchable", f"dropped {tick}, at once, for {why}", {"left": tick}
+
+    def _unsure(self, spot: Spot) -> str:
+        tick = self.rows.tick(spot)
+        return f"read {tick}; whether it was late then is not known, for the history does not have each tick"
+
+    # what ingest did
+
+    def _late(self, spot: Spot) -> str:
+        key, time, below = spot.branch.late_key(spot.row)
+        integer = not unit_of_type(self._type(key)).is_time
+        by = distance(below - time, not integer)
+        lateness = lateness_of(self.rows.query, self.side)
+        taken = f" less {distance(lateness, not integer)} of allowed lateness" if lateness else ""
+        least = shown_time(below, integer)
+        return (
+            f"late by {by}: {key} is {shown_time(time, integer)}, and rows below {least} (the watermark"
+            f"{taken}) were late {self.rows.tick(spot)}"
+        )
+
+    def _type(self, key: str) -> SqlType:
+        return next(
+            column.type
+            for side in self.rows.query.sides
+            for column in side.input.columns
+            if side.watermark_key(column.name) == key
+        )
+
+    def _failed(self, spot: Spot, *, beneath: bool) -> str:
+        """Which of the conditions on a row alone is not TRUE."""
+        given, branch = self.side.input, self.rows.branch(spot)
+        one = spot.branch.of.rows.slice(spot.row, 1)
+        texts = []
+        of_source = Input("", branch.source.columns, (), ())
+        checks = [Conditions.of(JoinInputs((of_source,), time_zone=self.rows.zone), [branch.beneath])]
+        if not beneath:
+            checks = [Conditions.of(checks[0].inputs, [branch.above])]
+        for conditions in checks:
+            texts += self._words(conditions, one)
+        if not beneath:
+            own = [e for e in self.rows.own_conditions if {alias for alias, _ in refs(e)} == {self.alias}]
+            table = columns_of(given, branch, mentioned(own, self.alias), one, self.rows.zone)
+            texts += self._words(Conditions.of(JoinInputs((given,), time_zone=self.rows.zone), own), table)
+            texts += self._null_keys(given, branch, one)
+        return "; ".join(dict.fromkeys(texts)) or "a condition on it alone"
+
+    def _words(self, conditions: Conditions, row: pa.Table) -> list[str]:
+        failing = conditions.failing(row)
+        return [conditions.words(number, row) for number, mask in enumerate(failing) if mask[0]]
+
+    def _null_keys(self, given: Input, branch: Branch, row: pa.Table) -> list[str]:
+        join, bare = self.rows.join, replace(given, alias="")  # as keys have their columns
+        nulls = []
+        for key in () if join is None else join.keys:
+            expr = key.left if self.is_left else key.right
+            conditions = Conditions(JoinInputs((bare,), time_zone=self.rows.zone), ())
+            try:
+                table = columns_of(bare, branch, mentioned([expr], ""), row, self.rows.zone)
+                if not key.null_safe and conditions.is_null(expr, table):
+                    nulls.append(f"{shown(expr)} is NULL")
+            except EngineError:
+                continue
+        return nulls
+
+    # what the join did
+
+    def _of_candidate(self, spot: Spot, number: int) -> Told:
+        query, join = self.rows.query, self.rows.join
+        tick = self.rows.tick(spot)
+        if join is None:
+            if len(query.nodes) == 1 and self.side.passes:
+                return "put_out", f"on time {tick}, and put out in it", {}
+            reason = f"what becomes of it in {_kind_of(query)} is not told: joins of two inputs are"
+            return "on_time", f"on time {tick}; {reason}", {}
+        if self.rows.shed:
+            return "not_known", f"on time {tick}; rows of the query were shed, and maybe this one", {}
+        sure, maybe = self._partners(spot, number)
+        if sure:
+            return self._joined(spot, sure)
+        if maybe:
+            other = maybe[0]
+            words = f"on time {tick}; whether it met {_line(other.values)} is not known: that is one that was"
+            return "not_known", f"{words} {self._unsure(other)}", {}
+        assert self.other is not None
+        near = nearest(self.rows, self.other, spot, self._why_not)
+        gone = self._gone(spot)
+        if self.rows.incomplete[self.other.name]:
+            words = (
+                f"on time {tick}; none of the rows of {self.other.name} that can be read again met it, and"
+            )
+            return "not_known", f"{words} not all can be", {"near": near}
+        if gone is None:
+            until = self._until(spot)
+            return (
+                "retained",
+                f"retained since tick {tick and tick.number}, unmatched; {until}",
+                {
+                    "near": near,
+                    "until": until,
+                },
+            )
+        if self.side.padded:
+            text = f"{self._as_pad()} {gone}, for it met no row: {self._why_gone(spot)}"
+            return self._padded(spot, text, {"left": gone, "near": near})
+        text = f"let go {gone}, for it met no row: {self._why_gone(spot)}"
+        return "released_unmatched", text, {"left": gone, "near": near}
+
+    def _as_pad(self) -> str:
+        join = self.rows.join
+        anti = join is not None and join.kind is JoinKind.ANTI
+        return "put out" if anti else "put out unmatched, with NULLs,"
+
+    def _partners(self, spot: Spot, number: int) -> tuple[list[Spot], list[Spot]]:
+        """The rows that it met, by when it did, and those that it met if they were on time."""
+        assert self.pairs is not None
+        assert self.other is not None
+        own, others = self.pairs.left, self.pairs.right
+        if not self.is_left:
+            own, others = others, own
+        sure, maybe = [], []
+        for other in others[own == number].tolist():
+            partner = self.rows.spot(self.other.name, other)
+            if partner.came_to == NOT_YET or not self.rows.were_there(spot, partner):
+                continue
+            if partner.unsure:
+                maybe.append(partner)
+            elif partner.came_to == MAY_MATCH:
+                sure.append(partner)
+        join = self.rows.join
+        if join is not None and join.kind is JoinKind.SEMI:
+            sure = self._first_met(spot, sure)
+        return sorted(sure, key=lambda partner: partner.slot), maybe
+
+    def _first_met(self, spot: Spot, partners: list[Spot]) -> list[Spot]:
+        """Of a SEMI join: a left row meets those that are there in the tick of its first match, and is gone
+        then."""
+        if self.is_left:
+            first = min((max(spot.slot, own.slot) for own in partners), default=0)
+            return [own for own in partners if max(spot.slot, own.slot) == first]
+        assert self.pairs is not None
+        assert self.other is not None
+        left = Fates(self.rows, self.other.name, self.pairs)
+        met = []
+        for own in partners:
+            number = left.number_of(own)
+            firsts = left._partners(own, number)[0]
+            if any(first.branch is spot.branch and first.row == spot.row for first in firsts):
+                met.append(own)
+        return met
+
+    def number_of(self, spot: Spot) -> int:
+        """A row's number in the input."""
+        before = 0
+        for branch in self.rows.inputs[self.alias]:
+            if branch is spot.branch:
+                break
+            before += len(branch.came_to)
+        return before + spot.row
+
+    def _joined(self, spot: Spot, partners: list[Spot]) -> Told:
+        join = self.rows.join
+        assert join is not None
+        assert self.other is not None
+        met = [self._met(spot, partner) for partner in partners[:SHOWN]]
+        more = {"met": met, "more_met": max(0, len(partners) - SHOWN)}
+        first = met[0]
+        who = f"{self.other.name} {_line(first.row)}"
+        if join.kind.hides_right and (join.kind is JoinKind.ANTI or not self.is_left):
+            return "met", f"met {who} {first.tick}, so that {self._why_hidden()}", more
+        if join.kind is JoinKind.SEMI:
+            return "joined", f"put out {first.tick}, when it met {who}", more
+        left_out = [own for own in met if own.left_out is not None]
+        text = f"joined with {who} {first.tick}"
+        if len(partners) > 1:
+            text += f" and {counted(len(partners) - 1, 'other row')}"
+        if len(left_out) == len(met):
+            text += f"; the joined row was left out by {first.left_out}"
+        gone = self._gone(spot)
+        if gone is None:
+            until = self._until(spot)
+            return "joined", f"{text}; {until}", more | {"until": until}
+        return "joined", text, more | {"left": gone}
+
+    def _why_hidden(self) -> str:
+        if self.is_left:
+            return "an ANTI join does not put it out"
+        return (
+            "that one goes out"
+            if self.rows.join and self.rows.join.kind is JoinKind.SEMI
+            else ("that one does not go out")
+        )
+
+    def _met(self, spot: Spot, partner: Spot) -> Met:
+        later = max((spot, partner), key=lambda own: own.slot)
+        exact = all(bool(own.branch.of.exact[own.row]) for own in (spot, partner) if own.slot == later.slot)
+        tick = Tick(self.rows.history.ticks[later.slot], exact)
+        return Met(partner.values, partner.place, tick, self._left_out(spot, partner))
+
+    def _left_out(self, spot: Spot, partner: Spot | None) -> str | None:
+        """The condition of WHERE by which what was put out went no further; None: it went."""
+        where = self.rows.query.where
+        if where is None:
+            return None
+        assert self.other is not None
+        tables = [self._all(self.side, spot), self._all(self.other, partner)]
+        inputs = (Input("", self.rows.query.root.columns, (), ()),)
+        conditions = Conditions.of(JoinInputs(inputs, time_zone=self.rows.zone), [where])
+        words = self._words(conditions, beside(*tables))
+        return "; ".join(words) or None
+
+    def _padded(self, spot: Spot, text: str, more: dict[str, Any]) -> Told:
+        left_out = self._left_out(spot, None) if self.other is not None else None
+        if left_out is not None:
+            text += f"; what was put out was left out by {left_out}"
+        return "padded", text, more | {"left_out": left_out}
+
+    def _all(self, side: SidePlan, spot: Spot | None) -> pa.Table:
+        """What WHERE mentions of a side, of one row; NULLs where there is none."""
+        where = self.rows.query.where
+        assert where is not None
+        of_where = {name for _, name in refs(where)}
+        names = [c.name for c in side.input.columns if joined_name(side.name, c.name) in of_where]
+        if spot is not None:
+            return self.rows.columns(spot, names)
+        branches = self.rows.inputs[side.name]
+        empty = Spot(branches[0], 0)
+        branch = side.input.branches[branches[0].number]
+        assert isinstance(branch, Branch)
+        none = columns_of(side.input, branch, names, empty.branch.of.rows.slice(0, 0), self.rows.zone)
+        return pa.table([pa.nulls(1, field.type) for field in none.schema], names=none.column_names)
+
+    # when it leaves
+
+    def _gone(self, spot: Spot) -> Tick | None:
+        history = self.rows.history
+        if spot.released >= len(history):
+            return None
+        exact = not history.is_behind_gap(spot.released)
+        if spot.released == spot.slot:
+            exact = exact and bool(spot.branch.of.exact[spot.row])
+        return Tick(history.ticks[spot.released], exact)
+
+    def _why_gone(self, spot: Spot) -> str:
+        if spot.released == self.rows.history.ended:
+            return "the input ended"
+        parts = self._bounds(spot, spot.released)
+        passed = [(key, mark, past) for key, mark, past in parts if mark > past]
+        if not passed:
+            return "no row to come could meet it any more"
+        key, mark, past = passed[0]
+        integer = not unit_of_type(self._type(key)).is_time
+        return f"the watermark of {key}, {shown_time(mark, integer)}, is above {shown_time(past, integer)}"
+
+    def _until(self, spot: Spot) -> str:
+        parts = self._bounds(spot, len(self.rows.history) - 1)
+        texts = []
+        for key, mark, past in parts:
+            integer = not unit_of_type(self._type(key)).is_time
+            texts.append(
+                f"the watermark of {key} is above {shown_time(past, integer)} (it is {_mark(mark, integer)})"
+            )
+        return f"kept until {' or '.join(texts)}" if texts else "kept until the input ends"
+
+    def _bounds(self, spot: Spot, slot: int) -> list[tuple[str, Watermark, int]]:
+        """What lets go of a row: watermark keys, their watermarks after a tick, and what these have to be
+        above."""
+        join, query = self.rows.join, self.rows.query
+        assert join is not None
+        own = spot.branch.own
+        passing = []
+        for column in self.side.event_times:
+            key, time = self.side.watermark_key(column), int(own.times[column][spot.row])
+            if join.horizon is not None:
+                bounds = [(by, join.horizon.reach) for by in join.horizon.keys]
+            else:
+                bounds = [(bound.by, bound.c) for bound in join.bounds if bound.evicted == key]
+            for by, c in bounds:
+                side = next(s for s in query.sides if by in map(s.watermark_key, s.event_times))
+                mark = self.rows.history.mark(query.name, side.name, _column(side, by), "watermark")[slot]
+                passing.append((by, mark, saturate(time + c + lateness_of(query, side))))
+        return passing
+
+    def _why_not(self, spot: Spot, near: Spot) -> list[str]:
+        """What of the row itself kept it from meeting another."""
+        other = Fates(self.rows, near.branch.side.name, self.pairs)
+        if near.came_to != MAY_MATCH or near.unsure:
+            return [other._told(near, 0)[1]]
+        if not self.rows.were_there(spot, near):
+            early = min((spot, near), key=lambda own: own.slot)
+            teller = self if early is spot else other
+            return [f"{early.branch.side.name} had been let go {teller._gone(early)}, before the other came"]
+        return []
+
+
+def _column(side: SidePlan, key: str) -> str:
+    return next(column for column in side.event_times if side.watermark_key(column) == key)
+
+
+def _mark(mark: Watermark, integer: bool) -> str:
+    return "not begun" if mark == NEVER else shown_time(mark, integer)
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return (
+        "(" + ", ".join(f"{name} {'NULL' if value is None else value}" for name, value in row.items()) + ")"
+    )
+
+
+def _kind_of(query: QueryPlan) -> str:
+    noun = query.root.noun or "the query"
+    return f"a query of {len(query.nodes)} nodes" if len(query.nodes) > 1 else f"its {noun}"

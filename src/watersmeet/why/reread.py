@@ -1,0 +1,40 @@
+"""Rows of a source, read once more, each with the place in the source where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watersmeet.spec.model import Source
+
+Numbers = npt.NDArray[np.int64]
+
+UNREAD = -1
+"""The position of rows that no tick has read."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Rows that came together, such as those of a file, in order. ``rows``: declared columns, `PARTITION`,
+    `DIFF`; ``part``, ``position``: where in the source they stand, as `TickResult.read` counts: a tick has
+    read them if it was by then beyond the position. ``place``: the same for people. ``left_out``: records
+    that were not read here, because they are broken or because only Spark knows what they are."""
+
+    rows: pa.Table
+    part: str
+    position: int
+    place: str
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What of a source could be read again. ``missing``: what could not be, in words."""
+
+    source: Source
+    portions: Sequence[Portion]
+    missing: tuple[str, ...] = ()

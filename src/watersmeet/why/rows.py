@@ -1,0 +1,130 @@
+"""A query, the rows of its inputs that were read again, and which of its conditions are on one row alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.engine.values import to_json
+from watersmeet.names import DIFF, PARTITION
+from watersmeet.plan.join_inputs import JoinInputs, refs
+from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.spec.model import Branch, Expr, Input, Insert, Join
+from watersmeet.why.answer import Tick
+from watersmeet.why.columns import columns_of
+from watersmeet.why.conditions import Conditions
+from watersmeet.why.judged import InputRows
+from watersmeet.why.recorded import Recorded
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A row: of which branch of an input, and which of its rows."""
+
+    branch: InputRows
+    row: int
+
+    @property
+    def came_to(self) -> int:
+        return int(self.branch.came_to[self.row])
+
+    @property
+    def unsure(self) -> bool:
+        return bool(self.branch.unsure[self.row])
+
+    @property
+    def slot(self) -> int:
+        return int(self.branch.of.slot[self.row])
+
+    @property
+    def released(self) -> int:
+        return int(self.branch.released[self.row])
+
+    @property
+    def place(self) -> str:
+        return self.branch.of.place(self.row).place
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As its source has it."""
+        rows = self.branch.of.rows.slice(self.row, 1).drop_columns([PARTITION, DIFF])
+        return {name: to_json(value) for name, value in rows.to_pylist()[0].items()}
+
+
+@dataclass(frozen=True)
+class QueryRows:
+    """A query, and all rows of its inputs that were read again. ``incomplete``: per alias, whether rows of it
+    may be missing from them; ``shed``: whether rows of the query were shed."""
+
+    query: QueryPlan
+    insert: Insert
+    history: Recorded
+    inputs: Mapping[str, Sequence[InputRows]]
+    incomplete: Mapping[str, bool]
+    shed: bool
+
+    def spot(self, alias: str, number: int) -> Spot:
+        """A row by its number in an input, over all branches."""
+        for branch in self.inputs[alias]:
+            count = len(branch.came_to)
+            if number < count:
+                return Spot(branch, number)
+            number -= count
+        raise AssertionError("a row beyond the last one")
+
+    def tick(self, spot: Spot) -> Tick | None:
+        """That read the row."""
+        if spot.slot >= len(self.history):
+            return None
+        return Tick(self.history.ticks[spot.slot], bool(spot.branch.of.exact[spot.row]))
+
+    @property
+    def join(self) -> JoinPlan | None:
+        """The join of which the fates are told; None: it is a query of which they are not."""
+        root = self.query.root
+        if len(self.query.nodes) > 1 or not isinstance(root, JoinPlan) or root.asof is not None:
+            return None
+        is_told = not root.changes and not any(side.feeds for side in root.sides)
+        return root if is_told and len(self.inputs) == 2 and not root.left_to_spark else None
+
+    @property
+    def zone(self) -> str:
+        return self.query.options.time_zone
+
+    def given(self, alias: str) -> Input:
+        return next(side.input for side in self.query.sides if side.name == alias)
+
+    @cached_property
+    def own_conditions(self) -> list[Expr]:
+        """Conditions that a row must meet by itself, wherever they stand, as the query has them."""
+        relation = self.insert.query.relation
+        conditions = [self.insert.query.where]
+        if isinstance(relation, Join):
+            conditions += [relation.on, relation.where]
+        every = [own.expr for own in Conditions.of(self._both, conditions).conjuncts]
+        return [expr for expr in every if len({alias for alias, _ in refs(expr)}) == 1]
+
+    @property
+    def _both(self) -> JoinInputs:
+        return JoinInputs(tuple(side.input for side in self.query.sides), time_zone=self.zone)
+
+    def branch(self, spot: Spot) -> Branch:
+        """The branch that a row came by, as the query has it."""
+        branch = spot.branch.side.input.branches[spot.branch.number]
+        assert isinstance(branch, Branch)
+        return branch
+
+    def columns(self, spot: Spot, names: Sequence[str]) -> pa.Table:
+        """Columns of a row as its input has them."""
+        rows = spot.branch.of.rows.slice(spot.row, 1)
+        return columns_of(spot.branch.side.input, self.branch(spot), names, rows, self.zone)
+
+    def were_there(self, one: Spot, other: Spot) -> bool:
+        """Whether the earlier of two rows was kept when the later one came."""
+        early, late = sorted((one, other), key=lambda own: own.slot)
+        return early.released >= late.slot

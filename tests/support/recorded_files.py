@@ -1,0 +1,72 @@
+"""A job over JSON files that is run in this process and leaves what Spark's runs leave: state, the lists of
+files that were read, and a history. So commands that look at these need no JVM.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.support.recorded import RecordedJob
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.rebuild import SOURCES
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileList, FileRead
+
+
+class FileJob(RecordedJob):
+    """``folders``: per source, where its files are written to."""
+
+    def __init__(self, text: str, checkpoint: Checkpoint, folders: Mapping[str, Path]) -> None:
+        super().__init__(text, checkpoint.store)
+        self._store, self._folders = checkpoint.store, folders
+        self._lists: list[FileList] = []
+        self._steps = dict.fromkeys(folders, 0)
+        self._read: list[FileRead] = []
+        self._names = [source.name for source in self.job.plan.sources]
+        sources = [f"{source.connector} {source.name}" for source in self.job.plan.sources]
+        commit = self.job.driver.commit
+
+        def committed(host: Any = None, *others: Any) -> None:
+            self._lists = file_lists.add(self._store, self._lists, self._read)
+            listed = {file_lists.KEY: [entry.model_dump() for entry in self._lists]}
+            commit({**(host or {}), SOURCES: sources, **listed}, *others)
+
+        self.job.driver.commit = committed  # type: ignore[method-assign]
+
+    def read(self, files: Mapping[str, Sequence[Any]], clock_us: int = 0) -> None:
+        """A tick that reads one file of each of these sources: rows, and texts of records that are none."""
+        self._read = []
+        rows: dict[str, list[Any]] = {}
+        for name, records in files.items():
+            path = self.write(name, records)
+            info = path.stat()
+            place, step = self._names.index(name), self._steps[name]
+            self._read.append(FileRead(place, step, path.as_uri(), 0, info.st_size, info.st_mtime_ns))
+            self._steps[name] += 1
+            rows[name] = [record for record in records if not isinstance(record, str)]
+        conclude = self.job.driver.conclude
+
+        def concluded() -> Any:
+            result = conclude()
+            read = {name: {"files": steps} for name, steps in self._steps.items()}
+            self.results[-1] = replace(result, read=read)
+            return self.results[-1]
+
+        self.job.driver.conclude = concluded  # type: ignore[method-assign]
+        try:
+            self.tick(clock_us, rows)
+        finally:
+            self.job.driver.conclude = conclude  # type: ignore[method-assign]
+
+    def write(self, name: str, records: Sequence[Any]) -> Path:
+        """A file more of a source, that no tick has read."""
+        folder = self._folders[name]
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{len(list(folder.iterdir())):03}.json"
+        lines = (record if isinstance(record, str) else json.dumps(record) for record in records)
+        path.write_text("".join(f"{line}\n" for line in lines))
+        return path
