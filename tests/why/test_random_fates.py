@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.support.fates import ROW, Known, fates, numbered
 from tests.support.random_cases import random_case
 from tests.support.recorded_cases import RecordedCase
+from watersmeet.history.past import Past
 from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
+from watersmeet.why.reread import Reread
 
-CASES, CHUNKS = 300, 4
+CASES, CHUNKS, GAP_CASES = 300, 4, 60
 ALL = 1_000_000
 
 
@@ -96,3 +103,81 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
                 seen[fate.what] += 1
     rare = ("late", "null_time", "filtered", "joined", "padded", "unmatchable", "released_unmatched")
     assert all(seen[what] for what in (*rare, "retained", "met")), seen
+
+
+def with_gaps(past: Past, rng: random.Random) -> Past:
+    """The history without some of its ticks, as runs that were killed and rolled-up figures leave it."""
+    ticks = sorted(set(past.points.column("first_tick").to_pylist()))
+    gone = rng.sample(ticks, rng.randint(0, len(ticks) - 1))
+    kept = pc.invert(pc.is_in(past.points.column("first_tick"), pa.array(gone, pa.int64())))
+    return Past(past.points.filter(kept))
+
+
+def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:
+    """The sources without some of what they had."""
+    parts = {}
+    for name, own in reread.items():
+        stays = [portion for portion in own.portions if rng.random() < 0.8]
+        missing = len(own.portions) - len(stays)
+        parts[name] = Reread(own.source, stays, ("some are gone",) if missing else ())
+    return parts
+
+
+def guesses(fate: Fate, known: Known, other: str) -> list[str]:
+    """What is said for certain, and is not so."""
+    problems = []
+    if fate.tick is not None and (
+        fate.tick.number != known.came if fate.tick.exact else fate.tick.number < known.came
+    ):
+        problems.append(f"read {fate.tick}, not in tick {known.came}")
+    if fate.what == "not_known":
+        return problems
+    for own in fate.met:
+        tick = known.met.get((other, own.row[ROW]))
+        if tick is None or (own.tick.number != tick if own.tick.exact else own.tick.number < tick):
+            problems.append(f"met {own}, not {known.met}")
+    wanted = {known.what if known.what != "new" else known.as_what or "retained"}
+    wanted = {{"released": "released_unmatched", "filtered": "unmatchable"}.get(w, w) for w in wanted}
+    if known.what == "filtered":
+        wanted = {"filtered"}
+    if known.met:
+        wanted = {"joined", "met"}
+    if fate.what not in wanted:
+        problems.append(f"{fate.what}, not {wanted}")
+    if fate.left is not None and fate.what != "met" and not fate.text.startswith("put out in tick"):
+        left = known.left
+        if left is None or (fate.left.number != left if fate.left.exact else fate.left.number < left):
+            problems.append(f"left {fate.left}, not in tick {left}")
+    return problems
+
+
+def test_what_is_not_known_is_not_guessed(seed: int) -> None:
+    rng, number, cases = random.Random(seed), 0, 0
+    seen: Counter[str] = Counter()
+    while cases < GAP_CASES:
+        number += 1
+        ready = played(seed + 7 * number)
+        if ready is None:
+            continue
+        case, run, known = ready
+        cases += 1
+        history = recorded(with_gaps(run.past, rng))
+        reread = in_part(run.reread, rng) if cases % 2 else run.reread
+        every = [side.name for side in run.plan.queries[0].sides]
+        for alias, other in (every, every[::-1]):
+            asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
+            if not history.tells_reading:
+                continue
+            (answer,) = answers(asked, run.job, history, reread)
+            for fate in answer.fates:
+                own = known[alias, fate.row[ROW]]
+                if own.what == "new" and not own.met and own.left and own.left > history.ticks[-1]:
+                    own = replace(own, left=None, as_what=None)  # which are not told of
+                own = replace(
+                    own, met={who: tick for who, tick in own.met.items() if tick <= history.ticks[-1]}
+                )
+                problems = guesses(fate, own, other)
+                assert not problems, (number, alias, fate, own, history.ticks, problems, case)
+                seen["not known" if fate.what == "not_known" else "known"] += 1
+    assert seen["not known"] > 50
+    assert seen["known"] > seen["not known"], seen

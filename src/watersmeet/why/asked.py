@@ -24,7 +24,7 @@ from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.answer import Answer, Fate, Tick
 from watersmeet.why.columns import columns_of, mentioned, value_of
 from watersmeet.why.fates import Fates
-from watersmeet.why.judged import LATE, MAY_MATCH, InputRows, SourceRows, inputs_of, placed
+from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import UNREAD, Reread
@@ -152,14 +152,13 @@ def answers(asked: Asked, job: Job, history: Recorded, reread: Mapping[str, Rere
 
 
 def _check_told(history: Recorded, reread: Mapping[str, Reread]) -> None:
-    for name, own in reread.items():
-        is_read = any(portion.position != UNREAD for portion in own.portions)
-        if is_read and not history.tells_reading(name):
-            raise StateError(
-                f'the history does not say which tick read what of "{name}": it is of an older version',
-                code="no-history",
-                hint="ticks that run from now on are told",
-            )
+    is_read = any(portion.position != UNREAD for own in reread.values() for portion in own.portions)
+    if is_read and not history.tells_reading:
+        raise StateError(
+            "the history does not say which tick read what: it is of an older version",
+            code="no-history",
+            hint="run the job on with this version: of ticks that run from then on it is told",
+        )
 
 
 def _answer(
@@ -210,7 +209,8 @@ def _pairs(rows: QueryRows, job: Job, alias: str, masks: Sequence[Mask]) -> Pair
         return None
     may = {
         name: [
-            (branch.came_to == MAY_MATCH) | (branch.unsure & (branch.came_to == LATE)) for branch in branches
+            (own.came_to == MAY_MATCH) | (own.unsure & np.isin(own.came_to, (LATE, NOT_YET)))
+            for own in branches
         ]
         for name, branches in rows.inputs.items()
     }

@@ -73,7 +73,11 @@ class Fates:
         if came == NOT_YET:
             if spot.branch.of.read[spot.row]:
                 last = self.rows.history.ticks[-1]
-                return "not_known", f"read after tick {last}, the last that the history has yet", {}
+                return (
+                    "not_known",
+                    f"the history, up to tick {last}, does not tell which tick has read it",
+                    {},
+                )
             return "not_read", "not read yet", {}
         if spot.unsure:
             return "not_known", self._unsure(spot), {}
@@ -178,11 +182,11 @@ class Fates:
         sure, maybe = self._partners(spot, number)
         if sure:
             return self._joined(spot, sure)
+        assert self.other is not None
         if maybe:
             other = maybe[0]
-            words = f"on time {tick}; whether it met {_line(other.values)} is not known: that is one that was"
-            return "not_known", f"{words} {self._unsure(other)}", {}
-        assert self.other is not None
+            words = f"on time {tick}; whether it met {self.other.name} {_line(other.values)} is not known"
+            return "not_known", f"{words}, for it is not when that one came", {}
         near = nearest(self.rows, self.other, spot, self._why_not)
         gone = self._gone(spot)
         if self.rows.incomplete[self.other.name]:
@@ -221,11 +225,10 @@ class Fates:
         sure, maybe = [], []
         for other in others[own == number].tolist():
             partner = self.rows.spot(self.other.name, other)
-            if partner.came_to == NOT_YET or not self.rows.were_there(spot, partner):
-                continue
-            if partner.unsure:
+            were_there = self.rows.were_there(spot, partner)
+            if partner.unsure or (were_there is None and partner.came_to == MAY_MATCH):
                 maybe.append(partner)
-            elif partner.came_to == MAY_MATCH:
+            elif partner.came_to == MAY_MATCH and were_there:
                 sure.append(partner)
         join = self.rows.join
         if join is not None and join.kind is JoinKind.SEMI:
@@ -386,7 +389,7 @@ class Fates:
         other = Fates(self.rows, near.branch.side.name, self.pairs)
         if near.came_to != MAY_MATCH or near.unsure:
             return [other._told(near, 0)[1]]
-        if not self.rows.were_there(spot, near):
+        if self.rows.were_there(spot, near) is False:
             early = min((spot, near), key=lambda own: own.slot)
             teller = self if early is spot else other
             return [f"{early.branch.side.name} had been let go {teller._gone(early)}, before the other came"]

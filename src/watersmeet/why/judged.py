@@ -30,14 +30,15 @@ BENEATH, AHEAD, LATE, NULL_TIME, FILTERED, UNMATCHABLE, MAY_MATCH, NOT_YET = ran
 @dataclass(frozen=True)
 class SourceRows:
     """All rows of a source that were read again. ``slot``: that of the tick that read each, as far as
-    ``exact`` says, or of a later one; the number of slots where none did. ``read``: some tick did.
-    ``portion``: which of `Reread.portions` each is of."""
+    ``exact`` says, or of a later one; the number of slots where none did. ``read``: some tick did;
+    ``untold``: and it may have been any. ``portion``: which of `Reread.portions` each is of."""
 
     reread: Reread
     rows: pa.Table
     slot: Numbers
     exact: Mask
     read: Mask
+    untold: Mask
     portion: Numbers
 
     def place(self, row: int) -> Portion:
@@ -47,14 +48,16 @@ class SourceRows:
 
 def placed(reread: Reread, history: Recorded) -> SourceRows:
     """The rows, each with its tick. Raises: nothing; there may be no rows."""
-    name, slots, exacts, reads = reread.source.name, [], [], []
+    name, slots, exacts, reads, untold = reread.source.name, [], [], [], []
     for portion in reread.portions:
         read_by = None
         if portion.position != UNREAD:
             read_by = history.slot_of(name, portion.part, portion.position)
         slots.append(len(history) if read_by is None else read_by[0])
         exacts.append(read_by is not None and read_by[1])
-        reads.append(portion.position != UNREAD)
+        is_read = portion.position != UNREAD
+        reads.append(is_read)
+        untold.append(is_read and read_by is None and not history.is_told_to_end(name, portion.part))
     counts = [portion.rows.num_rows for portion in reread.portions]
     none = to_table(reread.source.columns, [], [])
     return SourceRows(
@@ -63,6 +66,7 @@ def placed(reread: Reread, history: Recorded) -> SourceRows:
         np.repeat(np.array(slots, dtype=np.int64), counts),
         np.repeat(np.array(exacts, dtype=np.bool_), counts),
         np.repeat(np.array(reads, dtype=np.bool_), counts),
+        np.repeat(np.array(untold, dtype=np.bool_), counts),
         np.repeat(np.arange(len(counts), dtype=np.int64), counts),
     )
 
@@ -105,7 +109,7 @@ class InputRows:
         ahead: Mask = np.zeros(len(late), dtype=np.bool_)
         if self.own.arrived.source.max_ahead_us is not None:
             ahead = ~self.of.exact & (self.came_to != BENEATH) & (self.came_to != NOT_YET)
-        unsure: Mask = late | ahead
+        unsure: Mask = late | ahead | self.of.untold
         return unsure
 
     @cached_property

@@ -64,17 +64,42 @@ class Recorded:
     def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool] | None:
         """The first tick by which what stands there had been read, and whether it was that tick itself that
         read it, as far as is known. None: none had by the last one."""
-        ends = self.levels(subject_of("source", source), f"{READ} {part}")
-        slot = bisect_right([-1 if end is None else end for end in ends], position)
+        ends, is_known = self._read(source, part)
+        slot = bisect_right(ends, position)
         if slot == len(ends):
             return None
-        is_told = slot == 0 or ends[slot - 1] is not None
-        return slot, is_told and not self.is_behind_gap(slot)
+        is_told = slot == 0 or is_known[slot - 1]
+        return slot, is_told and is_known[slot] and not self.is_behind_gap(slot)
 
-    def tells_reading(self, source: str) -> bool:
-        """Whether it is known of any tick how far it read that source."""
+    def is_told_to_end(self, source: str, part: str) -> bool:
+        """Whether it is known how far a part was read by the last tick: what is beyond, none has read."""
+        return self._read(source, part)[1][-1]
+
+    def _read(self, source: str, part: str) -> tuple[list[int], list[bool]]:
+        """How far a part was read after every tick at least, and whether that was how far. It is told of
+        ticks in which it changed, and rolled-up figures tell it of their last tick."""
+        points = self.past.series(subject_of("source", source), f"{READ} {part}").points
+        told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
+        rolled = self.past.series(JOB, "seconds").points.column("last_tick").to_pylist()
+        covered, ends, is_known = set(rolled), [], []
+        end, is_told_now, following = -1, False, iter(sorted(told.items()))
+        ahead = next(following, None)
+        for slot, tick in enumerate(self.ticks):
+            while ahead is not None and ahead[0] <= tick:
+                end, is_told_now, ahead = ahead[1], True, next(following, None)
+            if self.is_behind_gap(slot) and tick not in told and tick - 1 not in covered:
+                is_told_now = False  # what the gap hides may have told another one
+            ends.append(end)
+            is_known.append(is_told_now)
+        return ends, is_known
+
+    @property
+    def tells_reading(self) -> bool:
+        """Whether it says of any source how far it was read."""
         return any(
-            figure.startswith(f"{READ} ") for figure in self.past.figures(subject_of("source", source))
+            figure.startswith(f"{READ} ")
+            for source in self.past.subjects("source")
+            for figure in self.past.figures(source)
         )
 
     def mark(self, query: str, alias: str, column: str, figure: str) -> list[Watermark]:

@@ -124,7 +124,12 @@ class QueryRows:
         rows = spot.branch.of.rows.slice(spot.row, 1)
         return columns_of(spot.branch.side.input, self.branch(spot), names, rows, self.zone)
 
-    def were_there(self, one: Spot, other: Spot) -> bool:
-        """Whether the earlier of two rows was kept when the later one came."""
+    def were_there(self, one: Spot, other: Spot) -> bool | None:
+        """Whether the earlier of two rows was kept when the later one came; None: that is not known. Rows
+        that meet a condition always were, but where rows are released although they may still meet it."""
+        if self.join is None or not self.join.hides_released:
+            return True
         early, late = sorted((one, other), key=lambda own: own.slot)
-        return early.released >= late.slot
+        if all(bool(own.branch.of.exact[own.row]) for own in (early, late)):
+            return early.released >= late.slot
+        return None
