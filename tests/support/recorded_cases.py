@@ -59,7 +59,11 @@ class RecordedCase:
             own, rows = self._portions[source.name], step.rows.get(source.name, [])
             table = to_table(source.columns, [row for row, _ in rows], [diff for _, diff in rows])
             own.append(Portion(table, "steps", len(own), f"step {len(own)}"))
-        read = {name: {"steps": len(own)} for name, own in self._portions.items() if own[-1].rows.num_rows}
+        read = {
+            name: {"steps": len(own)}
+            for name, own in self._portions.items()
+            if len(own) == 1 or own[-1].rows.num_rows  # told where it changes, as by a recording
+        }
         result = replace(output.result, read=read)
         self._points.add(result.tick, step.clock_us, figures_of(report_of(result, 0.1), result))
         return CaseOutput(output.rows[QUERY], output.late, output.result.queries[QUERY])

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.fates import ROW, Known, fates, numbered
 from tests.support.random_cases import random_case
+from tests.support.random_lateness import late_case
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.history.past import Past
 from watersmeet.testing.oracle.case import Refused, Unsupported
@@ -67,7 +68,8 @@ def differences(fate: Fate, known: Known, other: str) -> list[str]:
 def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Any, Known]] | None:
     """A case that can be answered for, if the seed gives one."""
     kind = {0: "LEFT SEMI", 1: "LEFT ANTI"}.get(seed % 14)
-    case = numbered(random_case(seed, **({"kind": kind} if kind else {})))
+    drawn = late_case(seed) if seed % 14 == 2 else random_case(seed, **({"kind": kind} if kind else {}))
+    case = numbered(drawn)
     if case.get("options", {}).get("output_mode") == "changelog" or "tables" in case:
         return None
     try:

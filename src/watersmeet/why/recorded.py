@@ -64,34 +64,38 @@ class Recorded:
     def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool] | None:
         """The first tick by which what stands there had been read, and whether it was that tick itself that
         read it, as far as is known. None: none had by the last one."""
-        ends, is_known = self._read(source, part)
+        ends, befores = self._read(source, part)[:2]
         slot = bisect_right(ends, position)
         if slot == len(ends):
             return None
-        is_told = slot == 0 or is_known[slot - 1]
-        return slot, is_told and is_known[slot] and not self.is_behind_gap(slot)
+        before = befores[slot]
+        return slot, before is not None and before <= position
 
     def is_told_to_end(self, source: str, part: str) -> bool:
         """Whether it is known how far a part was read by the last tick: what is beyond, none has read."""
-        return self._read(source, part)[1][-1]
+        return self._read(source, part)[2]
 
-    def _read(self, source: str, part: str) -> tuple[list[int], list[bool]]:
-        """How far a part was read after every tick at least, and whether that was how far. It is told of
-        ticks in which it changed, and rolled-up figures tell it of their last tick."""
+    def _read(self, source: str, part: str) -> tuple[list[int], list[int | None], bool]:
+        """How far a part was read after every tick at least; how far before it, None where that is not
+        known; and whether that is known of the last one. It is told of ticks in which it changed, and
+        rolled-up figures tell it of their last tick."""
         points = self.past.series(subject_of("source", source), f"{READ} {part}").points
         told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
-        rolled = self.past.series(JOB, "seconds").points.column("last_tick").to_pylist()
-        covered, ends, is_known = set(rolled), [], []
-        end, is_told_now, following = -1, False, iter(sorted(told.items()))
-        ahead = next(following, None)
+        covered = set(self.past.series(JOB, "seconds").points.column("last_tick").to_pylist())
+        following = sorted(told.items(), reverse=True)
+        ends: list[int] = []
+        befores: list[int | None] = []
+        end, is_known = 0, False
         for slot, tick in enumerate(self.ticks):
-            while ahead is not None and ahead[0] <= tick:
-                end, is_told_now, ahead = ahead[1], True, next(following, None)
-            if self.is_behind_gap(slot) and tick not in told and tick - 1 not in covered:
-                is_told_now = False  # what the gap hides may have told another one
+            while following and following[-1][0] < tick:
+                end, is_known = following.pop()[1], True
+            if self.is_behind_gap(slot) and tick - 1 not in covered:
+                is_known = False  # what the gap hides may have told another one
+            befores.append(end if is_known else 0 if tick == 1 else None)
+            if tick in told:
+                end, is_known = told[tick], True
             ends.append(end)
-            is_known.append(is_told_now)
-        return ends, is_known
+        return ends, befores, is_known
 
     @property
     def tells_reading(self) -> bool:

@@ -1,0 +1,146 @@
+"""What `why` says where it knows less: of other queries than joins of two streams, of older histories, of
+times in other zones, and of rows that are ahead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.support.recorded_cases import RecordedCase
+from watersmeet.errors import SpecError, StateError
+from watersmeet.history.past import Past
+from watersmeet.history.points import rolled
+from watersmeet.why.answer import Answer
+from watersmeet.why.asked import Asked, Question, answers
+from watersmeet.why.recorded import recorded
+from watersmeet.why.times import parsed
+
+
+def stream(lag: int = 2, **more: Any) -> dict[str, Any]:
+    return {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": lag}}, **more}
+
+
+ROWS = [
+    [["a", {"t": 10, "k": "x"}], ["b", {"t": 11, "k": "x"}], ["c", {"t": 10, "k": "x"}]],
+    [["a", {"t": 20, "k": "y"}], ["a", {"t": 3, "k": "z"}], ["a", {"t": None, "k": "n"}]],
+    [["a", {"t": 40, "k": "u"}], ["b", {"t": 40, "k": "v"}]],
+]
+
+
+def ran(query: str, rows: Any = ROWS, **declared: Any) -> RecordedCase:
+    streams = {name: stream() for name in "abc"} | declared
+    run = RecordedCase(
+        {"case": "c", "streams": streams, "query": query, "steps": [{"rows": tick} for tick in rows]}
+    )
+    assert run.problem is None, run.problem
+    return run
+
+
+def asked(run: RecordedCase, question: Question, past: Past | None = None) -> Answer:
+    history = recorded(run.past if past is None else past)
+    (answer,) = answers(Asked.of(question, run.job, run.plan), run.job, history, run.reread)
+    return answer
+
+
+JOIN = "SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 3"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (
+            "SELECT a.t AS t FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 3 "
+            "JOIN c ON c.k = a.k AND c.t BETWEEN a.t - 3 AND a.t + 3",
+            "of 2 nodes is not told",
+        ),
+        (
+            "SELECT a.t AS t, b.t AS u FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k "
+            "AND b.t >= a.t - 5",
+            "its join is not told",
+        ),
+    ],
+)
+def test_of_other_queries_it_is_told_what_ingest_did(query: str, said: str) -> None:
+    run = ran(query)
+    (fate,) = asked(run, Question("a", ["k=x"])).fates
+    assert fate.what == "on_time"
+    assert said in fate.text
+    assert (
+        asked(run, Question("a", ["k=z"])).fates[0].text.startswith("late by 5: a.t is 3, and rows below 8")
+    )
+    assert asked(run, Question("a", ["k=n"])).fates[0].what == "null_time"
+
+
+def test_a_query_that_does_not_join() -> None:
+    run = ran("SELECT a.t AS t FROM a WHERE a.k <> 'y'")
+    assert asked(run, Question("a", ["k=x"])).fates[0].text == "on time in tick 1, and put out in it"
+    assert asked(run, Question("a", ["k=y"])).fates[0].text == "filtered by a.k <> 'y': is false"
+
+
+def test_rows_ahead_of_the_clock_are_told() -> None:
+    columns = {"columns": {"t": "TIMESTAMP", "k": "STRING"}, "time": {"t": {"lag": 0}}}
+    run = ran(
+        "SELECT x.t AS t FROM a x JOIN a y ON x.k = y.k AND x.t = y.t",
+        [[["a", {"t": "1970-01-01T00:00:05", "k": "x"}], ["a", {"t": "1970-01-02T00:00:00", "k": "y"}]]],
+        a={**columns, "max_ahead": 10},
+    )
+    assert asked(run, Question("x", ["y"])).fates[0].what == "ahead"
+    (fate,) = asked(run, Question("x", time="1970-01-01 00:00:05")).fates
+    assert fate.what == "joined"
+
+
+def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
+    run = ran(JOIN)
+    first = pc.less_equal(run.past.points.column("first_tick"), 2)
+    old, new = run.past.points.filter(first), run.past.points.filter(pc.invert(first))
+    past = Past(pa.concat_tables([rolled(old, 16), new]))
+    (fate,) = asked(run, Question("a", ["k=u"]), past).fates
+    assert (fate.what, str(fate.tick)) == ("retained", "in tick 3")
+    (fate,) = asked(run, Question("a", ["z"]), past).fates
+    assert (
+        fate.text
+        == "read by tick 3; whether it was late then is not known, for the history does not have each tick"
+    )
+    (fate,) = asked(run, Question("b", ["k=v"]), past).fates
+    assert (fate.what, fate.until) == (
+        "retained",
+        "kept until the watermark of a.t is above 40 (it is 38)",
+    )
+
+
+def test_an_older_history_does_not_say_which_tick_read_what() -> None:
+    run = ran(JOIN)
+    is_read = pc.starts_with(run.past.points.column("figure").cast(pa.string()), "read ")
+    with pytest.raises(StateError) as refused:
+        asked(run, Question("a"), Past(run.past.points.filter(pc.invert(is_read))))
+    assert refused.value.code == "no-history"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "zone", "value"),
+    [
+        ("7", pa.int32(), "UTC", "7"),
+        ("1.50", pa.decimal128(5, 2), "UTC", "1.50"),
+        ("2.5", pa.float64(), "UTC", "2.5"),
+        ("TRUE", pa.bool_(), "UTC", "True"),
+        ("2026-03-01", pa.date32(), "UTC", "2026-03-01"),
+        ("2026-03-01 10:00", pa.timestamp("us"), "UTC", "2026-03-01 10:00:00"),
+        ("2026-03-01 10:00", pa.timestamp("us"), "Europe/Berlin", "2026-03-01 09:00:00"),
+        ("2026-03-01 10:00+02:00", pa.timestamp("us"), "Europe/Berlin", "2026-03-01 08:00:00"),
+        ("x", pa.string(), "UTC", "x"),
+    ],
+)
+def test_texts_are_values_of_their_columns(text: str, kind: pa.DataType, zone: str, value: str) -> None:
+    assert str(parsed(text, kind, "k", zone)) == value
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int32(), pa.decimal128(5, 2), pa.bool_(), pa.date32(), pa.timestamp("us")]
+)
+def test_texts_that_are_none_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(SpecError):
+        parsed("nonsense", kind, "k", "UTC")
