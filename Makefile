@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres lint types audit test test-fast check simulate chaos soak cluster demo examples bench docs site clean
+.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples bench docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,6 +14,9 @@ jars: ## Spark's Kafka connector, a Kafka broker and PostgreSQL's driver, for th
 postgres: ## a PostgreSQL server, for the tests
 	@scripts/postgres
 
+browser: ## Chromium, in which the tests look at the page
+	@scripts/browser
+
 lint: setup ## ruff: rules and format
 	@scripts/lint
 
@@ -23,11 +26,11 @@ types: setup ## mypy, strict, of the package and the benchmarks; pyright of a us
 audit: setup ## known vulnerabilities of the locked versions, where a list of them can be reached
 	@scripts/audit
 
-test: setup jars postgres ## all tests, with Spark, a real Kafka broker, PostgreSQL and real kills
+test: setup jars postgres browser ## all tests, with Spark, a real Kafka broker, PostgreSQL, Chromium and real kills
 	@scripts/test
 
 test-fast: setup ## the tests that need no JVM and no server
-	@scripts/test -m "not spark and not kafka and not postgres and not kill"
+	@scripts/test -m "not spark and not kafka and not postgres and not browser and not kill"
 
 check: lint types test-fast docs site ## what to run before a commit
 

@@ -111,7 +111,7 @@ def test_news_come_as_the_job_goes_on(history, url):
                     for chart in more["charts"]:
                         for one in chart["series"]:
                             if chart["key"] == "kept":
-                                for at, value in zip(one["at"], one["values"], strict=True):
+                                for at, value in zip(chart["at"], one["values"], strict=True):
                                     assert value not in seen, "a point comes once"
                                     seen[value] = at
     assert seen == {tick: float(tick) for tick in range(document["ticks"] + 1, history.tick + 1)}

@@ -15,14 +15,11 @@ out/QUERY/KEY                watermark of the output: level
 
 from __future__ import annotations
 
-from watersmeet.event_time import ENDED, NEVER, Watermark
-from watersmeet.history.points import END, Figures, subject_of
+from watersmeet.history.points import Figures, level_of, subject_of, words_of
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
 JOB, READ = "job", "read"
-MOST_WORDS = 300
-"""Characters of what is told in words, at most."""
 
 
 def figures_of(report: TickReport, result: TickResult) -> Figures:
@@ -45,7 +42,7 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
         levels[subject, "rows_out"] = of_query.total_rows_out
         levels[subject, "bytes"] = of_query.state_bytes
         for key, mark in of_query.output_watermarks.items():
-            levels[subject_of("out", query, key), "watermark"] = _mark(mark)
+            levels[subject_of("out", query, key), "watermark"] = level_of(mark)
         _of_inputs(query, of_query, levels, told)
     return Figures(amounts, levels, told)
 
@@ -59,7 +56,7 @@ def _of_inputs(
     for figure, marks in (("watermark", result.input_watermarks), ("late_below", result.late_below)):
         for alias, of_alias in by_alias(marks, result.account).items():
             for column, mark in of_alias.items():
-                levels[subject_of("time", query, alias, column), figure] = _mark(mark)
+                levels[subject_of("time", query, alias, column), figure] = level_of(mark)
     for alias, places in result.account.items():
         subject = subject_of("input", query, alias)
         levels |= {(subject, place): rows for place, rows in places.items() if rows}
@@ -68,20 +65,12 @@ def _of_inputs(
             levels |= {(subject, f"late of {column} {name}"): rows for name, rows in late_by.counts.items()}
         standstill = standstill_of(result, alias)
         if standstill is not None:
-            told.append((subject, "held", _words(standstill)))
-        told += [(subject, "hot", _words(heavy.key)) for heavy in result.heavy.get(alias, ())]
+            told.append((subject, "held", words_of(standstill)))
+        told += [(subject, "hot", words_of(heavy.key)) for heavy in result.heavy.get(alias, ())]
         told += [
-            (subject, "deleted", _words(text)) for owner, text in result.missing_deletes if owner == alias
+            (subject, "deleted", words_of(text)) for owner, text in result.missing_deletes if owner == alias
         ]
 
 
 def _us(seconds: float) -> int:
     return round(seconds * 1_000_000)
-
-
-def _mark(mark: Watermark) -> int | None:
-    return None if mark == NEVER else END if mark == ENDED else int(mark)
-
-
-def _words(text: str) -> str:
-    return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 1]}…"

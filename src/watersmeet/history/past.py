@@ -50,9 +50,19 @@ class Past:
 
     def since(self, clock_us: int) -> Past:
         """The points of ticks that ended later, and all runs."""
-        return Past(
-            self.points.filter(pc.greater(self.points.column("last_us"), clock_us)), self.runs, self.problems
-        )
+        later = int(np.searchsorted(self.points.column("last_us").to_numpy(), clock_us, side="right"))
+        return Past(self.points.slice(later), self.runs, self.problems)
+
+    def recent(self, ticks: int) -> Past:
+        """The points of so many ticks, the last ones, and all runs."""
+        ended = np.unique(self.points.column("last_us").to_numpy())
+        return self if len(ended) <= ticks else self.since(int(ended[-ticks - 1]))
+
+    def of_kind(self, kind: str) -> Past:
+        """The points of subjects of a kind (``input``, ``time``, …), and all runs."""
+        subjects = pc.cast(self.points.column("of"), pa.string())
+        points = self.points.filter(pc.starts_with(subjects, f"{kind}/"))
+        return Past(points, self.runs, self.problems)
 
     @property
     def until_us(self) -> int:
@@ -84,23 +94,50 @@ class Past:
             slices[figure.column("of")[0].as_py(), figure.column("figure")[0].as_py()] = figure
         return slices
 
+    @cached_property
+    def _by_subject(self) -> dict[str, list[str]]:
+        figures: dict[str, list[str]] = {}
+        for of, figure in self._by_figure:
+            figures.setdefault(of, []).append(figure)
+        return figures
+
     def subjects(self, kind: str) -> list[str]:
         """The subjects of a kind (``input``, ``time``, …), as they first came."""
-        return list(dict.fromkeys(of for of, _ in self._by_figure if of.split("/", 1)[0] == kind))
+        return [of for of in self._by_subject if of.split("/", 1)[0] == kind]
 
     def figures(self, of: str) -> list[str]:
         """The figures of a subject, as they first came."""
-        return [figure for subject, figure in self._by_figure if subject == of]
+        return self._by_subject.get(of, [])
 
     def series(self, of: str, figure: str) -> Series:
         """Empty when there is no such figure."""
-        return Series(self._by_figure.get((of, figure), empty()))
+        points = self._by_figure.get((of, figure))
+        return Series(empty() if points is None else points)
 
     def told(self) -> list[tuple[int, int, str, str, str]]:
         """What was told in words, in order: tick, clock, subject, figure, text."""
-        words = self.points.filter(pc.is_valid(self.points.column("text")))
+        words = self.points.filter(
+            pc.and_(pc.is_valid(self.points.column("text")), pc.is_null(self.points.column("last")))
+        )
         names = ("first_tick", "first_us", "of", "figure", "text")
         return list(zip(*(words.column(name).to_pylist() for name in names), strict=True))
+
+    def keys(self, figure: str) -> dict[str, dict[str, int]]:
+        """The values that a figure had per subject and words, when it was looked at last."""
+        chosen = self.points.filter(
+            pc.and_(
+                pc.and_(pc.is_valid(self.points.column("text")), pc.is_valid(self.points.column("last"))),
+                pc.equal(pc.cast(self.points.column("figure"), pa.string()), figure),
+            )
+        )
+        last: dict[str, tuple[int, dict[str, int]]] = {}
+        for of, text, at, value in zip(
+            *(chosen.column(name).to_pylist() for name in ("of", "text", "last_us", "last")), strict=True
+        ):
+            if of not in last or last[of][0] != at:
+                last[of] = at, {}
+            last[of][1][text] = value
+        return {of: values for of, (_, values) in last.items()}
 
 
 def _until(points: pa.Table) -> int:

@@ -4,7 +4,7 @@ A row of the table (`SCHEMA`) is of the ticks ``first_tick`` to ``last_tick``, w
 ``first_us`` to ``last_us`` (µs since 1970). Of them ``last`` is the last value, ``least`` and ``most`` are
 what their names say, and ``total`` is the sum where the figure is an amount (rows of a tick, its µs), NULL
 where it is a level (a watermark, retained rows). A watermark that has not begun is NULL, one of which the
-input was ended `END`. ``text`` is for what is told in words, and has no value.
+input was ended `END`. ``text`` is for what is told in words, which has no value, and for values of keys.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.event_time import ENDED, NEVER, Watermark
+
 END = 2**63 - 1
 """The value of a watermark after the end of its input."""
+MOST_WORDS = 300
+"""Characters of what is told in words, at most."""
 
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -56,16 +60,28 @@ def names_of(subject: str) -> list[str]:
     return [name.replace("%2F", "/").replace("%25", "%") for name in subject.split("/")]
 
 
+def level_of(mark: Watermark) -> int | None:
+    """The value of a watermark."""
+    return None if mark == NEVER else END if mark == ENDED else int(mark)
+
+
+def words_of(text: str) -> str:
+    """What is kept of a text."""
+    return text if len(text) <= MOST_WORDS else f"{text[: MOST_WORDS - 1]}…"
+
+
 @dataclass(frozen=True)
 class Figures:
-    """Of one tick. ``amounts`` and ``levels``: values by subject and figure; ``told``: by the same, words."""
+    """Of one tick. ``amounts`` and ``levels``: values by subject and figure; ``told``: by the same, words;
+    ``keys``: values by subject, figure and words."""
 
     amounts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     levels: Mapping[tuple[str, str], int | None] = field(default_factory=dict)
     told: Sequence[tuple[str, str, str]] = ()
+    keys: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.amounts) + len(self.levels) + len(self.told)
+        return len(self.amounts) + len(self.levels) + len(self.told) + len(self.keys)
 
 
 class Points:
@@ -97,6 +113,12 @@ class Points:
             totals.append(None)
         texts.extend([None] * (len(subjects) - len(texts) - len(figures.told)))
         texts.extend(text for _, _, text in figures.told)
+        for (of, figure, text), value in figures.keys.items():
+            subjects.append(of)
+            names.append(figure)
+            values.append(value)
+            totals.append(None)
+            texts.append(text)
         added = len(subjects) - len(ticks)
         ticks.extend([tick] * added)
         clocks.extend([clock_us] * added)

@@ -6,7 +6,7 @@ import platform
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
@@ -15,6 +15,8 @@ from watersmeet.errors import StateError
 from watersmeet.history import runs
 from watersmeet.history.figures import READ, figures_of
 from watersmeet.history.keeping import Keeping
+from watersmeet.history.looks import Looks
+from watersmeet.history.planned import Drawing, limits_of
 from watersmeet.history.points import Figures, subject_of
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.progress import TickReport
@@ -32,10 +34,12 @@ MOST_NOTICES = 100
 @dataclass(frozen=True)
 class About:
     """What is written down of a run when it begins: ``settings`` of the run and of Spark, as they may be
-    shown; ``plan``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are integers."""
+    shown; ``explained``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are
+    integers."""
 
+    plan: JobPlan
     settings: Mapping[str, str]
-    plan: str
+    explained: str
     integer_times: tuple[str, ...]
 
     @classmethod
@@ -43,7 +47,7 @@ class About:
         every = (*job.run.items(), *job.settings.items())
         settings = {name: public_setting(name, value) for name, value in every}
         integers = {subject_of("time", *names) for names in integer_columns(plan)}
-        return cls(settings, explain(plan), tuple(sorted(integers)))
+        return cls(plan, settings, explain(plan), tuple(sorted(integers)))
 
 
 class Outcome(Protocol):
@@ -67,6 +71,8 @@ class Recording(Watcher):
         self._place = store
         self._say: Callable[[str], None] = lambda _: None
         self._about = about
+        self._looks = Looks(about.plan)
+        self._not_looked_at: tuple[TickResult, int] | None = None
         self._notices: list[str] = []
         self._told: dict[tuple[str, str], str] = {}
         self._read: dict[tuple[str, str], int | None] = {}
@@ -98,8 +104,10 @@ class Recording(Watcher):
             version=_version(),
             machine=platform.node(),
             settings=about.settings,
-            plan=about.plan,
+            plan=about.explained,
             integer_times=about.integer_times,
+            drawing=Drawing.of_plan(about.plan),
+            limits=limits_of(about.plan),
         )
         self._store = self._place()
         self._keeping = Keeping(self._store, self._say)
@@ -119,9 +127,12 @@ class Recording(Watcher):
             figures = figures_of(report, result)
             told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
             self._told = {words[:2]: words[2] for words in figures.told}
-            self._keeping.add(
-                result.tick, _now_us(), Figures(figures.amounts, self._changed(figures.levels), told)
-            )
+            now_us, looked = _now_us(), Figures()
+            self._not_looked_at = result, now_us
+            if self._looks.is_due(result):
+                looked, self._not_looked_at = self._looks.figures(result), None
+            levels = {**self._changed(figures.levels), **looked.levels}
+            self._keeping.add(result.tick, now_us, Figures(figures.amounts, levels, told, looked.keys))
         except Exception as error:  # it is for people: no job ends by it
             self._say(
                 f"the history of the job has no more ticks of this run: {type(error).__name__}: {error}"
@@ -138,6 +149,7 @@ class Recording(Watcher):
 
     def _end(self, how: str, error: BaseException | None = None) -> None:
         if self._keeping is not None:
+            self._look_at_last()
             self._keeping.close()
         if self._store is None or self._run is None:
             return
@@ -147,6 +159,13 @@ class Recording(Watcher):
             runs.end(self._store, self._run, ended)
         except (StateError, OSError) as problem:
             self._say(f"the history of the job cannot be written: {problem}")
+
+    def _look_at_last(self) -> None:
+        """What is known of the last tick is not to be older than that."""
+        if self._not_looked_at is not None and self._keeping is not None:
+            result, now_us = self._not_looked_at
+            with suppress(Exception):  # see `tick`
+                self._keeping.add(result.tick, now_us, self._looks.figures(result))
 
 
 def _version() -> str:

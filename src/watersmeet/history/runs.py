@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
+from watersmeet.history.planned import Drawing, Limit
 from watersmeet.history.segments import FOLDER
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.sealed import sealed, unsealed
@@ -20,7 +21,8 @@ _NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.json"
 
 class Begun(FrozenRecord):
     """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
-    secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers."""
+    secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers;
+    ``drawing``, ``limits``: of the plan."""
 
     started_us: int
     version: str
@@ -28,6 +30,8 @@ class Begun(FrozenRecord):
     settings: Mapping[str, str] = Field(default_factory=dict)
     plan: str = ""
     integer_times: tuple[str, ...] = ()
+    drawing: Drawing = Field(default_factory=Drawing)
+    limits: tuple[Limit, ...] = ()
 
 
 class Ended(FrozenRecord):

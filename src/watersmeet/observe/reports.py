@@ -103,6 +103,18 @@ class Holding(Protocol):
     def idle_timeout_us(self) -> int | None: ...
 
 
+class Partition(Protocol):
+    """A partition of a source: the greatest times it had, per event time, the clock of its last row, and
+    whether it is idle."""
+
+    @property
+    def greatest(self) -> Mapping[str, Watermark]: ...
+    @property
+    def heard_at_us(self) -> int | None: ...
+    @property
+    def idle(self) -> bool: ...
+
+
 class Ahead(Protocol):
     """How far a source is ahead of another one."""
 
@@ -147,6 +159,7 @@ class TickResult(Protocol):
     @property
     def finished(self) -> bool: ...
     def measured(self) -> Mapping[str, Mapping[str, MeasuredSide]]: ...
+    def partitions(self) -> Mapping[str, Mapping[str, Sequence[Mapping[str, Partition]]]]: ...
 
 
 class ChangedFiles(Protocol):

@@ -1,49 +1,64 @@
 """A job's history as the document that the page draws: plain values, ready for JSON.
 
 Times of the clock are seconds since 1970, with fractions; event times are µs, or plain integers where the
-column is one; sizes are bytes. A series has a point per tick, or per several ticks where there are more than
-`MOST_POINTS`, and a NULL where nothing is known: before the first row, and while no run was on.
+column is one; sizes are bytes. The time lines are those of `charts`; all else is as of the last tick, or as
+of the last time that somebody looked, see `history.looks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pyarrow.compute as pc
 
 from watersmeet.history.figures import JOB
-from watersmeet.history.past import Past, Series
-from watersmeet.history.points import END, names_of, rolled
-from watersmeet.history.runs import Run
+from watersmeet.history.past import Past
+from watersmeet.history.points import END
+from watersmeet.history.runs import Begun, Run
 from watersmeet.observe.account import LABELS, PLACES
-from watersmeet.observe.reports import input_name
+from watersmeet.page.charts import charts_of, name_of, partitions_of
+from watersmeet.page.kept import sides_of, used_of
+from watersmeet.page.layout import Placed, laid_out
 from watersmeet.watermark.lateness import INTEGER_BUCKETS, TIME_BUCKETS
 
-MOST_POINTS = 1_500
+RECENT_TICKS = 64
+"""What is as of the last tick is in one of these; what somebody looked at is, if ticks are not very short."""
+RATE_TICKS = 10
 _US = 1_000_000
 
 Document = dict[str, Any]
 
 
-def document_of(past: Past, title: str) -> Document:
-    """The whole document. ``title``: the job, as its user calls it."""
-    thin = _thinned(past)
+def document_of(past: Past, title: str, after: int = 0) -> Document:
+    """The whole document.
+
+    Args:
+        title: the job, as its user calls it.
+        after: of time lines, and of what was told, only what came after that clock (µs).
+    """
     last = past.runs[-1] if past.runs else None
-    ticks = past.points.column("last_tick")
+    begun = Begun(started_us=0, version="", machine="") if last is None else last.begun
+    new = past.since(after) if after else past
+    recent = past.recent(RECENT_TICKS)
+    integers = frozenset(begun.integer_times)
     return {
         "title": title,
         "until": past.until_us,
         "status": _status(last),
-        "ticks": pc.max(ticks).as_py() or 0,
+        "ticks": pc.max(past.points.column("last_tick")).as_py() or 0,
         "runs": [_run(run) for run in past.runs],
-        "plan": "" if last is None else last.begun.plan,
-        "settings": {} if last is None else dict(last.begun.settings),
-        "charts": _charts(thin, frozenset() if last is None else frozenset(last.begun.integer_times)),
-        "inputs": [_input(past, subject) for subject in past.subjects("input")],
+        "plan": begun.plan,
+        "drawing": _drawing(begun),
+        "flows": _flows(recent, begun),
+        "settings": dict(begun.settings),
+        "charts": charts_of(new, integers),
+        "partitions": partitions_of(new, integers),
+        "inputs": [_input(recent, subject) for subject in recent.subjects("input")],
+        "sides": sides_of(recent),
+        "limits": used_of(recent, begun.limits),
         "told": [
-            {"tick": tick, "at": clock / _US, "of": _name(of), "what": figure, "text": text}
-            for tick, clock, of, figure, text in past.told()
+            {"tick": tick, "at": clock / _US, "of": name_of(of), "what": figure, "text": text}
+            for tick, clock, of, figure, text in new.told()
         ],
         "problems": list(past.problems),
     }
@@ -68,78 +83,63 @@ def _run(run: Run) -> Document:
     }
 
 
-def _thinned(past: Past) -> Past:
-    """The same with `MOST_POINTS` points of a series at most, about."""
-    ticks = pc.count_distinct(past.points.column("last_us")).as_py()
-    every = -(-ticks // MOST_POINTS)
-    return past if every <= 1 else Past(rolled(past.points, every), past.runs)
+def _drawing(begun: Begun) -> Document:
+    """The plan with a place for everything, in pixels."""
+    drawn = laid_out(begun.drawing)
+    return {
+        "width": drawn.width,
+        "height": drawn.height,
+        "nodes": [_node(placed) for placed in drawn.nodes],
+        "edges": [
+            {"from": edge.start, "to": edge.end, "begin": begin, "end": end, "of": edge.of}
+            for edge, begin, end in drawn.edges
+        ],
+    }
 
 
-def _charts(past: Past, integers: frozenset[str]) -> list[Document]:
-    """``kind`` says how the values of a chart are to be shown: rows, bytes, seconds, time, integer."""
-    times = past.subjects("time")
-    marks = [(subject, "watermark") for subject in times if subject not in integers]
-    whole = [(subject, "watermark") for subject in times if subject in integers]
-    sources, queries, inputs = (past.subjects(kind) for kind in ("source", "query", "input"))
-    charts = [
-        _chart(past, "watermarks", "Watermarks", "time", marks),
-        _chart(past, "lag", "How far watermarks are behind the clock", "seconds", marks, behind=True),
-        _chart(past, "integers", "Watermarks of integer times", "integer", whole),
-        _chart(past, "read", "Rows read per second", "rate", [(source, "rows") for source in sources]),
-        _chart(past, "written", "Rows to sinks", "rows", [(query, "rows_out") for query in queries]),
-        _chart(past, "unread", "Not read yet", "rows", [(source, "unread") for source in sources]),
-        _chart(past, "kept", "Retained rows", "rows", [(one, "retained") for one in inputs]),
-        _chart(past, "state", "State, in files", "bytes", [(query, "bytes") for query in queries]),
-        _chart(past, "late", "Late rows so far", "rows", [(one, "late") for one in inputs]),
-        _chart(past, "ticks", "Seconds of a tick", "seconds", [(JOB, "seconds")], per_tick=True),
-        _chart(
-            past,
-            "parts",
-            "… and of its parts",
-            "seconds",
-            [(part, "seconds") for part in past.subjects("part")],
-            per_tick=True,
-        ),
-    ]
-    return [chart for chart in charts if chart["series"]]
+def _node(placed: Placed) -> Document:
+    node = placed.node
+    return {
+        "id": node.id,
+        "kind": node.kind,
+        "lines": placed.lines,
+        "whole": node.lines,
+        "input": name_of(node.of) if node.of.startswith("input/") else None,
+        "box": (placed.x, placed.y, placed.width, placed.height),
+    }
 
 
-def _chart(
-    past: Past,
-    key: str,
-    title: str,
-    kind: str,
-    figures: Iterable[tuple[str, str]],
-    *,
-    behind: bool = False,
-    per_tick: bool = False,
-) -> Document:
-    """``behind``: of event times, how far they are behind the clock; ``per_tick``: the most of a tick."""
-    series = []
-    elapsed = dict(zip(*_points(past.series(JOB, "elapsed"), "total"), strict=True)) if kind == "rate" else {}
-    for of, figure in figures:
-        points = past.series(of, figure)
-        clock, values = _points(points, "most" if per_tick else "total" if kind == "rate" else "last")
-        if behind:
-            values = [
-                None if v is None or v == END else (at - v) / _US for at, v in zip(clock, values, strict=True)
-            ]
-        elif kind == "rate":
-            values = [
-                None if v is None or not elapsed.get(at) else v * _US / elapsed[at]
-                for at, v in zip(clock, values, strict=True)
-            ]
-        elif kind == "seconds":
-            values = [None if v is None else v / _US for v in values]
-        elif kind in ("time", "integer"):
-            values = [None if v == END else v for v in values]
-        if any(value is not None for value in values):
-            series.append({"name": _name(of), "at": [at / _US for at in clock], "values": values})
-    return {"key": key, "title": title, "kind": kind, "series": series}
-
-
-def _points(series: Series, name: str) -> tuple[list[int], list[Any]]:
-    return series.points.column("last_us").to_pylist(), series.values(name)
+def _flows(past: Past, begun: Begun) -> dict[str, Document]:
+    """By subject what goes along the edges of the drawing: ``rate``, rows a second over the last ticks;
+    ``kept``: rows; ``marks``: per event time the watermark, and how it is to be shown."""
+    last = past.recent(RATE_TICKS)
+    elapsed = sum(value or 0 for value in last.series(JOB, "elapsed").values("total")) / _US
+    flows: dict[str, Document] = {}
+    for subject in last.subjects("source"):
+        rows = sum(value or 0 for value in last.series(subject, "rows").values("total"))
+        unread = last.series(subject, "unread").values()
+        flows[subject] = {
+            "rate": rows / elapsed if elapsed else None,
+            "unread": unread[-1] if unread else None,
+        }
+    for subject in last.subjects("query"):
+        rows_out = last.series(subject, "rows_out")
+        clock = rows_out.points.column("last_us").to_pylist()
+        levels = [value or 0 for value in rows_out.values()]
+        took = (clock[-1] - clock[0]) / _US if clock else 0
+        flows[subject] = {"rate": (levels[-1] - levels[0]) / took if took > 0 else None}
+    for subject in past.subjects("input"):
+        kept = past.series(subject, "retained").values()
+        flows[subject] = {"kept": kept[-1] if kept else None, "marks": []}
+    for subject in past.subjects("time"):
+        owner, _, column = subject.rpartition("/")
+        flow = flows.get(f"input/{owner.removeprefix('time/')}")
+        marks = past.series(subject, "watermark").values()
+        if flow is not None and marks:
+            kind = "integer" if subject in begun.integer_times else "time"
+            value = "end" if marks[-1] == END else marks[-1]
+            flow["marks"].append({"of": name_of(f"column/{column}"), "value": value, "kind": kind})
+    return flows
 
 
 def _input(past: Past, subject: str) -> Document:
@@ -160,16 +160,8 @@ def _input(past: Past, subject: str) -> Document:
             last[figure] = values[-1]
     late = {column: dict(sorted(of.items(), key=lambda bar: _ORDER[bar[0]])) for column, of in late.items()}
     places = {LABELS.get(place, place): last[place] for place in PLACES if last.get(place)}
-    return {"name": _name(subject), "in": last.get("in", 0), "places": places, "late": late}
+    return {"name": name_of(subject), "in": last.get("in", 0), "places": places, "late": late}
 
 
 _LATE_OF = "late of "
 _ORDER = {bucket: n for n, bucket in enumerate((*TIME_BUCKETS, *INTEGER_BUCKETS[:-1]))}
-
-
-def _name(subject: str) -> str:
-    """As people know it."""
-    kind, *names = names_of(subject)
-    if kind in ("input", "time"):
-        names[1] = input_name(names[1])
-    return ".".join(names) if names else kind

@@ -18,26 +18,29 @@ from watersmeet.errors import printable
 from watersmeet.page.document import Document
 
 _STATIC = files("watersmeet.page") / "static"
+STYLES = ("uPlot.min.css", "page.css")
+SCRIPTS = ("uPlot.iife.min.js", "words.js", "charts.js", "plan.js", "page.js")
+"""In the order in which a page has them."""
 
 
 def page_of(document: Document) -> str:
     """HTML, UTF-8."""
-    chart, script = _text("uPlot.iife.min.js"), _text("page.js")
-    style = _text("uPlot.min.css") + _text("page.css")
-    digests = f"{_digest(chart)} {_digest(script)}"
+    scripts = [_text(name) for name in SCRIPTS]
+    style = "".join(_text(name) for name in STYLES)
+    digests = " ".join(_digest(script) for script in scripts)
     policy = f"default-src 'none'; style-src {_digest(style)}; script-src {digests}"
     return _page(
         str(document["title"]),
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
         f'<script type="application/json" id="document">{_embedded(document)}</script>\n'
-        f"<script>{chart}</script>\n<script>{script}</script>",
+        + "\n".join(f"<script>{script}</script>" for script in scripts),
     )
 
 
 def served_page(title: str) -> str:
     """HTML, UTF-8, of a page whose scripts, style and document are asked for at the same place."""
-    styles = [f'<link rel="stylesheet" href="{name}">' for name in ("uPlot.min.css", "page.css")]
-    scripts = [f'<script src="{name}"></script>' for name in ("uPlot.iife.min.js", "page.js")]
+    styles = [f'<link rel="stylesheet" href="{name}">' for name in STYLES]
+    scripts = [f'<script src="{name}"></script>' for name in SCRIPTS]
     return _page(title, "\n".join(['<link rel="icon" href="data:,">', *styles]), "\n".join(scripts))
 
 

@@ -10,8 +10,8 @@ import asyncio
 import hmac
 import json
 import threading
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar, TypeVarTuple
 
 from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
@@ -19,21 +19,16 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from watersmeet.errors import StateError
 from watersmeet.history.past import Past, Reader
 from watersmeet.page.document import document_of
-from watersmeet.page.html import served_page, static
+from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
 
-STATIC = {
-    "page.css": "text/css",
-    "uPlot.min.css": "text/css",
-    "page.js": "text/javascript",
-    "uPlot.iife.min.js": "text/javascript",
-}
+STATIC = dict.fromkeys(STYLES, "text/css") | dict.fromkeys(SCRIPTS, "text/javascript")
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -43,6 +38,9 @@ HEADERS = {
 }
 COOKIE = "watersmeet"
 LOOK_S = 2.0
+
+Made = TypeVar("Made")
+Given = TypeVarTuple("Given")
 
 
 class Feed:
@@ -56,13 +54,31 @@ class Feed:
         self._lock = threading.Lock()
         self._past: Past | None = None
         self._looked = float("-inf")
+        self._whole: tuple[object, str] | None = None
 
     def past(self, now: float) -> Past:
         """The history, as it was at most `look_s` seconds ago. ``now``: seconds, that only grow."""
         with self._lock:
-            if self._past is None or now - self._looked >= self.look_s:
-                self._past, self._looked = self._reader.read(), now
-            return self._past
+            return self._read(now)
+
+    def document(self, now: float) -> str:
+        """The document of that, as JSON; it is made once for all who ask."""
+        with self._lock:
+            past = self._read(now)
+            if self._whole is None or self._whole[0] != _state(past):
+                document = document_of(past, self.title)
+                self._whole = _state(past), json.dumps(document, separators=(",", ":"))
+            return self._whole[1]
+
+    def _read(self, now: float) -> Past:
+        if self._past is None or now - self._looked >= self.look_s:
+            self._past, self._looked = self._reader.read(), now
+        return self._past
+
+
+def _state(past: Past) -> object:
+    """What changes when the history does."""
+    return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None
 
 
 def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
@@ -73,16 +89,16 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
         token: what has to be known to see it; None: nothing.
     """
 
-    async def past() -> Past:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, feed.past, loop.time())
-
     async def index(_: Request) -> Response:
+        # It is made while the browser loads the scripts; who asks for it is told what went wrong.
+        _in_a_thread(feed.document, _clock()).add_done_callback(
+            lambda made: made.cancelled() or made.exception()
+        )
         return HTMLResponse(served_page(feed.title))
 
     async def document(_: Request) -> Response:
         try:
-            return JSONResponse(await _in_a_thread(await past(), feed.title))
+            return Response(await _in_a_thread(feed.document, _clock()), media_type="application/json")
         except StateError as error:
             return PlainTextResponse(error.message, 503)
 
@@ -91,18 +107,17 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
         return EventSourceResponse(_news(after), ping=15)
 
     async def _news(after: int) -> AsyncIterator[dict[str, Any]]:
-        seen: tuple[object, ...] = ()
+        seen: object = None
         while True:
             try:
-                whole = await past()
+                whole = await _in_a_thread(feed.past, _clock())
             except StateError as error:
                 yield {"event": "problem", "data": json.dumps(error.message)}
                 await asyncio.sleep(feed.look_s)
                 continue
-            state = (whole.until_us, len(whole.runs), whole.runs[-1].ended if whole.runs else None)
-            if state != seen:
-                seen = state
-                more = await _in_a_thread(whole.since(after), feed.title)
+            if _state(whole) != seen:
+                seen = _state(whole)
+                more = await _in_a_thread(document_of, whole, feed.title, after)
                 after = max(after, whole.until_us)
                 yield {"id": str(after), "event": "more", "data": json.dumps(more)}
             await asyncio.sleep(feed.look_s)
@@ -116,7 +131,7 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
     middleware = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
         Middleware(_Guarded, token=token),
-        Middleware(GZipMiddleware),
+        Middleware(GZipMiddleware, compresslevel=3),
     ]
     routes = [
         Route("/", index),
@@ -127,8 +142,12 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
     return Starlette(routes=routes, middleware=middleware)
 
 
-async def _in_a_thread(past: Past, title: str) -> dict[str, Any]:
-    return await asyncio.get_running_loop().run_in_executor(None, document_of, past, title)
+def _in_a_thread(work: Callable[[*Given], Made], *given: *Given) -> asyncio.Future[Made]:
+    return asyncio.get_running_loop().run_in_executor(None, work, *given)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _number(text: str | None) -> int:

@@ -16,6 +16,7 @@ from watersmeet.state.traffic import Traffic
 from watersmeet.watermark.alignment import Ahead
 from watersmeet.watermark.holding import Holding
 from watersmeet.watermark.lateness import LateBy
+from watersmeet.watermark.tracker import PartitionState
 
 INGEST, DRIVER = "ingest", "driver"
 
@@ -86,6 +87,16 @@ class TickResult:
         if self.state is None:
             return {}
         return {name: measured_sides(self.state, query) for name, query in self.state.queries.items()}
+
+    def partitions(self) -> dict[str, dict[str, list[Mapping[str, PartitionState]]]]:
+        """Per query, input that it reads itself and branch the partitions that are known, by name."""
+        queries = {} if self.state is None else self.state.queries
+        return {
+            name: {
+                alias: [branch.partitions for branch in read.branches] for alias, read in query.inputs.items()
+            }
+            for name, query in queries.items()
+        }
 
 
 def shed_in(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:

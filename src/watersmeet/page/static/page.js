@@ -1,148 +1,21 @@
-// Draws a document: that in the page, or one that is asked for beside it and grows. All of it becomes text,
-// never markup.
+// Draws a document: that in the page, or one that is asked for beside it and grows.
 "use strict";
 (function () {
-  const COLOURS = 8, MOST_POINTS = 3000;
+  const { make, plain, moment, lasting, shown, percent, table } = words;
+  const MOST_TOLD = 1000;
   let doc;
-
-  function make(tag, attributes, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) element.setAttribute(name, value);
-    for (const child of children) if (child !== null && child !== undefined) element.append(child);
-    return element;
-  }
-
-  const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-  const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
-
-  function moment(seconds) {
-    const at = new Date(seconds * 1000);
-    return isNaN(at) ? String(seconds) : at.toISOString().slice(0, 19).replace("T", " ");
-  }
-
-  function lasting(seconds) {
-    const size = Math.abs(seconds);
-    if (size >= 172800) return fine.format(seconds / 86400) + " d";
-    if (size >= 7200) return fine.format(seconds / 3600) + " h";
-    if (size >= 120) return fine.format(seconds / 60) + " min";
-    if (size >= 1 || size === 0) return fine.format(seconds) + " s";
-    return fine.format(seconds * 1000) + " ms";
-  }
-
-  function sized(bytes) {
-    const units = ["B", "KB", "MB", "GB", "TB", "PB"];
-    let at = 0;
-    while (Math.abs(bytes) >= 1000 && at < units.length - 1) { bytes /= 1000; at += 1; }
-    return fine.format(bytes) + " " + units[at];
-  }
-
-  const SHOWN = {
-    rows: plain.format, integer: plain.format, rate: (value) => fine.format(value) + "/s", bytes: sized,
-    seconds: lasting, time: (us) => moment(us / 1e6),
-  };
-
-  function shown(kind, value) {
-    return value === null || value === undefined ? "–" : SHOWN[kind](value);
-  }
-
-  function table(names, rows, numbersFrom) {
-    const head = make("tr", {}, ...names.map((name, n) => make("th", { scope: "col", class: n >= numbersFrom ? "number" : "" }, name)));
-    const body = rows.map((row) => make("tr", {}, ...row.map((cell, n) => make(n ? "td" : "th", n ? { class: n >= numbersFrom ? "number" : "" } : { scope: "row" }, cell))));
-    const inside = make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
-    return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": names.join(", ") }, inside);
-  }
-
-  // Series on one axis of time, with a gap where a run began and nothing was known for a while.
-  function aligned(series) {
-    const every = new Set();
-    for (const one of series) for (const at of one.at) every.add(at);
-    const ticks = [...every].sort((a, b) => a - b);
-    const times = [], starts = doc.runs.map((run) => run.started);
-    let run = 0;
-    for (const at of ticks) {
-      while (run < starts.length && starts[run] <= at) {
-        if (times.length) times.push((times[times.length - 1] + at) / 2);
-        run += 1;
-      }
-      times.push(at);
-    }
-    const known = new Set(ticks);
-    return [times, ...series.map((one) => {
-      const values = new Map(one.at.map((at, n) => [at, one.values[n]]));
-      return times.map((at) => (values.has(at) ? values.get(at) : known.has(at) ? undefined : null));
-    })];
-  }
-
-  function colour(n) {
-    return getComputedStyle(document.documentElement).getPropertyValue("--s" + (n % COLOURS)).trim();
-  }
-
-  function ink(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  }
-
-  const drawn = new Map(); // key of a chart -> the chart, its drawing, and its element
-
-  // Clock times (UTC), as far apart as they are: a day has its date, a minute no seconds.
-  function clocks(u, splits) {
-    const apart = splits.length > 1 ? splits[1] - splits[0] : 60;
-    let day = "";
-    return splits.map((at) => {
-      const text = moment(at), date = text.slice(5, 10), clock = text.slice(11, apart < 60 ? 19 : 16);
-      const shown = apart >= 86400 ? text.slice(0, 10) : date === day ? clock : clock + "\n" + text.slice(0, 10);
-      day = date;
-      return shown;
-    });
-  }
-
-  function plot(chart, place) {
-    const axis = { stroke: () => ink("--faint"), grid: { stroke: () => ink("--line"), width: 1 }, ticks: { stroke: () => ink("--line") } };
-    const wide = (values) => 16 + 8 * Math.max(2, ...values.map((value) => (value || "").length));
-    const options = {
-      width: Math.max(240, place.clientWidth), height: 220, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
-      legend: { show: false }, cursor: { y: false },
-      scales: { y: { range: (u, low, high) => (chart.kind === "time" || chart.kind === "integer") ? (low === high ? [low - 1, high + 1] : [low, high]) : [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, values: clocks, size: 44 }, { ...axis, size: (u, values) => (values ? wide(values) : 60), values: (u, splits) => splits.map((value) => shown(chart.kind, value)) }],
-      series: [{}, ...chart.series.map((one, n) => ({ label: one.name, stroke: () => colour(n), width: 1.5, points: { show: one.at.length < 60, size: 5 }, spanGaps: false }))],
-    };
-    const drawing = new uPlot(options, aligned(chart.series), place);
-    drawn.get(chart.key).drawing = drawing;
-    new ResizeObserver(() => {
-      const width = Math.max(240, place.clientWidth);
-      if (width !== drawing.width) drawing.setSize({ width, height: 220 });
-    }).observe(place);
-  }
-
-  function reckoned(chart) {
-    return table(["line", "least", "most", "last"], chart.series.map((one) => {
-      const values = one.values.filter((value) => value !== null);
-      const least = values.reduce((a, b) => Math.min(a, b), Infinity), most = values.reduce((a, b) => Math.max(a, b), -Infinity);
-      return [one.name, ...[least, most, values[values.length - 1]].map((value) => shown(chart.kind, value))];
-    }), 1);
-  }
-
-  function figure(chart) {
-    const place = make("div", { "aria-hidden": "true" });
-    const legend = make("ul", { class: "legend" }, ...chart.series.map((one, n) => {
-      const mark = make("span", { "aria-hidden": "true" });
-      mark.style.background = "var(--s" + (n % COLOURS) + ")";
-      return make("li", {}, mark, one.name);
-    }));
-    const numbers = make("details", {}, make("summary", {}, "In numbers"));
-    numbers.addEventListener("toggle", () => {
-      if (numbers.open) numbers.replaceChildren(numbers.firstChild, reckoned(chart));
-    });
-    const whole = make("figure", { id: "chart-" + chart.key }, make("figcaption", {}, chart.title), place, legend, numbers);
-    drawn.set(chart.key, { chart, whole, numbers, drawing: null });
-    requestAnimationFrame(() => plot(chart, place));
-    return whole;
-  }
 
   // A section of the page, made when it first has something to show.
   function section(id, title, ...children) {
     const there = document.getElementById(id);
     if (there) {
+      const before = [...there.parentNode.childNodes].slice(1), scrolled = (all) => all.map((one) => one.nodeType === 1 && (one.matches(".scroll") ? one : one.querySelector(".scroll")));
+      if (before.length === children.length && before.every((one, n) => one === children[n] || (one.nodeType === 1 && one.isEqualNode(children[n])))) return;
+      const places = scrolled(before).map((one) => one && [one.scrollLeft, one.scrollTop]);
+      const open = new Set(before.filter((one) => one.tagName === "DETAILS" && one.open).map((one) => one.firstChild.textContent));
       there.parentNode.replaceChildren(there, ...children);
+      for (const one of children) if (one.tagName === "DETAILS" && open.has(one.firstChild.textContent)) one.open = true;
+      scrolled(children).forEach((one, n) => { if (one && places[n]) [one.scrollLeft, one.scrollTop] = places[n]; });
     } else if (children.length) {
       document.getElementById("main").append(make("section", { "aria-labelledby": id }, make("h2", { id }, title), ...children));
       document.querySelector("#nav ul").append(make("li", {}, make("a", { href: "#" + id }, title)));
@@ -155,13 +28,12 @@
 
   function account() {
     const places = [...new Set(doc.inputs.flatMap((one) => Object.keys(one.places)))];
-    const rows = [["in", ...doc.inputs.map((one) => plain.format(one.in))],
-      ...places.map((place) => [place, ...doc.inputs.map((one) => plain.format(one.places[place] || 0))]),
-      ["adds up", ...doc.inputs.map((one) => {
-        const rest = one.in - Object.values(one.places).reduce((a, b) => a + b, 0);
-        return rest === 0 ? "yes" : make("span", { class: "bad" }, "NO: " + plain.format(rest) + " rows unaccounted");
-      })]];
-    return table(["rows", ...doc.inputs.map((one) => one.name)], rows, 1);
+    const rows = doc.inputs.map((one) => {
+      const rest = one.in - Object.values(one.places).reduce((a, b) => a + b, 0);
+      return [one.name, plain(one.in), ...places.map((place) => plain(one.places[place] || 0)),
+        rest === 0 ? "yes" : make("span", { class: "bad" }, "NO: " + plain(rest) + " rows unaccounted")];
+    });
+    return table(["input", "in", ...places, "adds up"], rows, 1);
   }
 
   function late() {
@@ -170,80 +42,203 @@
       for (const [column, buckets] of Object.entries(one.late)) {
         const most = Math.max(...Object.values(buckets));
         const bars = make("div", { class: "bars" });
-        for (const [bucket, rows] of Object.entries(buckets)) {
-          const bar = make("div", { "aria-hidden": "true" });
-          bar.style.width = (100 * rows / most) + "%";
-          bars.append(make("span", {}, bucket), bar, make("span", {}, plain.format(rows)));
-        }
+        for (const [bucket, rows] of Object.entries(buckets)) bars.append(...bar(bucket, rows / most, plain(rows)));
         parts.push(make("figure", {}, make("figcaption", {}, one.name + ": rows by how late they were, of " + column), bars));
       }
     }
     return parts;
   }
 
+  function bar(name, share, words, kind = "") {
+    const inside = make("div", { "aria-hidden": "true", class: kind });
+    inside.style.width = Math.min(100, 100 * share) + "%";
+    return [make("span", {}, name), make("div", { class: "track" }, inside), make("span", {}, words)];
+  }
+
+  function state() {
+    const rows = doc.sides.map((one) => {
+      const over = one.forecast_rows !== null && one.rows > one.forecast_rows;
+      return [one.name, plain(one.rows), shown("rows", one.forecast_rows), over ? make("span", { class: "bad" }, percent(one.rows, one.forecast_rows)) : percent(one.rows, one.forecast_rows),
+        shown("bytes", one.bytes), shown("bytes", one.forecast_bytes)];
+    });
+    const parts = doc.sides.length ? [table(["kept of", "rows", "forecast", "of it", "in files", "forecast of that"], rows, 1)] : [];
+    if (doc.limits.length) {
+      const bars = make("div", { class: "bars" });
+      for (const one of doc.limits) {
+        const share = (one.used || 0) / one.most;
+        bars.append(...bar(one.of + ": " + one.name, share, shown(one.kind, one.used) + " of " + shown(one.kind, one.most), share > 0.9 ? "over" : ""));
+      }
+      parts.push(make("figure", {}, make("figcaption", {}, "Limits"), bars));
+    }
+    return parts;
+  }
+
+  function hot() {
+    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, plain(key.rows), percent(key.rows, one.rows)]));
+    return rows.length ? [table(["kept of", "key", "rows, about", "of all"], rows, 2)] : [];
+  }
+
+  // Ticks are broken down by the seconds of their parts, over all points that are shown.
+  function parts() {
+    const chart = doc.charts.find((one) => one.key === "parts");
+    if (!chart) return [];
+    const sums = chart.series.map((one) => [one.name, one.values.reduce((a, b) => a + (b || 0), 0), one.values[one.values.length - 1]]);
+    const whole = sums.reduce((a, [, sum]) => a + sum, 0);
+    return [table(["part of a tick", "of all its time", "in the last tick"], sums.map(([name, sum, last]) => [name, percent(sum, whole), shown("seconds", last)]), 1)];
+  }
+
+  function anchor(name) { return "input-" + doc.inputs.findIndex((one) => one.name === name); }
+
+  // Who is furthest behind, and since when that is so.
+  function holder(chart) {
+    const lines = chart.series.filter((one) => !one.at || one.at[one.at.length - 1] === chart.at[chart.at.length - 1]);
+    const last = chart.at.length - 1;
+    const value = (one, at) => {
+      const clock = one.at || chart.at, n = clock === chart.at ? at : clock.indexOf(chart.at[at]);
+      return n < 0 ? undefined : one.values[n];
+    };
+    const least = (at) => {
+      let found = null, most = -Infinity;
+      for (const one of lines) {
+        const mark = value(one, at);
+        if (mark === undefined) continue;
+        const known = mark === null ? -Infinity : mark;
+        most = Math.max(most, known);
+        if (!found || known < found.mark) found = { name: one.name, mark: known };
+      }
+      return found && { ...found, most };
+    };
+    const now = last >= 0 ? least(last) : null;
+    if (!now || lines.length < 2 || now.mark === now.most) return null;
+    let since = last;
+    while (since > 0) {
+      const before = least(since - 1);
+      if (!before || before.name !== now.name) break;
+      since -= 1;
+    }
+    return { ...now, since: chart.at[since], until: chart.at[last] };
+  }
+
+  function held(of, chart) {
+    const found = holder(chart), lines = [];
+    if (!found) return make("p", {}, chart.key + ": nobody holds it back: all partitions have come as far, or there is one.");
+    const heard = of.heard[found.name];
+    lines.push(make("b", {}, found.name), " holds " + chart.key + " back");
+    if (found.mark === -Infinity) lines.push(": it has had no row");
+    else lines.push(", " + (chart.kind === "time" ? lasting((found.most - found.mark) / 1e6) : plain(found.most - found.mark)) + " behind the first of those shown");
+    lines.push(", for " + lasting(found.until - found.since) + " (since " + moment(found.since) + " UTC, as far as it is kept).");
+    if (heard) lines.push(" Its last row came " + lasting(Math.max(0, doc.until / 1e6 - heard)) + " before the last tick.");
+    return make("p", { class: "holder" }, ...lines);
+  }
+
+  function inputs() {
+    const kinds = new Map(doc.partitions.map((one) => [one.name, one]));
+    return doc.inputs.map((one) => {
+      const id = anchor(one.name), there = document.getElementById(id), of = kinds.get(one.name);
+      const whole = there || make("details", { id }, make("summary", {}, one.name));
+      whole.update = () => {
+        if (!whole.open) return;
+        const standing = doc.told.filter((words) => words.of === one.name && words.what === "held").slice(-1).map((words) => make("p", {}, "Told in tick " + plain(words.tick) + ": " + words.text));
+        const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle; lines of those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
+          : [make("p", {}, "Nothing is told of its partitions: another query reads it, or it has had no row.")];
+        const words = make("div", {}, ...standing, ...known);
+        const before = whole.querySelector(":scope > div.words");
+        words.className = "words";
+        if (before) before.replaceWith(words); else whole.append(words);
+        for (const chart of of ? of.charts : []) {
+          const key = id + " " + chart.key;
+          if (!charts.has(key)) whole.append(charts.figure(chart, key));
+        }
+      };
+      if (!there) whole.addEventListener("toggle", () => whole.update());
+      whole.update();
+      return whole;
+    });
+  }
+
   function head() {
     const first = doc.runs[0], last = doc.runs[doc.runs.length - 1];
     const rows = doc.inputs.reduce((sum, one) => sum + one.in, 0);
     document.getElementById("head").replaceChildren(make("h1", {}, doc.title), make("div", { class: "facts" },
-      fact("status", doc.status), fact("ticks", plain.format(doc.ticks)), fact("rows in", plain.format(rows)),
+      fact("status", doc.status), fact("ticks", plain(doc.ticks)), fact("rows in", plain(rows)),
       first ? fact("since", moment(first.started) + " UTC") : "",
       last && last.ended ? fact("until", moment(last.ended) + " UTC") : ""),
       last && last.error ? make("pre", { class: "bad", tabindex: "0" }, last.error) : "",
       ...doc.problems.map((problem) => make("p", { class: "bad" }, problem)));
   }
 
+  function errors() {
+    return doc.runs.filter((run) => run.error).slice(-10).reverse().map((run) => {
+      const [what, ...hint] = run.error.split("\nHint: ");
+      return make("figure", {}, make("figcaption", {}, moment(run.ended) + " UTC"), make("pre", { class: "bad", tabindex: "0" }, what),
+        hint.length ? make("p", {}, make("b", {}, "What to do: "), hint.join("\n")) : "");
+    });
+  }
+
   function sections() {
     head();
+    section("plan", "Plan", ...plan.shown(doc.drawing, doc.flows, (name) => "#" + anchor(name)),
+      make("details", {}, make("summary", {}, "EXPLAIN"), make("pre", { tabindex: "0" }, doc.plan)));
+    section("inputs", "Inputs: who holds them back", ...inputs());
     if (doc.inputs.length) section("account", "Account of rows", account());
+    section("state", "State", ...state());
+    section("hot", "Keys with most rows", ...hot());
     section("late", "Late rows", ...late());
+    section("errors", "Errors", ...errors());
+    section("parts", "Ticks by their parts", ...parts());
     if (doc.told.length) {
       section("told", "What was told", table(["when (UTC)", "tick", "of", "what", "words"],
-        doc.told.map((one) => [moment(one.at), plain.format(one.tick), one.of, one.what, one.text]), 9));
+        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, one.what, one.text]), 9));
     }
     section("runs", "Runs", table(["started (UTC)", "ended", "how", "version", "machine", "told"],
       doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")]), 9));
-    section("plan", "Plan", make("pre", { tabindex: "0" }, doc.plan));
     const settings = Object.entries(doc.settings);
     if (settings.length) section("settings", "Settings", table(["setting", "value"], settings, 9));
   }
 
-  function charts() {
-    section("over-time", "Over time", make("div", { class: "charts" }, ...doc.charts.map(figure)));
+  function timeLines() {
+    section("over-time", "Over time", make("div", { class: "charts" }, ...doc.charts.map((chart) => charts.figure(chart))));
+  }
+
+  function follow() {
+    const there = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (there && there.tagName === "DETAILS") there.open = true;
   }
 
   function begin(whole) {
     doc = whole;
+    charts.begin(doc.runs);
     document.getElementById("nav").replaceChildren(make("ul", {}));
-    charts();
+    section("plan", "Plan", "");
+    timeLines();
     sections();
+    follow();
   }
 
   // What came since: points to be put behind those that are there, and all else as it is now.
   function grow(more) {
-    let same = true;
+    charts.begin(more.runs);
     for (const chart of more.charts) {
-      const known = drawn.get(chart.key);
-      if (!known) { doc.charts.push(chart); same = false; continue; }
-      for (const one of chart.series) {
-        const series = known.chart.series.find((other) => other.name === one.name);
-        if (!series) { known.chart.series.push(one); same = false; continue; }
-        series.at = series.at.concat(one.at).slice(-MOST_POINTS);
-        series.values = series.values.concat(one.values).slice(-MOST_POINTS);
+      const known = doc.charts.find((one) => one.key === chart.key);
+      if (known) charts.redraw(chart.key, charts.grow(known, chart));
+      else { doc.charts.push(chart); document.querySelector(".charts").append(charts.figure(chart)); }
+    }
+    for (const one of more.partitions) {
+      const known = doc.partitions.find((other) => other.name === one.name);
+      if (!known) { doc.partitions.push(one); continue; }
+      Object.assign(known.heard, one.heard);
+      known.count = one.count;
+      known.idle = one.idle;
+      for (const chart of one.charts) {
+        const of = known.charts.find((other) => other.key === chart.key);
+        if (of) charts.redraw(anchor(one.name) + " " + chart.key, charts.grow(of, chart)); else known.charts.push(chart);
       }
     }
-    const told = doc.told.concat(more.told).slice(-MOST_POINTS);
-    doc = { ...doc, ...more, charts: doc.charts, told, inputs: more.inputs.length ? more.inputs : doc.inputs, ticks: Math.max(doc.ticks, more.ticks) };
+    const told = doc.told.concat(more.told).slice(-MOST_TOLD), kept = { charts: doc.charts, partitions: doc.partitions, told };
+    for (const name of ["inputs", "sides"]) if (!more[name].length) kept[name] = doc[name];
+    if (!more.sides.length) kept.limits = doc.limits;
+    doc = { ...more, ...kept, flows: { ...doc.flows, ...more.flows }, ticks: Math.max(doc.ticks, more.ticks) };
     sections();
-    if (!same) {
-      for (const one of drawn.values()) if (one.drawing) one.drawing.destroy();
-      drawn.clear();
-      charts();
-      return;
-    }
-    for (const one of drawn.values()) {
-      if (one.drawing) one.drawing.setData(aligned(one.chart.series));
-      if (one.numbers.open) one.numbers.replaceChildren(one.numbers.firstChild, reckoned(one.chart));
-    }
   }
 
   function live() {
@@ -261,9 +256,7 @@
     });
   }
 
+  addEventListener("hashchange", follow);
   const kept = document.getElementById("document");
   if (kept) begin(JSON.parse(kept.textContent)); else live();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    for (const one of drawn.values()) if (one.drawing) one.drawing.redraw();
-  });
 })();

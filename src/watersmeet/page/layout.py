@@ -1,0 +1,180 @@
+"""Where the nodes and edges of a plan's drawing lie: in layers from left to right, each query a tree of what
+feeds it, above the next one.
+
+Positions and sizes are pixels. An edge ends at a place of its own, with room above it for what is written
+there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from watersmeet.history.planned import Drawing, DrawnEdge, DrawnNode
+
+LINE, PAD, GAP = 16, 8, 28
+BETWEEN = 170
+"""Between two layers: edges, and what is written at their ends."""
+PORT = 56
+"""Between the ends of two edges at a node: three lines."""
+MOST_LINES, MOST_CHARACTERS = 7, 34
+_WIDTH = 7.4
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A node. ``lines``: as far as they are shown."""
+
+    node: DrawnNode
+    lines: tuple[str, ...]
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """``edges``: each with where it begins and ends."""
+
+    width: int
+    height: int
+    nodes: tuple[Placed, ...]
+    edges: tuple[tuple[DrawnEdge, tuple[int, int], tuple[int, int]], ...]
+
+
+def laid_out(drawing: Drawing) -> Drawn:
+    """The drawing with a place for everything."""
+    if not drawing.nodes:
+        return Drawn(0, 0, (), ())
+    nodes = {node.id: node for node in drawing.nodes}
+    edges = [edge for edge in drawing.edges if edge.start in nodes and edge.end in nodes]
+    before, behind = defaultdict[str, list[DrawnEdge]](list), defaultdict[str, list[DrawnEdge]](list)
+    for edge in edges:
+        before[edge.end].append(edge)
+        behind[edge.start].append(edge)
+    layers = _layers(list(nodes), before, behind)
+    lines = {node.id: _shown(node.lines) for node in drawing.nodes}
+    heights = {own: max(2 * PAD + LINE * len(lines[own]), PORT * len(before[own])) for own in nodes}
+    centres = _heights_of_centres(list(nodes), layers, before, behind, heights)
+    widths = defaultdict[int, int](int)
+    for own, layer in layers.items():
+        wide = round(2 * PAD + _WIDTH * max(len(line) for line in lines[own]))
+        widths[layer] = max(widths[layer], wide, 90)
+    lefts = {layer: GAP + sum(widths[n] + BETWEEN for n in range(layer)) for layer in widths}
+    placed = {
+        own: Placed(
+            node,
+            lines[own],
+            lefts[layers[own]],
+            round(centres[own] - heights[own] / 2),
+            widths[layers[own]],
+            round(heights[own]),
+        )
+        for own, node in nodes.items()
+    }
+    ends = _ends(placed, before, behind)
+    last = max(widths)
+    return Drawn(
+        lefts[last] + widths[last] + GAP,
+        max(one.y + one.height for one in placed.values()) + GAP,
+        tuple(placed.values()),
+        tuple((edge, *ends[id(edge)]) for edge in edges),
+    )
+
+
+def _shown(lines: Sequence[str]) -> tuple[str, ...]:
+    cut = [line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…" for line in lines]
+    return (*cut,) if len(cut) <= MOST_LINES else (*cut[: MOST_LINES - 1], "…")
+
+
+_Edges = Mapping[str, Sequence[DrawnEdge]]
+
+
+def _layers(nodes: Sequence[str], before: _Edges, behind: _Edges) -> dict[str, int]:
+    """Each behind all that feed it; what nothing feeds and only nodes far behind take stands before these."""
+    layers: dict[str, int] = {}
+
+    def layer_of(own: str) -> int:
+        if own not in layers:
+            layers[own] = 0  # of a circle, which no plan has, nothing else would come
+            layers[own] = max((layer_of(edge.start) + 1 for edge in before[own]), default=0)
+        return layers[own]
+
+    for own in nodes:
+        layer_of(own)
+    for own in nodes:
+        if not before[own] and behind[own]:
+            layers[own] = min(layers[edge.end] for edge in behind[own]) - 1
+    return layers
+
+
+def _heights_of_centres(
+    nodes: Sequence[str],
+    layers: Mapping[str, int],
+    before: _Edges,
+    behind: _Edges,
+    heights: Mapping[str, float],
+) -> dict[str, float]:
+    """The middles of all nodes. What several queries take (sources) stands at the mean of those who do."""
+    shared = {own for own in nodes if layers[own] == 0 and not before[own]}
+    centres: dict[str, float] = {}
+    bottom = float(GAP)
+
+    def place(own: str) -> None:
+        nonlocal bottom
+        if own in centres:
+            return
+        feeding = [edge.start for edge in before[own] if edge.start not in shared]
+        top = bottom
+        centres[own] = 0.0
+        for start in feeding:
+            place(start)
+        if feeding:
+            middle = sum(centres[start] for start in feeding) / len(feeding)
+            centres[own] = max(middle, top + heights[own] / 2)
+        else:
+            centres[own] = bottom + heights[own] / 2
+        bottom = max(bottom, centres[own] + heights[own] / 2 + GAP)
+
+    for own in nodes:
+        if not behind[own]:
+            place(own)
+    for own in shared:
+        taking = [centres[edge.end] for edge in behind[own] if edge.end in centres]
+        centres[own] = sum(taking) / len(taking) if taking else bottom
+    _apart(centres, layers, heights)
+    return centres
+
+
+def _apart(centres: dict[str, float], layers: Mapping[str, int], heights: Mapping[str, float]) -> None:
+    """Of each layer no two nodes overlap."""
+    of_layer = defaultdict[int, list[str]](list)
+    for own in centres:
+        of_layer[layers[own]].append(own)
+    for layer in of_layer.values():
+        bottom = float(GAP)
+        for own in sorted(layer, key=lambda one: centres[one] - heights[one] / 2):
+            centres[own] = max(centres[own], bottom + heights[own] / 2)
+            bottom = centres[own] + heights[own] / 2 + GAP
+
+
+def _ends(
+    placed: Mapping[str, Placed], before: _Edges, behind: _Edges
+) -> dict[int, tuple[tuple[int, int], tuple[int, int]]]:
+    """Of each edge, by its identity, where it begins and ends: in the order of what is there."""
+    begins: dict[int, tuple[int, int]] = {}
+    ends: dict[int, tuple[int, int]] = {}
+    for own, box in placed.items():
+        leaving = sorted(behind[own], key=lambda edge: placed[edge.end].y)
+        for n, edge in enumerate(leaving):
+            begins[id(edge)] = box.x + box.width, box.y + _port(box.height, n, len(leaving))
+        coming = sorted(before[own], key=lambda edge: placed[edge.start].y)
+        for n, edge in enumerate(coming):
+            ends[id(edge)] = box.x, box.y + _port(box.height, n, len(coming))
+    return {edge: (begin, ends[edge]) for edge, begin in begins.items()}
+
+
+def _port(height: int, n: int, of: int) -> int:
+    return round(height * (2 * n + 1) / (2 * of))

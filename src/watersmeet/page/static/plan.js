@@ -1,0 +1,67 @@
+// The plan as a drawing, with what goes along its edges, and the same as a table.
+"use strict";
+const plan = (function () {
+  const { make, draw, plain, shown, table } = words;
+  const LINE = 16, PAD = 8;
+
+  // What is written at an edge: rows a second, rows that are kept, watermarks.
+  function written(flow) {
+    if (!flow) return [];
+    const lines = [];
+    if (flow.rate !== undefined && flow.rate !== null) lines.push(shown("rate", flow.rate));
+    if (flow.kept !== undefined && flow.kept !== null) lines.push(plain(flow.kept) + " kept");
+    for (const mark of (flow.marks || []).slice(0, 2)) {
+      if (mark.value !== null) lines.push(mark.of + " " + shown(mark.kind, mark.value));
+    }
+    return lines;
+  }
+
+  function node(one, address) {
+    const [x, y, width, height] = one.box;
+    const text = draw("text", { x: x + PAD, y: y + PAD + 12 }, ...one.lines.map((line, n) =>
+      draw("tspan", { x: x + PAD, dy: n ? LINE : 0, class: n ? "" : "name" }, line)));
+    const box = draw("rect", { x, y, width, height, rx: one.kind === "stored" ? 14 : 4 });
+    const title = draw("title", {}, one.whole.join("\n"));
+    const inside = [title, box, text];
+    if (!one.input) return draw("g", { class: "node " + one.kind }, ...inside);
+    const link = draw("a", { href: address(one.input), class: "node " + one.kind, "aria-label": "input " + one.input + ": who holds it back" }, ...inside);
+    return link;
+  }
+
+  let view, made = ""; // the drawing, and of which plan
+  let labels = []; // of its edges: where they stand, and their elements
+
+  function edge(one) {
+    const [x1, y1] = one.begin, [x2, y2] = one.end, half = (x2 - x1) / 2;
+    const line = draw("path", { d: `M${x1} ${y1} C${x1 + half} ${y1} ${x2 - half} ${y2} ${x2 - 6} ${y2}`, class: one.of ? "" : "asked" });
+    const tip = draw("path", { d: `M${x2} ${y2} l-8 -4 v8 z`, class: "tip" });
+    const label = draw("text", { "text-anchor": "end", class: "flow" });
+    labels.push({ of: one.of, x: x2 - 12, y: y2 - 6, label });
+    return draw("g", { class: "edge" }, line, tip);
+  }
+
+  // As children of a section. ``address``: of what the page says of an input.
+  function shownPlan(drawing, flows, address) {
+    if (!drawing.nodes.length) return [];
+    const key = JSON.stringify(drawing);
+    if (made !== key) {
+      made = key;
+      labels = [];
+      view = make("div", { class: "scroll plan", tabindex: "0", role: "region", "aria-label": "Drawing of the plan" }, draw("svg",
+        { width: drawing.width, height: drawing.height, viewBox: `0 0 ${drawing.width} ${drawing.height}`, role: "group", "aria-label": "The plan; the table below says the same" },
+        ...drawing.edges.map(edge), ...labels.map((one) => one.label), ...drawing.nodes.map((one) => node(one, address))));
+    }
+    for (const { of, x, y, label } of labels) {
+      const lines = written(flows[of]);
+      label.replaceChildren(...lines.map((text, n) => draw("tspan", { x, y: y - 14 * (lines.length - 1 - n) }, text)));
+    }
+    const names = new Map(drawing.nodes.map((one) => [one.id, one.input ? "input " + one.input : one.whole[0]]));
+    const rows = drawing.edges.map((one) => [names.get(one.from), names.get(one.to), written(flows[one.of]).join(", ") || "–"]);
+    return [
+      view,
+      make("details", {}, make("summary", {}, "As a table"), table(["from", "to", "what goes there"], rows, 9)),
+    ];
+  }
+
+  return { shown: shownPlan };
+})();

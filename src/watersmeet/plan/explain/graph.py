@@ -1,0 +1,275 @@
+"""A job's plan as a graph, for drawings: sources, inputs, joins, filters, sinks, and what goes from one to
+the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import singledispatch
+
+from watersmeet.event_time import Side
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.explain.durations import distance, shifted
+from watersmeet.plan.explain.joins import key_lines
+from watersmeet.plan.explain.lookups import place_of
+from watersmeet.plan.explain.rankings import ranking_order, ranking_partitions, ranking_rows
+from watersmeet.plan.explain.windows import as_written, window_name
+from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
+from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import (
+    GroupedPlan,
+    GroupPlan,
+    LookupPlan,
+    MatchPlan,
+    NodePlan,
+    RankPlan,
+    SnapshotPlan,
+    UpsertPlan,
+    WindowedPlan,
+)
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.plan.order.forecast import key_in_time
+from watersmeet.spec.model import Branch
+
+STORED, INPUT, JOIN, GROUPS, FILTER = "stored", "input", "join", "groups", "filter"
+"""Kinds of nodes: ``stored`` are sources, sinks, tables, and what is kept by a key."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """``lines``: what it says, as people read it, the first one its title. ``of``: of a source or an input as
+    which it counts, see `Edge`; empty: it is neither."""
+
+    id: str
+    kind: str
+    lines: tuple[str, ...]
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``of``: what goes along it, as a kind and names: rows of a source (``source``, name), those of an input
+    or of a join (``input``, query, alias or ``#n``), those of a query (``query``, name); empty: what a table
+    holds, which is looked up."""
+
+    start: str
+    end: str
+    of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryGraph:
+    """``within``: its nodes and edges, each edge behind what it joins; ``outside``: edges from sources;
+    ``sink``: where its rows go, and the edge there; none: they are kept for others."""
+
+    id: str
+    name: str
+    within: tuple[Node | Edge, ...]
+    outside: tuple[Edge, ...]
+    sink: tuple[Node, Edge] | None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A source that several queries read is there once."""
+
+    sources: tuple[Node, ...]
+    queries: tuple[QueryGraph, ...]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All, sources first, then by query."""
+        nodes = list(self.sources)
+        for query in self.queries:
+            nodes += [part for part in query.within if isinstance(part, Node)]
+            nodes += [] if query.sink is None else [query.sink[0]]
+        return tuple(nodes)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """All, those from sources before the others of a query."""
+        edges: list[Edge] = []
+        for query in self.queries:
+            edges += query.outside
+            edges += [part for part in query.within if isinstance(part, Edge)]
+            edges += [] if query.sink is None else [query.sink[1]]
+        return tuple(edges)
+
+
+def graph_of(plan: JobPlan) -> Graph:
+    """The graph of a plan."""
+    ids = {source.name: f"s{number}" for number, source in enumerate(plan.sources)}
+    sources = []
+    for source in plan.sources:
+        rate = () if source.rows_per_second is None else (f"{source.rows_per_second:g} rows/s",)
+        of = ("source", source.name)
+        sources.append(Node(ids[source.name], STORED, (f"{source.name} ({source.connector})", *rate), of))
+    queries = (_query(f"q{place}", query.alone, ids) for place, query in enumerate(plan.queries))
+    return Graph(tuple(sources), tuple(queries))
+
+
+def _query(name: str, query: QueryPlan, sources: dict[str, str]) -> QueryGraph:
+    inputs = {side.name: f"{name}i{number}" for number, side in enumerate(query.sides)}
+    within: list[Node | Edge] = [
+        Node(inputs[side.name], INPUT, tuple(filter(None, _input(side))), ("input", query.name, side.name))
+        for side in query.sides
+    ]
+    drawn: dict[int, str] = {}
+    for node in query.nodes:
+        own, shape = f"{name}j{node.number}", _shape(node, query)
+        if shape is None:
+            first = node.sides[0]
+            drawn[node.number] = inputs[first.name] if first.feed is None else drawn[first.feed.node]
+            if first.feed is not None:
+                continue
+        else:
+            drawn[node.number] = own
+            kind, texts = shape
+            within.append(Node(own, kind, tuple(filter(None, texts))))
+        for side in node.sides:
+            for feed in side.feeds:
+                taken = own if side.feed is not None else inputs[side.name]
+                within.append(Edge(drawn[feed.node], taken, ("input", query.name, side.name)))
+            if side.feed is None and side.copy_of is None and drawn[node.number] == own:
+                within.append(Edge(inputs[side.name], own, ("input", query.name, side.name)))
+        table = _table(node)
+        if table is not None:
+            within += [Node(f"{own}t", STORED, table), Edge(f"{own}t", own)]
+    last, rows = drawn[query.root.number], ("query", query.name)
+    if query.where is not None:
+        where = plain(text_of(as_written(query, query.where)))
+        within += [Node(f"{name}f", FILTER, ("filter", where)), Edge(last, f"{name}f", rows)]
+        last = f"{name}f"
+    outside = [
+        Edge(sources[source], inputs[side.name], ("source", source))
+        for side in query.sides
+        for source in dict.fromkeys(branch.source.name for _, branch in side.sources)
+    ]
+    sink = None
+    if not query.is_index:
+        out = Node(f"{name}k", STORED, (sink_name(query.sink),))
+        sink = out, Edge(last, out.id, rows)
+    return QueryGraph(name, query.name, tuple(within), tuple(outside), sink)
+
+
+_Shape = tuple[str, tuple[str, ...]]
+
+
+@singledispatch
+def _shape(node: NodePlan, query: QueryPlan) -> _Shape | None:
+    """Of a node its kind and lines; None: it does nothing that could be drawn but to drop rows."""
+    return None
+
+
+@_shape.register
+def _(node: MatchPlan, query: QueryPlan) -> _Shape:
+    return JOIN, tuple(_join(node))
+
+
+@_shape.register
+def _(node: UpsertPlan, query: QueryPlan) -> _Shape:
+    return STORED, ("one row per key", ", ".join(node.primary_key.columns))
+
+
+@_shape.register
+def _(node: SnapshotPlan, query: QueryPlan) -> _Shape:
+    key = node.primary_key
+    return STORED, ("what is there",) if key is None else ("what is there, by", ", ".join(key.columns))
+
+
+@_shape.register
+def _(node: WindowedPlan, query: QueryPlan) -> _Shape:
+    return GROUPS, tuple(_windows(node, is_root=node is query.root))
+
+
+@_shape.register
+def _(node: GroupPlan, query: QueryPlan) -> _Shape:
+    by = f"by {', '.join(map(plain, node.key_texts))}" if node.key_texts else "all rows"
+    return GROUPS, (by, *_grouped(node, is_root=node is query.root))
+
+
+@_shape.register
+def _(node: RankPlan, query: QueryPlan) -> _Shape:
+    partitions = ", ".join(ranking_partitions(node))
+    which = f"{ranking_rows(node)} {f'per {partitions}' if partitions else 'of all'}"
+    return GROUPS, (which, *ranking_order(node))
+
+
+@_shape.register
+def _(node: ArrangePlan, query: QueryPlan) -> _Shape:
+    """With its steps, which are not drawn."""
+    lookups = [lookup for step in query.every(DeltaPlan) for lookup in step.lookups]
+    if not lookups:
+        return STORED, ("kept by", *(arranged.key for arranged in node.arranged))
+    keys = dict.fromkeys(line for lookup in lookups for line in key_lines(lookup.join))
+    return JOIN, ("delta join", *keys)
+
+
+@singledispatch
+def _table(node: NodePlan) -> tuple[str, ...] | None:
+    """The table that a node looks rows up in; None: it looks up in none."""
+    return None
+
+
+@_table.register
+def _(node: LookupPlan) -> tuple[str, ...]:
+    return f"table {node.table.name}", f"{node.source.name} ({place_of(node.source)})", "as of the tick"
+
+
+def _input(side: SidePlan) -> Iterator[str]:
+    i = side.input
+    yield f"input {side.name}"
+    for place, column in enumerate(i.event_times):
+        lags = [branch.lags[place] for _, branch in side.sources]
+        finite = [lag for lag in lags if lag is not None]
+        all_known = len(finite) == len(lags)
+        parts = [dict(feed.event_times)[column] for _, feed in side.stages]
+        if lags:
+            parts.append(
+                f"lag {distance(max(finite), is_timed(i, column))}" if all_known else "explicit advances"
+            )
+        yield f"{column}: {', '.join(parts)}"
+    filters = [branch.beneath for branch in i.branches if isinstance(branch, Branch) and branch.beneath]
+    filters += [branch.above for branch in i.branches if branch.above]
+    for text in dict.fromkeys(plain(text_of(f)) for f in filters):
+        yield f"where {text}"
+
+
+def _join(join: MatchPlan) -> Iterator[str]:
+    yield kind_name(join.kind)
+    for key in join.keys:
+        left, right = (qualified(text_of(key.expr(side)), join.side(side)) for side in Side)
+        yield f"{left} {'<=>' if key.null_safe else '='} {right}"
+    for bound in join.bounds:
+        yield f"{bound.evicted} >= {shifted(bound.by, -bound.c, key_in_time(join, bound.evicted))}"
+    if join.horizon is not None:
+        reach = distance(join.horizon.reach, key_in_time(join, join.horizon.keys[0]))
+        yield f"late and released by the join, reach {reach}"
+    if join.asof is not None:
+        yield f"the {'latest' if join.asof.latest else 'earliest'} of {join.right.title}"
+    for _, text in join.filters:
+        yield f"where {plain(text)}"
+    for _, text in join.one_sided:
+        yield plain(text)
+    texts = [text for band in join.values.exact for text in band.texts]
+    texts += [band.text for band in join.values.real if band.comparison is not None]
+    yield from dict.fromkeys((*texts, *join.recheck_texts))
+    if join.residual is not None:
+        yield plain(text_of(join.residual))
+
+
+def _windows(node: WindowedPlan, *, is_root: bool) -> Iterator[str]:
+    """HAVING of the last ones is part of the query's filter."""
+    yield f"{window_name(node)} over {node.time_key}"
+    yield f"by {', '.join(['window', *map(plain, node.key_texts)])}"
+    yield from _grouped(node, is_root=is_root)
+
+
+def _grouped(node: GroupedPlan, *, is_root: bool) -> Iterator[str]:
+    for call in node.calls:
+        yield plain(call.text)
+    for _, text in node.filters:
+        yield f"where {plain(text)}"
+    if node.having is not None and not is_root:
+        yield f"having {plain(node.having)}"

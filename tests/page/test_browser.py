@@ -1,0 +1,163 @@
+"""The page as Chromium shows it: fast, for everybody, and without a word to anybody else."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.histories import HOSTILE, QUERIES, SHOWN_PARTITIONS, TICKS, Large, hostile
+from tests.support.browser import browser, faults
+from watersmeet.history.past import Reader, read
+from watersmeet.page.document import document_of
+from watersmeet.page.html import page_of
+from watersmeet.page.served import Feed
+from watersmeet.page.serving import Serving
+from watersmeet.spec.watched.addresses import Address
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def large():
+    made = Large()
+    yield made
+    made.keeping.close()
+
+
+@pytest.fixture(scope="module")
+def url(large):
+    serving = Serving.of(Feed(Reader(large.store), "large", look_s=0.2), Address("127.0.0.1", 0))
+    with serving.beside():
+        yield serving.url
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A file of a job of two queries."""
+    made = Large(queries=2, ticks=40)
+    made.keeping.close()
+    file = tmp_path_factory.mktemp("small") / "report.html"
+    file.write_text(page_of(document_of(read(made.store), "small")), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """A file of the history whose words want to be markup."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(page_of(document_of(read(hostile()), HOSTILE)), encoding="utf-8")
+    return file.as_uri()
+
+
+@contextmanager
+def opened(chromium, url, *, width=1280, scheme="light", is_drawn=True):
+    """The page, drawn, or one that is empty so far. Whatever it asks for elsewhere, or says of errors, fails
+    the test."""
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, asked, said = context.new_page(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    try:
+        if is_drawn:
+            page.goto(url)
+            page.wait_for_selector("#plan")
+        yield page
+        assert said == []
+        own = url if url.startswith("file:") else url.split("?")[0]
+        assert [at for at in asked if not at.startswith((own, "data:"))] == []
+    finally:
+        context.close()
+
+
+class Processor:
+    """Seconds of the processor: of this process, which serves, and of the page's own thread. What other
+    programs do on the machine meanwhile has no part in them."""
+
+    def __init__(self, page):
+        self._devtools = page.context.new_cdp_session(page)
+        self._devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def __call__(self):
+        told = {one["name"]: one["value"] for one in self._devtools.send("Performance.getMetrics")["metrics"]}
+        return time.process_time(), told["TaskDuration"]
+
+
+def test_it_opens_within_a_second_and_goes_on_without_stalling(chromium, url, large):
+    with opened(chromium, url, is_drawn=False) as page:
+        processor = Processor(page)
+        served, drawn = processor()
+        page.goto(url)
+        page.wait_for_selector("#plan")
+        page.wait_for_selector("canvas")
+        took = sum(processor()) - served - drawn
+        assert took < 1, f"it was opened in {took:.2f} s of the processor"
+        assert page.locator("#plan ~ .plan a.node").count() == 2 * QUERIES
+        for tick in range(TICKS + 1, TICKS + 6):
+            before = processor()[1]
+            large.add()
+            large.write()
+            expect(page.locator("#head")).to_contain_text(f"ticks {tick}")
+            took = processor()[1] - before
+            assert took < 0.2, f"a tick's news took {took:.2f} s of the page's thread"
+
+
+def test_an_input_says_who_holds_it_back_and_for_how_long(chromium, url):
+    with opened(chromium, url) as page:
+        page.get_by_role("link", name="input paid_3.p:").press("Enter")
+        told = page.locator("details[open] .holder")
+        told.wait_for()
+        words = told.text_content()
+        assert words.startswith("payments/7 holds at back, 5."), words
+        assert "since 2026-09-21 14:18:25 UTC" in words, words
+        assert page.locator("details[open] canvas").count() == 1
+        assert page.locator("details[open] .legend li").count() == SHOWN_PARTITIONS
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_everybody_can_read_it(chromium, small, url, width, scheme):
+    with opened(chromium, small, width=width, scheme=scheme) as page:
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert faults(page) == []
+    with opened(chromium, url, width=width, scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_words_of_others_stay_words(chromium, report):
+    with opened(chromium, report) as page:
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+        assert page.evaluate("window.harmed") is None
+        assert page.locator("img").count() == 0
+        assert page.locator("h1").text_content() == HOSTILE
+        for place in ("account", "state", "hot", "late", "told", "runs", "settings", "plan", "errors"):
+            assert HOSTILE in page.locator(f"section:has(#{place})").text_content(), place
+        assert page.locator("#errors ~ figure p").text_content() == f"What to do: {HOSTILE}"
+
+
+def test_scripts_of_others_do_not_run_and_nothing_is_sent(chromium, url, report):
+    """Were there a way to put markup into the page, its policy would stop it there."""
+    for at in (url, report):
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(at)
+        page.wait_for_selector("#plan")
+        sent = page.evaluate("fetch('http://127.0.0.2:9/').then(() => 'sent', (error) => String(error))")
+        assert "Failed to fetch" in sent
+        page.evaluate(
+            "{ const s = document.createElement('script'); s.textContent = 'window.harmed = 1';"
+            " document.body.append(s); const i = document.createElement('div');"
+            " i.innerHTML = '<img src=x onerror=\"window.harmed=1\">'; document.body.append(i); }"
+        )
+        page.wait_for_timeout(50)
+        assert page.evaluate("window.harmed") is None
+        context.close()
