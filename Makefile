@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples bench docs site clean
+.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples pictures bench docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,8 @@ docs: setup ## run the docstrings' examples, check links
 
 site: setup ## the pages as a site, in build/site; links and anchors checked
 	@scripts/site
+pictures: setup browser ## the pictures of docs/report.md
+	@scripts/pictures
 
 clean: ## remove what the recipes made (not .venv and .jars)
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist metastore_db spark-warehouse derby.log

@@ -48,10 +48,10 @@ class Large:
     """A job that reads `PARTITIONS` partitions, after some ticks and as it goes on. Of its payments partition
     7 stands still from tick 300 on."""
 
-    def __init__(self, queries=QUERIES, ticks=TICKS):
+    def __init__(self, queries=QUERIES, ticks=TICKS, late_files=None):
         self.store = MemoryStore()
         self.plan = plan_of(queries)
-        runs.begin(self.store, "0" * 8, begun_of(self.plan))
+        runs.begin(self.store, "0" * 8, begun_of(self.plan, late_files=late_files))
         self.keeping = Keeping(self.store, _failed, pause_s=1e9)
         self.tick = 0
         for _ in range(ticks):

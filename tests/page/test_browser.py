@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from playwright.sync_api import expect
 from tests.page.histories import HOSTILE, QUERIES, SHOWN_PARTITIONS, TICKS, Large, hostile
 from tests.support.browser import browser, faults
 from watersmeet.history.past import Reader, read
+from watersmeet.history.planned import SideFiles
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
 from watersmeet.page.served import Feed
@@ -27,8 +29,11 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def large():
-    made = Large()
+def large(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("late")
+    row = {"input": "paid_0/o", "reason": "late", "late_by": 150_000_000, "record": HOSTILE}
+    (folder / "part.json").write_text(json.dumps(row | {"watermark_key": "o.at"}))
+    made = Large(late_files=SideFiles(path=str(folder), format="json"))
     yield made
     made.keeping.close()
 
@@ -121,6 +126,15 @@ def test_an_input_says_who_holds_it_back_and_for_how_long(chromium, url):
         assert "since 2026-09-21 14:18:25 UTC" in words, words
         assert page.locator("details[open] canvas").count() == 1
         assert page.locator("details[open] .legend li").count() == SHOWN_PARTITIONS
+
+
+def test_late_rows_are_shown_by_how_late_they_were_with_samples(chromium, url):
+    with opened(chromium, url) as page:
+        section = page.locator("section:has(#late)")
+        assert section.locator("figure").count() == 2 * QUERIES
+        assert section.locator(".track div").first.bounding_box()["width"] > 20
+        assert section.locator("tbody tr").all_inner_texts() == [f"late\tpaid_0/o\t2.5 min\t{HOSTILE}"]
+        assert page.locator("img").count() == 0
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])

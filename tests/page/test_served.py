@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from watersmeet.cli.ui import ui
 from watersmeet.errors import EngineError, SpecError, StateError
+from watersmeet.history import runs
 from watersmeet.history.keeping import Keeping
-from watersmeet.history.past import Reader
+from watersmeet.history.past import Reader, read
+from watersmeet.history.planned import SideFiles
 from watersmeet.history.points import Figures
+from watersmeet.history.runs import Begun
+from watersmeet.page.aside import samples_of
+from watersmeet.page.document import document_of
 from watersmeet.page.html import static
 from watersmeet.page.listening import listening_at
 from watersmeet.page.served import STATIC, Feed
@@ -135,6 +143,33 @@ def test_a_state_that_cannot_be_read_is_told_in_its_words():
         with urllib.request.urlopen(serving.url + "events", timeout=20) as stream:
             lines = [next(stream).strip() for _ in range(2)]
     assert lines == [b"event: problem", b'data: "the store does not answer"']
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_path, kind):
+    rows = [
+        {"input": "q/a", "reason": "late", "late_by": n, "watermark_key": "a.t", "record": f'{{"k": {n}}}'}
+        for n in range(30)
+    ]
+    for name, own in (("part-1", rows[:15]), ("part-2", rows[15:]), ("_staged", rows), (".x/part-3", rows)):
+        file = tmp_path / f"{name}.{kind}"
+        file.parent.mkdir(exist_ok=True)
+        if kind == "json":
+            file.write_text("".join(json.dumps(row) + "\n" for row in own))
+        else:
+            pq.write_table(pa.Table.from_pylist(own), file)
+        os.utime(file, (9, 9 if name == "part-1" else 10))
+    store = MemoryStore()
+    files = SideFiles(path=str(tmp_path), format=kind)
+    runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here", late_files=files))
+    feed = Feed(Reader(store), "job")
+    samples = json.loads(feed.document(0.0))["samples"]
+    assert samples == [*rows[15:], *rows[:5]]
+    assert str(tmp_path) not in feed.document(0.0)
+    assert "samples" not in document_of(read(store), "job")
+    (tmp_path / f"part-2.{kind}").write_bytes(b"\xff")
+    assert samples_of(files) == []
+    assert samples_of(SideFiles(path=str(tmp_path / "none"), format=kind)) == samples_of(None) == []
 
 
 def test_other_machines_are_asked_for_a_token(history):

@@ -1,8 +1,10 @@
-"""What is written down of a plan, for who looks at a run: its drawing, and the limits that it has."""
+"""What is written down of a job and its plan, for who looks at a run: its drawing, its limits, and where its
+late rows are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from watersmeet.history.points import subject_of
 from watersmeet.plan.explain.graph import graph_of
@@ -11,6 +13,8 @@ from watersmeet.plan.limited import limited_sources, sides_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.plan.order.forecast import forecasts_of
+from watersmeet.spec.model import Job
+from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.state.record import FrozenRecord
 
 
@@ -49,6 +53,23 @@ class Drawing(FrozenRecord):
                 DrawnEdge(start=edge.start, end=edge.end, of=_subject(edge.of)) for edge in graph.edges
             ),
         )
+
+
+class SideFiles(FrozenRecord):
+    """The folder of this machine that late rows are written to, and the ``format`` of the files."""
+
+    path: str
+    format: str
+
+    @classmethod
+    def of_job(cls, job: Job) -> SideFiles | None:
+        """None: late rows go nowhere, or elsewhere."""
+        for sink in job.sinks:
+            if sink.name == job.run.get("late_output") and sink.traits.files:
+                path, form = local_path(path_of(sink.options)), format_of(sink.options)
+                if path and form in ("json", "parquet"):
+                    return cls(path=str(Path(path).absolute()), format=form)
+        return None
 
 
 class Limit(FrozenRecord):

@@ -16,7 +16,7 @@ from watersmeet.history import runs
 from watersmeet.history.figures import READ, figures_of
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.looks import Looks
-from watersmeet.history.planned import Drawing, limits_of
+from watersmeet.history.planned import Drawing, SideFiles, limits_of
 from watersmeet.history.points import Figures, subject_of
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.progress import TickReport
@@ -35,19 +35,20 @@ MOST_NOTICES = 100
 class About:
     """What is written down of a run when it begins: ``settings`` of the run and of Spark, as they may be
     shown; ``explained``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are
-    integers."""
+    integers; ``late_files``: where late rows are."""
 
     plan: JobPlan
     settings: Mapping[str, str]
     explained: str
     integer_times: tuple[str, ...]
+    late_files: SideFiles | None = None
 
     @classmethod
     def of(cls, job: Job, plan: JobPlan) -> About:
         every = (*job.run.items(), *job.settings.items())
         settings = {name: public_setting(name, value) for name, value in every}
         integers = {subject_of("time", *names) for names in integer_columns(plan)}
-        return cls(plan, settings, explain(plan), tuple(sorted(integers)))
+        return cls(plan, settings, explain(plan), tuple(sorted(integers)), SideFiles.of_job(job))
 
 
 class Outcome(Protocol):
@@ -108,6 +109,7 @@ class Recording(Watcher):
             integer_times=about.integer_times,
             drawing=Drawing.of_plan(about.plan),
             limits=limits_of(about.plan),
+            late_files=about.late_files,
         )
         self._store = self._place()
         self._keeping = Keeping(self._store, self._say)

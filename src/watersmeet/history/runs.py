@@ -9,7 +9,7 @@ from typing import TypeVar
 from pydantic import Field, ValidationError
 
 from watersmeet.errors import StateError
-from watersmeet.history.planned import Drawing, Limit
+from watersmeet.history.planned import Drawing, Limit, SideFiles
 from watersmeet.history.segments import FOLDER
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.sealed import sealed, unsealed
@@ -22,7 +22,7 @@ _NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.json"
 class Begun(FrozenRecord):
     """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
     secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers;
-    ``drawing``, ``limits``: of the plan."""
+    ``drawing``, ``limits``: of the plan; ``late_files``: where late rows are."""
 
     started_us: int
     version: str
@@ -32,6 +32,7 @@ class Begun(FrozenRecord):
     integer_times: tuple[str, ...] = ()
     drawing: Drawing = Field(default_factory=Drawing)
     limits: tuple[Limit, ...] = ()
+    late_files: SideFiles | None = None
 
 
 class Ended(FrozenRecord):

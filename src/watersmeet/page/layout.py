@@ -98,7 +98,6 @@ def _layers(nodes: Sequence[str], before: _Edges, behind: _Edges) -> dict[str, i
 
     def layer_of(own: str) -> int:
         if own not in layers:
-            layers[own] = 0  # of a circle, which no plan has, nothing else would come
             layers[own] = max((layer_of(edge.start) + 1 for edge in before[own]), default=0)
         return layers[own]
 

@@ -25,7 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from watersmeet.errors import StateError
 from watersmeet.history.past import Past, Reader
-from watersmeet.page.document import document_of
+from watersmeet.page.aside import samples_of
+from watersmeet.page.document import Document, document_of
 from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
 
 STATIC = dict.fromkeys(STYLES, "text/css") | dict.fromkeys(SCRIPTS, "text/javascript")
@@ -66,14 +67,19 @@ class Feed:
         with self._lock:
             past = self._read(now)
             if self._whole is None or self._whole[0] != _state(past):
-                document = document_of(past, self.title)
-                self._whole = _state(past), json.dumps(document, separators=(",", ":"))
+                self._whole = _state(past), json.dumps(_document(past, self.title), separators=(",", ":"))
             return self._whole[1]
 
     def _read(self, now: float) -> Past:
         if self._past is None or now - self._looked >= self.look_s:
             self._past, self._looked = self._reader.read(), now
         return self._past
+
+
+def _document(past: Past, title: str, after: int = 0) -> Document:
+    """With samples of the rows that the last run has set aside."""
+    files = past.runs[-1].begun.late_files if past.runs else None
+    return {**document_of(past, title, after), "samples": samples_of(files)}
 
 
 def _state(past: Past) -> object:
@@ -117,7 +123,7 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
                 continue
             if _state(whole) != seen:
                 seen = _state(whole)
-                more = await _in_a_thread(document_of, whole, feed.title, after)
+                more = await _in_a_thread(_document, whole, feed.title, after)
                 after = max(after, whole.until_us)
                 yield {"id": str(after), "event": "more", "data": json.dumps(more)}
             await asyncio.sleep(feed.look_s)

@@ -3,6 +3,10 @@
 const charts = (function () {
   const { make, moment, shown, table } = words;
   const COLOURS = 8, MOST_POINTS = 2000, HEIGHT = 220;
+  // Seconds between two lines of a grid, that people count in.
+  const APART = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200]
+    .concat([1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 100000].map((days) => days * 86400));
+  const INCREMENTS = { seconds: APART, time: APART.map((seconds) => seconds * 1e6) };
   const drawn = new Map(); // key of a chart -> the chart, its drawing, and its elements
   let starts = []; // when runs began
 
@@ -84,7 +88,7 @@ const charts = (function () {
       width: Math.max(240, place.clientWidth), height: HEIGHT, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       legend: { show: false }, cursor: { y: false },
       scales: { y: { range: (u, low, high) => times ? (low === high ? [low - 1, high + 1] : [low, high]) : [Math.min(0, low), high > 0 ? high * 1.05 : 1] } },
-      axes: [{ ...axis, values: labels, size: 44 }, { ...axis, size: (u, values) => (values ? wide(values) : 60), values: (u, splits) => splits.map(short) }],
+      axes: [{ ...axis, values: labels, size: 44 }, { ...axis, ...(INCREMENTS[chart.kind] ? { incrs: INCREMENTS[chart.kind] } : {}), size: (u, values) => (values ? wide(values) : 60), values: (u, splits) => splits.map(short) }],
       series: [{}, ...lines],
     };
     if (chart.stacked) {

@@ -46,7 +46,19 @@
         parts.push(make("figure", {}, make("figcaption", {}, one.name + ": rows by how late they were, of " + column), bars));
       }
     }
+    const samples = doc.samples || [];
+    if (samples.length) {
+      const rows = samples.map((one) => [one.reason, one.input, one.late_by === null ? "–" : lateBy(one), one.record]);
+      parts.push(make("h3", {}, "Some of the rows that were set aside last"), table(["why", "input", "late by", "row"], rows, 9));
+    }
     return parts;
+  }
+
+  // Of times µs, of integers themselves: which one it is says the watermark that the row missed.
+  function lateBy(one) {
+    const integers = doc.charts.find((chart) => chart.key === "integers"), query = String(one.input).split("/")[0];
+    const whole = integers && integers.series.some((line) => line.name === query + "." + one.watermark_key);
+    return whole ? plain(one.late_by) : lasting(one.late_by / 1e6);
   }
 
   function bar(name, share, words, kind = "") {

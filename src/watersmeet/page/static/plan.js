@@ -4,14 +4,16 @@ const plan = (function () {
   const { make, draw, plain, shown, table } = words;
   const LINE = 16, PAD = 8;
 
-  // What is written at an edge: rows a second, rows that are kept, watermarks.
-  function written(flow) {
+  // What goes along an edge: rows a second, rows that are kept, watermarks. ``short``: as far as there is room.
+  function written(flow, short) {
     if (!flow) return [];
-    const lines = [];
+    const lines = [], marks = (flow.marks || []).filter((mark) => mark.value !== null);
     if (flow.rate !== undefined && flow.rate !== null) lines.push(shown("rate", flow.rate));
     if (flow.kept !== undefined && flow.kept !== null) lines.push(plain(flow.kept) + " kept");
-    for (const mark of (flow.marks || []).slice(0, 2)) {
-      if (mark.value !== null) lines.push(mark.of + " " + shown(mark.kind, mark.value));
+    for (const mark of short ? marks.slice(0, 2) : marks) {
+      const value = shown(mark.kind, mark.value), name = mark.of.length > 9 ? mark.of.slice(0, 8) + "…" : mark.of;
+      if (!short) lines.push("watermark of " + mark.of + " " + value);
+      else lines.push((marks.length > 1 ? name : "W") + " " + (mark.kind === "time" && mark.value !== "end" ? value.slice(5) : value));
     }
     return lines;
   }
@@ -52,11 +54,11 @@ const plan = (function () {
         ...drawing.edges.map(edge), ...labels.map((one) => one.label), ...drawing.nodes.map((one) => node(one, address))));
     }
     for (const { of, x, y, label } of labels) {
-      const lines = written(flows[of]);
+      const lines = written(flows[of], true);
       label.replaceChildren(...lines.map((text, n) => draw("tspan", { x, y: y - 14 * (lines.length - 1 - n) }, text)));
     }
     const names = new Map(drawing.nodes.map((one) => [one.id, one.input ? "input " + one.input : one.whole[0]]));
-    const rows = drawing.edges.map((one) => [names.get(one.from), names.get(one.to), written(flows[one.of]).join(", ") || "–"]);
+    const rows = drawing.edges.map((one) => [names.get(one.from), names.get(one.to), written(flows[one.of], false).join(", ") || "–"]);
     return [
       view,
       make("details", {}, make("summary", {}, "As a table"), table(["from", "to", "what goes there"], rows, 9)),
