@@ -104,7 +104,6 @@ ALLOWED: dict[str, set[str]] = {
         "whatif",
         "diff",
         "why",
-        "engine.values",
         "watersmeet",  # its version
     },
     # a job's text to its end: what the command line and the public names share
