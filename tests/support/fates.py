@@ -80,8 +80,8 @@ def fates(case: dict[str, Any]) -> dict[Who, Known]:
     oracle: Any = Oracle(case)
     heard: dict[Who, Known] = {}
     (block,) = oracle.blocks
-    (join,) = block.joins
-    assert type(join) is JoinState
+    assert type(block.joins[0]) is JoinState
+    join: Any = block.joins[0]
     join.__class__ = _Listening
     join.heard, join.oracle, oracle.tick = heard, oracle, 0
     judge = block._judge

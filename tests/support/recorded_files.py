@@ -30,10 +30,10 @@ class FileJob(RecordedJob):
         sources = [f"{source.connector} {source.name}" for source in self.job.plan.sources]
         commit = self.job.driver.commit
 
-        def committed(host: Any = None, *others: Any) -> None:
+        def committed(host: Any = None, *others: Any, **more: Any) -> None:
             self._lists = file_lists.add(self._store, self._lists, self._read)
             listed = {file_lists.KEY: [entry.model_dump() for entry in self._lists]}
-            commit({**(host or {}), SOURCES: sources, **listed}, *others)
+            commit({**(host or {}), SOURCES: sources, **listed}, *others, **more)
 
         self.job.driver.commit = committed  # type: ignore[method-assign]
 

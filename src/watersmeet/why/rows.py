@@ -86,11 +86,12 @@ class QueryRows:
     @property
     def join(self) -> JoinPlan | None:
         """The join of which the fates are told; None: it is a query of which they are not."""
-        root = self.query.root
-        if len(self.query.nodes) > 1 or not isinstance(root, JoinPlan) or root.asof is not None:
+        joins = self.query.every(JoinPlan)
+        if len(self.query.nodes) > 1 or not joins:
             return None
-        is_told = not root.changes and not any(side.feeds for side in root.sides)
-        return root if is_told and len(self.inputs) == 2 and not root.left_to_spark else None
+        (join,) = joins
+        is_other = join.asof is not None or join.changes or any(side.feeds for side in join.sides)
+        return None if is_other or len(self.inputs) < 2 or join.left_to_spark else join
 
     @property
     def zone(self) -> str:
