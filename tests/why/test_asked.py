@@ -4,6 +4,7 @@ times in other zones, and of rows that are ahead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,10 +32,13 @@ ROWS = [
 ]
 
 
-def ran(query: str, rows: Any = ROWS, **declared: Any) -> RecordedCase:
+def ran(
+    query: str, rows: Any = ROWS, options: Mapping[str, Any] | None = None, **declared: Any
+) -> RecordedCase:
     streams = {name: stream() for name in "abc"} | declared
+    steps = [{"rows": tick} for tick in rows]
     run = RecordedCase(
-        {"case": "c", "streams": streams, "query": query, "steps": [{"rows": tick} for tick in rows]}
+        {"case": "c", "streams": streams, "query": query, "steps": steps, "options": options or {}}
     )
     assert run.problem is None, run.problem
     return run
@@ -62,6 +66,11 @@ JOIN = "SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEE
             "AND b.t >= a.t - 5",
             "its join is not told",
         ),
+        (
+            "SELECT window_start, a.k AS k, count(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(t), 5) a "
+            "GROUP BY window_start, window_end, a.k",
+            "is not told",
+        ),
     ],
 )
 def test_of_other_queries_it_is_told_what_ingest_did(query: str, said: str) -> None:
@@ -81,6 +90,21 @@ def test_a_query_that_does_not_join() -> None:
     assert asked(run, Question("a", ["k=y"])).fates[0].text == "filtered by a.k <> 'y': is false"
 
 
+def test_a_row_that_meets_a_table_as_of_its_tick_is_not_said_to_be_put_out() -> None:
+    case = {
+        "case": "c",
+        "streams": {"a": stream()},
+        "tables": {"p": {"columns": {"k": "STRING", "v": "BIGINT"}}},
+        "query": "SELECT a.t AS t, p.v AS v FROM a JOIN p FOR SYSTEM_TIME AS OF a.t ON p.k = a.k",
+        "steps": [{"rows": [["p", {"k": "x", "v": 1}], ["a", {"t": 1, "k": "q"}]]}],
+    }
+    run = RecordedCase(case)
+    assert run.problem is None, run.problem
+    (fate,) = asked(run, Question("a", ["k=q"])).fates
+    assert fate.what == "on_time"
+    assert "is not told" in fate.text
+
+
 def test_rows_ahead_of_the_clock_are_told() -> None:
     columns = {"columns": {"t": "TIMESTAMP", "k": "STRING"}, "time": {"t": {"lag": 0}}}
     run = ran(
@@ -91,6 +115,13 @@ def test_rows_ahead_of_the_clock_are_told() -> None:
     assert asked(run, Question("x", ["y"])).fates[0].what == "ahead"
     (fate,) = asked(run, Question("x", time="1970-01-01 00:00:05")).fates
     assert fate.what == "joined"
+
+
+def test_which_rows_were_shed_is_not_known() -> None:
+    rows = [[["a", {"t": 10 + n, "k": f"k{n}"}] for n in range(9)]]
+    run = ran(JOIN, rows, {"max_rows": 3, "at_limit": "shed_oldest"})
+    (fate,) = asked(run, Question("a", ["k1"])).fates
+    assert (fate.what, "were shed" in fate.text) == ("not_known", True)
 
 
 def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:

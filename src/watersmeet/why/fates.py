@@ -173,7 +173,8 @@ class Fates:
         query, join = self.rows.query, self.rows.join
         tick = self.rows.tick(spot)
         if join is None:
-            if len(query.nodes) == 1 and self.side.passes:
+            root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
+            if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
                 return "put_out", f"on time {tick}, and put out in it", {}
             reason = f"what becomes of it in {_kind_of(query)} is not told: joins of two inputs are"
             return "on_time", f"on time {tick}; {reason}", {}

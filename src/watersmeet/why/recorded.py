@@ -16,6 +16,7 @@ from watersmeet.history.figures import JOB, READ
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.whatif.judged import Marks, release_limits
 
 
@@ -120,7 +121,7 @@ class Recorded:
 
     def marks_of(self, query: QueryPlan) -> Marks:
         """Of one query, per slot: below which times rows of the tick were late, and below which rows were
-        released in it."""
+        released in it, of a query that is one join (`joined_of`)."""
         keys = {
             side.watermark_key(column): (side.name, column)
             for side in query.sides
@@ -129,7 +130,7 @@ class Recorded:
         after = {key: self.mark(query.name, *of, "watermark") for key, of in keys.items()}
         limits = {key: np.full(len(self), MIN_TIME, dtype=np.int64) for key in keys}
         clocks = self.clocks()
-        for slot in range(len(self)):
+        for slot in range(len(self) if joined_of(query) is not None else 0):
             marks = {key: own[slot] for key, own in after.items()}
             for key, limit in release_limits(query, marks, clocks[slot] or 0).items():
                 limits[key][slot] = _time(limit)
@@ -139,6 +140,16 @@ class Recorded:
             {key: np.maximum.accumulate(own) for key, own in limits.items()},
             {},
         )
+
+
+def joined_of(query: QueryPlan) -> JoinPlan | None:
+    """The join of two inputs that is all of a query, and releases rows by their times; None: it is none."""
+    joins = query.every(JoinPlan)
+    if len(query.nodes) > 1 or not joins:
+        return None
+    (join,) = joins
+    is_other = join.asof is not None or join.changes or any(side.feeds for side in join.sides)
+    return None if is_other or join.left_to_spark else join
 
 
 def recorded(past: Past, until: int | None = None) -> Recorded:

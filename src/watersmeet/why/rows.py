@@ -14,12 +14,12 @@ from watersmeet.names import DIFF, PARTITION
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.spec.model import Branch, Expr, Input, Insert, Join
+from watersmeet.spec.model import Branch, Expr, Insert, Join
 from watersmeet.why.answer import Tick
 from watersmeet.why.columns import columns_of
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import InputRows
-from watersmeet.why.recorded import Recorded
+from watersmeet.why.recorded import Recorded, joined_of
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,12 @@ class QueryRows:
     @property
     def join(self) -> JoinPlan | None:
         """The join of which the fates are told; None: it is a query of which they are not."""
-        joins = self.query.every(JoinPlan)
-        if len(self.query.nodes) > 1 or not joins:
-            return None
-        (join,) = joins
-        is_other = join.asof is not None or join.changes or any(side.feeds for side in join.sides)
-        return None if is_other or len(self.inputs) < 2 or join.left_to_spark else join
+        join = joined_of(self.query)
+        return join if len(self.inputs) == 2 else None
 
     @property
     def zone(self) -> str:
         return self.query.options.time_zone
-
-    def given(self, alias: str) -> Input:
-        return next(side.input for side in self.query.sides if side.name == alias)
 
     @cached_property
     def own_conditions(self) -> list[Expr]:
