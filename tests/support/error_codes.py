@@ -121,8 +121,8 @@ def _either(value: ast.expr) -> list[ast.expr]:
 
 
 def _code_of(value: ast.expr) -> str | None:
-    fits = isinstance(value, ast.Constant) and isinstance(value.value, str) and _CODE.fullmatch(value.value)
-    return value.value if fits else None
+    text = value.value if isinstance(value, ast.Constant) else None
+    return text if isinstance(text, str) and _CODE.fullmatch(text) else None
 
 
 def _calls() -> Iterator[ast.Call]:
