@@ -71,8 +71,7 @@ def measure(folder: Path, rows: int, pairs: int, kind: str) -> list[tuple[Cost, 
     from watersmeet.engine.spark.job import session
     from watersmeet.engine.spark.job.job import run_job
     from watersmeet.engine.spark.sources.files.read import BatchFiles
-    from watersmeet.engine.spark.tick.reading.again import Reread
-    from watersmeet.engine.spark.tick.reading.again import Rereading
+    from watersmeet.engine.spark.tick.reading.again import Reread, Rereading
     from watersmeet.front.sql import parse_job
     from watersmeet.plan.planner import plan_job
 
