@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,6 +28,7 @@ from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
     FileStat,
+    base_of,
     files_of,
     hidden_of,
     is_odd,
@@ -169,7 +171,9 @@ class FilesRead:
         return bool(self._sources)
 
     def start(self) -> None:
-        """Look before anything is read. Raises: EngineError as `look`."""
+        """Look before anything is read. Raises: EngineError as `look`; a source was moved."""
+        for number, source in self._sources.items():
+            self._check_place(source, self._known[number])
         self._waiting = self.look()
         for source in self._sources.values():
             hidden = hidden_of(source)
@@ -177,6 +181,19 @@ class FilesRead:
                 self._note(
                     f'"{source.name}": files whose names begin with _ or . are not read: {_named(hidden)}'
                 )
+
+    def _check_place(self, source: Source, known: Collection[str]) -> None:
+        """Spark knows files by their paths: those of a directory that was moved would be read again."""
+        base = base_of(source)
+        if base is None or not known or any(path == base or path.startswith(f"{base}/") for path in known):
+            return
+        before, now = os.path.commonpath([os.path.dirname(path) for path in known]), shown(base)
+        raise EngineError(
+            f'file source "{source.name}": its files were read from {shown(before)}, and are in {now} now',
+            code="source-moved",
+            hint="they would be read again, and their rows come twice: run the job where it ran before, or "
+            "begin anew (watersmeet reset)",
+        )
 
     def look_if_due(self) -> None:
         """As `look`, when the last one is long enough ago."""

@@ -163,6 +163,17 @@ def shown(path: str) -> str:
     return path if _is_utf_8(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
+def base_of(source: Source) -> str | None:
+    """The directory, or the file, beneath which all files of a source lie; None: its path is not local."""
+    local = local_path(path_of(source.options))
+    if local is None:
+        return None
+    path = os.path.abspath(local)
+    while not os.path.exists(path) and PATTERN & set(path):
+        path = os.path.dirname(path)
+    return path
+
+
 def _roots(source: Source) -> list[str]:
     """The directories and files that the source's path stands for, as Spark has them."""
     local = local_path(path_of(source.options))
