@@ -1,60 +1,18 @@
-"""Runs a small job and has the JVM write at its end the classes that it loaded.
+"""Makes the file of Java's classes for the tests, whose JVMs have a compiler of their own.
 
     python -m tests.class_archive FILE
 
-The file is made for `tests/conftest.py` by ``scripts/class-archive``.
+It is made for `tests/conftest.py` by ``scripts/class-archive``.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-import tempfile
-from contextlib import redirect_stdout
-from pathlib import Path
 
 from tests.conftest import COMPILER
-
-JOB = """
-CREATE TABLE g (n BIGINT, k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
-  WITH ('connector' = 'generator', 'rate' = '50', 'rows' = '100', 'keys' = '5');
-CREATE TABLE f (n BIGINT, k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
-  WITH ('connector' = 'file', 'path' = '{folder}/in', 'format' = 'json');
-CREATE TABLE out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'parquet');
-INSERT INTO out SELECT g.n, upper(f.k) AS k, f.t FROM g LEFT JOIN f
-  ON g.k = f.k AND g.t BETWEEN f.t AND f.t + INTERVAL '1' MINUTE AND soundex(g.k) = soundex(f.k);
-"""
-
-
-def main(archive: str) -> int:
-    os.environ["SPARK_SUBMIT_OPTS"] = f'{COMPILER} -XX:ArchiveClassesAtExit="{archive}" -Xlog:disable'
-    from pyspark import SparkContext
-
-    from watersmeet.cli.main import main as watersmeet
-    from watersmeet.engine.spark.job.session import settings, start
-
-    with tempfile.TemporaryDirectory() as folder:
-        spark = start(
-            settings(master="local[2]", conf={"spark.local.dir": folder, "spark.driver.memory": "1g"})
-        )
-        (Path(folder) / "in").mkdir()
-        (Path(folder) / "in" / "1.json").write_text('{"n": 1, "k": "k1", "t": "2024-01-01T00:00:00Z"}\n')
-        job = Path(folder) / "job.sql"
-        job.write_text(JOB.format(folder=folder))
-        words = ["run", str(job), "--until-caught-up", "--finish", "--checkpoint", f"{folder}/state"]
-        with redirect_stdout(io.StringIO()):
-            status = watersmeet([*words, "--json"])
-        rows = spark.read.parquet(f"{folder}/out/*").groupBy("k").count().collect()
-        gateway = SparkContext._gateway
-        assert gateway is not None
-        jvm = gateway.proc
-        spark.stop()
-        gateway.shutdown()
-        jvm.stdin.close()  # it ends with the process that started it
-        jvm.wait(120)
-    return 0 if status == 0 and rows and Path(archive).exists() else 1
-
+from watersmeet.cli import preparing
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    os.environ["SPARK_SUBMIT_OPTS"] = COMPILER
+    sys.exit(preparing.main(sys.argv[1]))

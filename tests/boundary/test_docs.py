@@ -33,6 +33,7 @@ COMMANDS = (
         "stop",
         "reset",
         "report",
+        "prepare",
         "ui",
         "whatif",
         "diff",

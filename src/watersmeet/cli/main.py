@@ -27,6 +27,7 @@ from watersmeet.cli.diff.entry import diff
 from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
+from watersmeet.cli.prepare import prepare
 from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
 from watersmeet.cli.ui import UI_PORT
@@ -46,6 +47,7 @@ app = typer.Typer(
 app.add_typer(state_commands.app)
 app.command()(state_commands.stop)
 app.command()(report)
+app.command()(prepare)
 app.command("ui")(ui_command)
 app.command()(whatif)
 app.command()(diff)

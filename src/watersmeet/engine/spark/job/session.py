@@ -42,6 +42,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.errors import readable
+from watersmeet.engine.spark.job import class_archive
 from watersmeet.engine.spark.job.early import start_workers
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
 from watersmeet.errors import EngineError
@@ -119,7 +120,7 @@ def settings(
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
-        JAVA_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
+        JAVA_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE} {class_archive.options()}".rstrip(),
         EXECUTOR_OPTIONS: f"{COLLECTOR} {COMPILER} {LANGUAGE}",
         "spark.log.level": LOG_LEVEL,
     }

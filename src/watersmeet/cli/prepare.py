@@ -1,0 +1,78 @@
+"""`prepare`: what makes later jobs start sooner."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from watersmeet.errors import EngineError
+
+PATIENCE_S = 600
+_WORDS = 600
+"""Characters of what the child said last that are shown when it failed."""
+
+Remove = Annotated[bool, typer.Option("--remove", help="Delete what was kept, of all Sparks.")]
+Again = Annotated[bool, typer.Option("--again", help="Make it anew, though it is there.")]
+
+
+def prepare(remove: Remove = False, again: Again = False) -> None:
+    """Keep the Java classes that Spark loads, so that jobs start sooner: some 180 MB in the cache directory,
+    made once for a Java and a Spark by a small job of half a minute."""
+    from watersmeet.engine.spark.job.class_archive import folder, place
+
+    if remove:
+        files = sorted(folder().glob("*.jsa"))
+        for file in files:
+            file.unlink(missing_ok=True)
+        print(f"{folder()}: nothing is kept" + (f"; {len(files)} deleted" if files else ""))
+        return
+    path = place()
+    if path is None:
+        raise EngineError(
+            "there is no Java",
+            code="no-java",
+            hint="install Java 17, or say by JAVA_HOME where it is",
+        )
+    if path.exists() and not again:
+        print(f"{path}: it is there ({_megabytes(path)} MB)")
+        return
+    started = time.monotonic()
+    print("a small job is run, to see which classes it loads …", file=sys.stderr)
+    make(path)
+    print(f"{path}: {_megabytes(path)} MB, made in {time.monotonic() - started:.0f} s; jobs find it there")
+
+
+def make(path: Path) -> None:
+    """Make the file; it is there as a whole, or not at all. Raises: EngineError."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as making:
+            made = Path(making) / path.name
+            words = [sys.executable, "-m", "watersmeet.cli.preparing", str(made)]
+            child = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+            if child.returncode or not made.exists():
+                said = (child.stderr or child.stdout).strip()[-_WORDS:]
+                raise EngineError(
+                    f"the job that shows which classes there are failed: {said or 'it said nothing'}",
+                    code="not-prepared",
+                    hint="jobs run as well without; does `watersmeet demo` run?",
+                )
+            made.chmod(0o600)
+            os.replace(made, path)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(
+            f"{path} cannot be made: {error}",
+            code="not-prepared",
+            hint="it takes some 200 MB in the cache directory (XDG_CACHE_HOME); jobs run as well without",
+        ) from None
+
+
+def _megabytes(path: Path) -> int:
+    return round(path.stat().st_size / 1e6)

@@ -1,0 +1,119 @@
+"""`prepare`: what a JVM takes classes from, and what not. ``scripts/class-archive`` makes the file itself."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from watersmeet.cli import prepare
+from watersmeet.cli.main import main
+from watersmeet.engine.spark.job import class_archive
+
+pytestmark = pytest.mark.skipif(class_archive.place() is None, reason="needs Java")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+
+
+@pytest.fixture
+def kept():
+    path = class_archive.place()
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.write_bytes(b"classes")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_file_that_is_there_is_told_to_the_jvm(kept):
+    assert class_archive.options() == f'-XX:SharedArchiveFile="{kept}" -Xlog:cds*=off'
+
+
+def test_without_a_file_the_jvm_is_told_nothing():
+    assert class_archive.options() == ""
+
+
+@pytest.mark.parametrize("name", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
+@pytest.mark.parametrize("told", ["-XX:SharedArchiveFile=x.jsa", "-XX:ArchiveClassesAtExit=y.jsa"])
+def test_a_jvm_that_is_told_otherwise_is_not_told_twice(kept, monkeypatch, name, told):
+    monkeypatch.setenv(name, f"-Xss4m {told}")
+    assert class_archive.options() == ""
+
+
+@pytest.mark.parametrize("of", ["file", "folder"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_classes_that_others_could_have_written_are_not_loaded(kept, of, mode):
+    path = kept if of == "file" else kept.parent
+    path.chmod(path.stat().st_mode | mode)
+    assert class_archive.options() == ""
+
+
+def test_a_link_is_not_followed(kept, tmp_path):
+    other = tmp_path / "other.jsa"
+    kept.rename(other)
+    kept.symlink_to(other)
+    assert class_archive.options() == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_classes_of_another_user_are_not_loaded(kept):
+    os.chown(kept, 12345, -1)
+    assert class_archive.options() == ""
+
+
+def test_other_jars_are_another_file(monkeypatch, tmp_path):
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(class_archive, "_find_spark_home", lambda: str(tmp_path))
+    before = class_archive.place()
+    (tmp_path / "jars" / "a.jar").write_bytes(b"a")
+    assert class_archive.place() != before
+
+
+def test_what_is_there_is_not_made_again(kept, capsys):
+    assert main(["prepare"]) == 0
+    assert "it is there" in capsys.readouterr().out
+    assert kept.read_bytes() == b"classes"
+
+
+def test_remove_deletes_it(kept, capsys):
+    assert main(["prepare", "--remove"]) == 0
+    assert not kept.exists()
+    assert "1 deleted" in capsys.readouterr().out
+    assert main(["prepare", "--remove"]) == 0
+
+
+def _child(monkeypatch, tmp_path, text):
+    """In the place of the job that is run."""
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(prepare.sys, "executable", str(script))
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(monkeypatch, tmp_path, capsys):
+    _child(monkeypatch, tmp_path, 'printf half > "$3"; echo "no space left" >&2; exit 1')
+    assert main(["prepare"]) == 2
+    said = capsys.readouterr().err
+    assert "no space left" in said
+    assert "[not-prepared]" in said or "not-prepared" in said
+    assert list(class_archive.folder().iterdir()) == []
+
+
+def test_a_file_that_was_made_is_the_users_alone(monkeypatch, tmp_path, capsys):
+    _child(monkeypatch, tmp_path, 'printf classes > "$3"')
+    assert main(["prepare"]) == 0
+    (made,) = class_archive.folder().iterdir()
+    assert made == class_archive.place()
+    assert made.stat().st_mode & 0o777 == 0o600
+    assert class_archive.options()
+
+
+def test_without_java_it_says_so(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert main(["prepare"]) == 2
+    assert "Java" in capsys.readouterr().err
+    assert class_archive.options() == ""
