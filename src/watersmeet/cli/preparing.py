@@ -11,7 +11,6 @@ import sys
 import tempfile
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
 
 JOB = """
 CREATE TABLE g (n BIGINT, k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
@@ -28,10 +27,8 @@ INSERT INTO out SELECT g.n, upper(f.k) AS k, f.t FROM g LEFT JOIN f
 def main(archive: str) -> int:
     told = os.environ.get("SPARK_SUBMIT_OPTS", "")
     os.environ["SPARK_SUBMIT_OPTS"] = f'{told} -XX:ArchiveClassesAtExit="{archive}" -Xlog:cds*=off'
-    from pyspark import SparkContext
-
     from watersmeet.cli.main import main as watersmeet
-    from watersmeet.engine.spark.job.session import settings, start
+    from watersmeet.engine.spark.job.session import end_java, settings, start
 
     with tempfile.TemporaryDirectory() as folder:
         spark = start(
@@ -45,12 +42,7 @@ def main(archive: str) -> int:
         with redirect_stdout(io.StringIO()):
             status = watersmeet([*words, "--json"])
         rows = spark.read.parquet(f"{folder}/out/*").groupBy("k").count().collect()
-        gateway: Any = SparkContext._gateway
-        jvm = gateway.proc
-        spark.stop()
-        gateway.shutdown()
-        jvm.stdin.close()  # it ends with the process that started it
-        jvm.wait(120)
+        end_java(spark)
     return 0 if status == 0 and rows and Path(archive).exists() else 1
 
 

@@ -22,7 +22,7 @@ OPTION, MAKES = "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"
 _SILENT = "-Xlog:cds*=off"
 """What does not fit is no news: all runs as well without."""
 
-_KEPT = "java-classes"
+_KEPT = "classes"
 
 
 def options() -> str:
@@ -47,8 +47,8 @@ def folder() -> Path:
 def _java() -> Path | None:
     """The one that PySpark starts."""
     home = os.environ.get("JAVA_HOME")
-    found = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    return Path(os.path.realpath(found)) if found and os.path.exists(found) else None
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    return Path(os.path.realpath(java)) if java and os.path.exists(java) else None
 
 
 def _made_of(java: Path) -> str:
@@ -65,9 +65,9 @@ def _is_ours(path: Path) -> bool:
     """Whether nobody but this user, or root, can have written the file, or put it there."""
     for one in (path, path.parent):
         try:
-            found = os.lstat(one)
+            told = os.lstat(one)
         except OSError:
             return False
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if told.st_uid not in (0, os.geteuid()) or told.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return False
     return stat.S_ISREG(os.lstat(path).st_mode)

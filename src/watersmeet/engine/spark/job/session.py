@@ -273,6 +273,16 @@ def _is_one(one: str, other: str) -> bool:
     ) and os.path.realpath(one) == os.path.realpath(other)
 
 
+def end_java(session: SparkSession, patience_s: float = 120) -> None:
+    """Stop a session that this process has started, and wait until its JVM has ended."""
+    gateway: Any = SparkContext._gateway
+    java = gateway.proc
+    session.stop()
+    gateway.shutdown()
+    java.stdin.close()  # it ends with the process that started it
+    java.wait(patience_s)
+
+
 def hold_fixed(session: SparkSession, time_zone: str) -> None:
     """Let a session that runs already mean by expressions what the job does."""
     session.conf.set(TIME_ZONE, time_zone)

@@ -182,12 +182,12 @@ class FilesRead:
                     f'"{source.name}": files whose names begin with _ or . are not read: {_named(hidden)}'
                 )
 
-    def _check_place(self, source: Source, known: Collection[str]) -> None:
+    def _check_place(self, source: Source, paths: Collection[str]) -> None:
         """Spark knows files by their paths: those of a directory that was moved would be read again."""
         base = base_of(source)
-        if base is None or not known or any(path == base or path.startswith(f"{base}/") for path in known):
+        if base is None or not paths or any(path == base or path.startswith(f"{base}/") for path in paths):
             return
-        before, now = os.path.commonpath([os.path.dirname(path) for path in known]), shown(base)
+        before, now = os.path.commonpath([os.path.dirname(path) for path in paths]), shown(base)
         raise EngineError(
             f'file source "{source.name}": its files were read from {shown(before)}, and are in {now} now',
             code="source-moved",
