@@ -1,4 +1,4 @@
-"""A small job from its command to its end, with the classes that `watersmeet prepare` keeps and without, in turn.
+"""A small job from its command to its end: with the classes that `watersmeet prepare` keeps, and without.
 
     python -m benchmarks.start [--pairs N]
 
