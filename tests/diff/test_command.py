@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from watersmeet.cli.diff.read import read_of
+from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
+from watersmeet.plan.planner import plan_job
+from watersmeet.state import file_lists
+from watersmeet.state.file_lists import FileRead
+from watersmeet.state.store import MemoryStore
 
 JOB = """
 CREATE MAPPING orders (id BIGINT, at TIMESTAMP) TYPE File OPTIONS ('path' = 'orders', 'format' = 'csv');
@@ -103,6 +110,26 @@ def test_what_is_wrong_is_said(
 def test_without_a_state_rows_are_to_be_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "job.sql"]) == 2
     assert 'nothing says what was read of "orders"' in capsys.readouterr().err
+
+
+def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:
+    plan, store = plan_job(job_in(JOB, "job.sql")), MemoryStore()
+    names = [source.name for source in plan.sources]
+    there = [place / "orders/1.csv", place / "orders/2.csv"]
+    orders = names.index("orders")
+    was = [
+        FileRead(orders, 0, file.as_uri(), 0, file.stat().st_size, file.stat().st_mtime_ns) for file in there
+    ]
+    there[0].write_text("at,id\n2022-03-01 10:00:00,1\n")
+    now = there[0].stat()
+    found = [FileRead(orders, -1, there[0].as_uri(), 0, now.st_size, now.st_mtime_ns)]
+    never = [FileRead(orders, -2, (place / "orders/3.csv").as_uri(), 0, -1, -1)]
+    lists = file_lists.add(store, file_lists.add(store, [], was), [*found, *never])
+    host = {file_lists.KEY: [entry.model_dump() for entry in lists]}
+    manifest: Any = SimpleNamespace(sources=names, host=host)
+    read = read_of(plan, manifest, store, {"sent": "sent"})["orders"]
+    assert read.local_files == [str(file) for file in there]
+    assert (read.changed, read.gone) == ([str(there[0])], [])
 
 
 @pytest.mark.spark

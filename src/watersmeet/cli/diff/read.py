@@ -11,7 +11,7 @@ from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint.rebuild import OFFSETS
 from watersmeet.engine.spark.sources.files.there import local_of
-from watersmeet.engine.spark.tick.reread import path_of
+from watersmeet.engine.spark.tick.reading.again import path_of
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
@@ -85,7 +85,8 @@ def read_of(
     by_number: dict[int, list[file_lists.FileRead]] = {}
     if manifest is not None:
         for file in file_lists.read(store, file_lists.lists_of(manifest.host)):
-            by_number.setdefault(file.source, []).append(file)
+            if file.batch >= 0:  # others were found changed, or gone, and are told of once more, or never read
+                by_number.setdefault(file.source, []).append(file)
     return {
         source.name: _named(source, named[source.name])
         if source.name in named
