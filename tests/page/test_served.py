@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import urllib.error
@@ -151,14 +150,17 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
         {"input": "q/a", "reason": "late", "late_by": n, "watermark_key": "a.t", "record": f'{{"k": {n}}}'}
         for n in range(30)
     ]
-    for name, own in (("part-1", rows[:15]), ("part-2", rows[15:]), ("_staged", rows), (".x/part-3", rows)):
+    first, last = "late-000000000009/part-1", "late-000000000010/part-2"
+    for name, own in (
+        (first, rows[:15]), (last, rows[15:]), ("late-000000000010/_crc", rows), ("_x/part-3", rows),
+        (".x-11/a", rows),
+    ):  # fmt: skip
         file = tmp_path / f"{name}.{kind}"
         file.parent.mkdir(exist_ok=True)
         if kind == "json":
             file.write_text("".join(json.dumps(row) + "\n" for row in own))
         else:
             pq.write_table(pa.Table.from_pylist(own), file)
-        os.utime(file, (9, 9 if name == "part-1" else 10))
     store = MemoryStore()
     files = SideFiles(path=str(tmp_path), format=kind)
     runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here", late_files=files))
@@ -167,7 +169,7 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
     assert samples == [*rows[15:], *rows[:5]]
     assert str(tmp_path) not in feed.document(0.0)
     assert "samples" not in document_of(read(store), "job")
-    (tmp_path / f"part-2.{kind}").write_bytes(b"\xff")
+    (tmp_path / f"{last}.{kind}").write_bytes(b"\xff")
     assert samples_of(files) == []
     assert samples_of(SideFiles(path=str(tmp_path / "none"), format=kind)) == samples_of(None) == []
 

@@ -55,6 +55,17 @@ def goes_above(terminal: int, taken: list[str]) -> None:
     assert text == "before\nafter\nof a process that goes on\n"
 
 
+def test_what_nobody_can_take_is_written_all_the_same(monkeypatch):
+    def takes_none(line: str) -> None:
+        raise ValueError(line)
+
+    with a_terminal(monkeypatch) as terminal, errors_above(takes_none):
+        os.write(sys.stderr.fileno(), b"one\n")
+        assert shown(terminal) == "one\n"
+        os.write(sys.stderr.fileno(), b"two\n")
+        assert shown(terminal) == "two\n"
+
+
 def test_what_goes_into_a_file_is_left_alone(tmp_path, monkeypatch):
     with open(tmp_path / "err", "w") as file:
         monkeypatch.setattr(sys, "stderr", file)

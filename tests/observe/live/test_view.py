@@ -146,13 +146,18 @@ def test_a_terminal_that_hangs_holds_up_nothing(monkeypatch):
     with view:
         time.sleep(0.1)
         job.ticks(TICKS)
+        rows = threading.Thread(target=view.print, args=("row",), daemon=True)
+        rows.start()  # and waits
+        until(lambda: view._above)
         for n in range(12):
             print(f"line {n}")
     screen.goes_on.set()
     view._thread.join(20)
+    rows.join(20)
     assert screen.all[:6] == [
-        "… 7 lines were let go: the terminal took none",
-        *(f"line {n}" for n in range(7, 12)),
+        "… 8 lines were let go: the terminal took none",
+        "row",
+        *(f"line {n}" for n in range(8, 12)),
     ]
 
 
@@ -183,8 +188,25 @@ def test_an_error_of_the_view_is_told_and_ends_no_run(capsys):
         shown.view.tick(SimpleNamespace(inputs=(), rows_in={}), None)  # no report of a tick
         until(lambda: not shown.view._thread.is_alive())
         print("still there")
-    assert any("still there" in line for line in shown.screen.all)
+        shown.view.print("a row")
+    assert [line for line in shown.screen.all if line in ("still there", "a row")] == ["still there", "a row"]
     assert "note: the live view ended before the run: AttributeError" in capsys.readouterr().err
+
+
+def test_rows_that_a_failing_view_had_taken_are_printed(monkeypatch, capsys):
+    shown = Shown()
+    draw = shown.view._terminal.draw
+
+    def fails(lines, above=()):
+        if above:
+            raise ValueError("no")
+        draw(lines, above)
+
+    monkeypatch.setattr(shown.view._terminal, "draw", fails)
+    with shown.view:
+        shown.view.print("a row")
+    assert shown.screen.all.count("a row") == 1
+    assert "note: the live view ended before the run: ValueError: no" in capsys.readouterr().err
 
 
 def test_a_run_that_fails_says_so():

@@ -85,7 +85,7 @@ def read_of(
     by_number: dict[int, list[file_lists.FileRead]] = {}
     if manifest is not None:
         for file in file_lists.read(store, file_lists.lists_of(manifest.host)):
-            if file.batch >= 0:  # others were found changed, or gone, and are told of once more, or never read
+            if file.batch >= 0:  # others were found changed or gone: they are told of once more
                 by_number.setdefault(file.source, []).append(file)
     return {
         source.name: _named(source, named[source.name])

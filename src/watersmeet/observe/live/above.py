@@ -111,12 +111,15 @@ class _Pump(threading.Thread):
     def run(self) -> None:
         texts = codecs.getincrementaldecoder("utf-8")(errors="replace")
         decoder = io.IncrementalNewlineDecoder(texts, translate=True)
-        while got := os.read(self._read, 65_536):
-            if self._is_over:
-                with suppress(OSError):
-                    os.write(self._terminal, got)
-            else:
-                self._lines.write(decoder.decode(got))
+        while got := os.read(self._read, 65_536):  # whatever comes: who writes there would wait for ever
+            try:
+                if not self._is_over:
+                    self._lines.write(decoder.decode(got))
+                    continue
+            except Exception:
+                self._is_over = True
+            with suppress(OSError):
+                os.write(self._terminal, got)
         self._ended.set()
 
     def let_go(self) -> None:

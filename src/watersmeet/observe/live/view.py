@@ -54,7 +54,7 @@ class LiveView(Watcher):
         self._since = time.monotonic()
         self._over: float | None = None
         self._in_hand: tuple[int, float] | None = None
-        self._above: deque[str] = deque()
+        self._above: deque[tuple[str, bool]] = deque()  # texts, and whether somebody waits for them
         self._lost = 0
         self._lock = threading.Lock()
         self._wake, self._done, self._drawn = threading.Event(), threading.Event(), threading.Event()
@@ -94,9 +94,9 @@ class LiveView(Watcher):
 
     def tick(self, report: TickReport, result: TickResult) -> None:
         self._in_hand = None
-        for line in self._told.of(report):
-            self._print(line)
         try:
+            for line in self._told.of(report):
+                self._print(line)
             self._gathered.add(report, result)
         except Exception as error:  # it is for people: no job ends by it
             self._fail(error)
@@ -105,16 +105,19 @@ class LiveView(Watcher):
         self._end(FAILED if error is not None else ENDED_WELL)
 
     def print(self, *printed: Any, **how: Any) -> None:
-        """`Console.print`, above the view; waits until it is there. Raises: what the terminal failed with."""
+        """`Console.print`, above the view, or without it where that has failed; waits until it is there.
+        Raises: what the terminal failed with."""
         text = self._terminal.rendered(*printed, **how)
         with self._lock:
-            self._above.append(text)
+            self._above.append((text, True))
             self._drawn.clear()
         while self._failed is None and self._thread.is_alive() and not self._drawn.is_set():
             self._wake.set()
             self._drawn.wait(1.0)
-        if self._failed is not None:
+        if isinstance(self._failed, OSError | WatersmeetError):
             raise self._failed
+        if self._failed is not None or not self._thread.is_alive():
+            self._print_waiting()
 
     def _print(self, line: str) -> None:
         """A line that others print; is not waited for."""
@@ -122,14 +125,24 @@ class LiveView(Watcher):
         told.plain = printable(told.plain)
         text = self._terminal.rendered(told, highlight=False, soft_wrap=True)
         with self._lock:
-            if self._failed is not None:
-                with suppress(OSError, WatersmeetError):
-                    self._terminal.console.file.write(text)
-                return
-            if len(self._above) >= MOST_WAITING:
-                self._above.popleft()
-                self._lost += 1
-            self._above.append(text)
+            is_over = self._failed is not None
+            if not is_over and len(self._above) >= MOST_WAITING:
+                oldest = next((n for n, (_, waited) in enumerate(self._above) if not waited), None)
+                if oldest is not None:
+                    del self._above[oldest]
+                    self._lost += 1
+            self._above.append((text, False))
+        if is_over:
+            with suppress(Exception):  # it is for people: no job ends by it
+                self._print_waiting()
+
+    def _print_waiting(self) -> None:
+        """What waits, where nobody draws any more."""
+        with self._lock:
+            texts = [text for text, _ in self._above]
+            self._above.clear()
+            self._terminal.console.file.write("".join(texts))
+            self._terminal.console.file.flush()
 
     def _end(self, state: str) -> None:
         self._state, self._in_hand, self._over = state, None, time.monotonic()
@@ -153,16 +166,22 @@ class LiveView(Watcher):
 
     def _draw(self) -> None:
         with self._lock:
-            above, lost = list(self._above), self._lost
+            taken, lost = list(self._above), self._lost
             self._above.clear()
             self._lost = 0
+        above = [text for text, _ in taken]
         if lost:
             above.insert(0, f"… {lost:,} lines were let go: the terminal took none\n")
-        console = self._terminal.console
-        encoding = console.encoding
-        width, height = console.size
-        look = Look(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
-        self._terminal.draw(self._frames.lines(self._gathered.snapshot(), self._now(), look), above)
+        try:
+            console = self._terminal.console
+            encoding = console.encoding
+            width, height = console.size
+            look = Look(max(width - 1, 1), max(height - 1, 1), glyphs_for(encoding), encoding)
+            self._terminal.draw(self._frames.lines(self._gathered.snapshot(), self._now(), look), above)
+        except Exception:  # rows among them are results
+            with self._lock:
+                self._above.extendleft(reversed(taken))
+            raise
         with self._lock:
             if not self._above:
                 self._drawn.set()
