@@ -249,3 +249,20 @@ def test_what_is_wrong_with_a_history_ends_no_job(monkeypatch):
     past = read(store)
     assert past.series("job", "seconds").points.column("last_tick").to_pylist() == [1]
     assert [run.ended.how for run in past.runs if run.ended is not None] == ["caught up"]
+
+
+def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
+    def fails(_):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("watersmeet.history.recording.limits_of", fails)
+    said = []
+    job = RecordedJob(TEXT, MemoryStore(), say=said.append)
+    with job.run(CAUGHT_UP):
+        job.tick(10, {})
+    assert said == ["the history of the job cannot be written: too deep"]
+    monkeypatch.undo()
+    store, said = MemoryStore(), []
+    with pytest.raises(EngineError, match="no file"), RecordedJob(TEXT, store, say=said.append).run(None):
+        raise EngineError("no file a\udcff", code="gone")
+    assert (read(store).runs[-1].ended.error, said) == ("EngineError[gone]: no file a\\udcff", [])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
-from watersmeet.errors import StateError
+from watersmeet.errors import printable
 from watersmeet.history import runs
 from watersmeet.history.figures import READ, figures_of
 from watersmeet.history.keeping import Keeping
@@ -99,8 +99,16 @@ class Recording(Watcher):
             self._end("stopped" if outcome.stopped else "finished" if outcome.finished else "caught up")
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
+        self._store = self._place()
+        self._keeping = Keeping(self._store, self._say)
+        try:
+            self._run = runs.begin(self._store, uuid.uuid4().hex[:8], self._begun())
+        except Exception as error:  # it is for people: no job ends by it
+            self._say(f"the history of the job cannot be written: {error}")
+
+    def _begun(self) -> runs.Begun:
         about = self._about
-        begun = runs.Begun(
+        return runs.Begun(
             started_us=_now_us(),
             version=_version(),
             machine=platform.node(),
@@ -111,16 +119,10 @@ class Recording(Watcher):
             limits=limits_of(about.plan),
             late_files=about.late_files,
         )
-        self._store = self._place()
-        self._keeping = Keeping(self._store, self._say)
-        try:
-            self._run = runs.begin(self._store, uuid.uuid4().hex[:8], begun)
-        except (StateError, OSError) as error:
-            self._say(f"the history of the job cannot be written: {error}")
 
     def notice(self, said: str) -> None:
         if len(self._notices) < MOST_NOTICES:
-            self._notices.append(said)
+            self._notices.append(printable(said))
 
     def tick(self, report: TickReport, result: TickResult) -> None:
         if self._keeping is None:
@@ -155,11 +157,11 @@ class Recording(Watcher):
             self._keeping.close()
         if self._store is None or self._run is None:
             return
-        told = None if error is None else str(error)
+        told = None if error is None else printable(str(error))
         ended = runs.Ended(ended_us=_now_us(), how=how, error=told, notices=tuple(self._notices))
         try:
             runs.end(self._store, self._run, ended)
-        except (StateError, OSError) as problem:
+        except Exception as problem:  # see `started`
             self._say(f"the history of the job cannot be written: {problem}")
 
     def _look_at_last(self) -> None:

@@ -17,6 +17,8 @@ from watersmeet.page.served import Feed, app_of
 from watersmeet.spec.watched.addresses import LOOPBACK, Address, cannot_listen
 
 _LOOK_S = 0.05
+_END_S = 5.0
+"""So long is waited in the end for who still reads the history for the page: its store may not answer."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Serving:
             while server.server_state.connections and time.monotonic() < until:
                 time.sleep(_LOOK_S)
             server.should_exit = True
-            thread.join()
+            thread.join(_END_S)
 
     def _server(self) -> uvicorn.Server:
         config = uvicorn.Config(self.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)

@@ -91,8 +91,12 @@ class ReadByTasks:
         text = json.dumps([[(n, part.path, part.start, part.end) for n, part in share] for share in shares])
         if len(text) > MOST_TOLD:
             return None
-        self._spark.sparkContext.setLocalProperty(PARTS, text)
-        told: list[Any] = self._frame(len(shares)).collect()
+        context = self._spark.sparkContext
+        context.setLocalProperty(PARTS, text)
+        try:
+            told: list[Any] = self._frame(len(shares)).collect()
+        finally:
+            context.setLocalProperty(PARTS, "")  # or it goes with all tasks of the tick
         self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
         if self.why_not is not None:
             return None
