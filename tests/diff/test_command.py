@@ -89,6 +89,22 @@ def test_equal_and_different(place: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "… and 3 more rows (all of them: --to differences.parquet)" in shown
 
 
+def test_columns_are_those_in_the_files_whatever_directories_are_called(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
+    (place / "id=7").mkdir()
+    status, found = compared(capsys, "--output", f"out={output(place, *good, name='id=7/out.parquet')}")
+    assert (status, found["equal"]) == (0, True), found
+
+
+def test_files_that_are_none_are_told_of(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "out.parquet").write_text("no")
+    status, found = compared(capsys, "--output", "out=out.parquet")
+    assert status == 2
+    assert "DuckDB, by which rows are compared, cannot read them" in found["error"]
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+
 from tests.diff.played import Played
-from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE
+from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED
 from watersmeet.diff.database import opened
 
 
-def case(window: str) -> Played:
+def case(window: str, shown: str = "window_start, window_end, k") -> Played:
     rows = [[1, "a"], [4, "a"], [12, "a"], [31, "b"]], [[2, "a"], [45, "b"]]
     return Played(
         {
             "case": "windows",
             "streams": {"s": {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 2}}}},
-            "query": f"SELECT window_start, window_end, k, count(*) AS n FROM TABLE({window})"
+            "query": f"SELECT {shown}, count(*) AS n FROM TABLE({window})"
             " GROUP BY window_start, window_end, k",
             "steps": [{"rows": [["s", {"t": t, "k": k}] for t, k in tick]} for tick in rows],
         }
@@ -43,3 +45,14 @@ def test_hop_and_session(tmp_path: Path) -> None:
         (MISSING, LATE, 1, (1, 9, "a", 3)),
         (MISSING, NOT_DUE, 1, (45, 50, "b", 1)),
     ]
+
+
+def test_a_row_of_no_known_group_is_not_taken_for_one_without_late_rows(tmp_path: Path) -> None:
+    db = opened(str(tmp_path))
+    for shown, reason in (("window_start, k", LATE), ("window_start", UNEXPLAINED), ("k", UNEXPLAINED)):
+        played = case("TUMBLE(TABLE s, DESCRIPTOR(t), 10)", shown)
+        assert played.output is not None
+        there = played.output.filter(pa.array([n == 2 for n in played.output.column("n").to_pylist()]))
+        other = there.set_column(there.num_columns - 1, there.schema.field("n"), pa.array([77], pa.int64()))
+        both = played.compared(db, pa.concat_tables([played.output, other]))
+        assert [of for side, of, _, row in both.rows if side == EXTRA and row[-1] == 77] == [reason], shown

@@ -6,6 +6,9 @@ from typing import Any
 
 MEMORY = "2GB"
 
+AS_IT_IS = "hive_partitioning = false"
+"""Of files: columns are those that are in them, whatever directories are called."""
+
 
 def opened(folder: str) -> Any:
     """A connection; ``folder``: where it keeps what is too much for memory."""

@@ -308,18 +308,20 @@ def _times_of(i: Input, columns: Sequence[Named]) -> list[tuple[str, SqlType, st
 
 def group_columns(query: Query) -> tuple[int, ...]:
     """Of a query over groups: by which of its columns rows are of one group, though late rows be missing in
-    it; empty for others. A session has other ends then."""
+    it; empty for others, and where its rows do not tell their groups. A session has other ends then."""
     grouping = query.aggregation
     if grouping is None or grouping.ranking is not None:
         return ()
-    keys = {key.name for key in grouping.keys}
+    keys, ends = {key.name for key in grouping.keys}, set[str]()
     if grouping.window is not None and grouping.window.kind is not WindowKind.SESSION:
-        keys |= {WINDOW_START, WINDOW_END}
-    return tuple(
-        n
+        ends = {WINDOW_START, WINDOW_END}
+    told = {
+        n: output.expr.name
         for n, output in enumerate(query.outputs)
-        if output.expr.key == "column" and output.expr.name in keys and not output.expr.text("table")
-    )
+        if output.expr.key == "column" and not output.expr.text("table") and output.expr.name in keys | ends
+    }
+    is_told = keys <= set(told.values()) and (not ends or not ends.isdisjoint(told.values()))
+    return tuple(told) if is_told else ()
 
 
 def _type_of(query: Query, nth: int) -> SqlType:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from watersmeet.cli.diff.read import Read
-from watersmeet.diff.database import quoted, text, types_of
+from watersmeet.diff.database import AS_IT_IS, quoted, text, types_of
 from watersmeet.diff.spark_sql import SparkSql
 from watersmeet.diff.statement import AT, PART
 from watersmeet.errors import SpecError
@@ -50,7 +50,7 @@ class BySpark:
         """A relation of DuckDB with what a statement gives; times as they are in UTC. ``folder``: where its
         rows are kept."""
         self._batch.write(sql, folder)
-        files = f"read_parquet({text(f'{folder}/*.parquet')})"
+        files = f"read_parquet({text(f'{folder}/*.parquet')}, {AS_IT_IS})"
         columns = [
             f"timezone('UTC', {quoted(name)}) AS {quoted(name)}"
             if kind == "TIMESTAMP WITH TIME ZONE"

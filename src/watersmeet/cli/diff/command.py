@@ -62,6 +62,8 @@ def diff_text(
     Raises:
         WatersmeetError: the job or the flags are wrong, or something cannot be compared, which is named.
     """
+    import duckdb
+
     began = time.monotonic()
     settings = settings_in(text, source_name, overrides)
     compared, tick_now = _compared(text, source_name, overrides, settings, default_checkpoint, asked)
@@ -69,6 +71,12 @@ def diff_text(
         db = opened(folder)
         try:
             shown = list(_each(db, folder, compared, asked, settings, tick_now))
+        except duckdb.Error as error:
+            raise EngineError(
+                f"DuckDB, by which rows are compared, cannot read them: {str(error).splitlines()[0]}",
+                code="not-compared",
+                hint="are the files what they were when they were written? Name them by --output or --input",
+            ) from None
         finally:
             db.close()
     if asked.as_json:
@@ -287,6 +295,8 @@ class _Answers:
                 self._here = tables_here(self._db, self._compared.read, self._compared.job.options.time_zone)
             except Uncommon as uncommon:
                 self._here = uncommon
+            except duckdb.Error as error:
+                self._here = Uncommon(str(error).splitlines()[0])
         if isinstance(self._here, Uncommon):
             raise self._here
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)

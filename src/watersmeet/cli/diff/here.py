@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.cli.diff.read import Read
-from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.dialect import Uncommon
 from watersmeet.diff.statement import AT, PART
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
@@ -44,6 +44,8 @@ def tables_here(db: Any, read: Mapping[str, Read], time_zone: str) -> dict[str, 
             raise Uncommon(f'"{name}" is in another file system')
         if source.change_column is not None or source.primary_key is not None:
             raise Uncommon(f'"{name}" has changes')
+        if any("=" in os.path.dirname(file) for file in files):
+            raise Uncommon(f'"{name}" has columns in the names of directories')
         table = quoted(ours(f"source{number}"))
         if _format(of) == "parquet":
             _of_parquet(db, table, source, files)
@@ -84,7 +86,7 @@ def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
         _of_arrow(db, table, source, to_table(source.columns, [], []), [])
         return
     listed = "[" + ", ".join(map(text, files)) + "]"
-    relation = f"read_parquet({listed}, filename = {text(ours('file'))})"
+    relation = f"read_parquet({listed}, {AS_IT_IS}, filename = {text(ours('file'))})"
     _kept(db, table, source, relation, f"CAST(list_position({listed}, {quoted(ours('file'))}) AS BIGINT)")
 
 
@@ -93,8 +95,6 @@ def _of_text(db: Any, table: str, read: Read, files: list[str], records: int, ti
     source, kind = read.source, _format(read)
     if not source.traits.files:
         source = replace(source, connector="file", options={"format": kind})
-    if any("=" in part for file in files for part in os.path.dirname(file).split(os.sep)):
-        raise Uncommon(f'"{source.name}" has columns in the names of directories')
     parts, numbers, left = [], [], records
     for number, file in enumerate(files):
         of_file = replace(source, options={**source.options, "path": file, "format": kind})

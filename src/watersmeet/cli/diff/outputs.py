@@ -14,7 +14,7 @@ from typing import Any
 
 from watersmeet.cli.diff.of_tables import READERS
 from watersmeet.diff.bags import COUNT
-from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import SHOWN_DIFF, ours
@@ -24,7 +24,6 @@ from watersmeet.spec.options.stored_files import in_store
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
             ".ndjson": "json"}  # fmt: skip
-_FILES = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 
 
 @dataclass(frozen=True)
@@ -126,11 +125,11 @@ def _of_files(
         return f"(SELECT {listed}, CAST(1 AS BIGINT) AS {COUNT} FROM {answer} r WHERE FALSE)"
     names = "[" + ", ".join(map(text, files)) + "]"
     if kind == "parquet":
-        return _counted(db, wanted, f"{_FILES[kind]}({names})")
+        return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
     types = _types_of_text(db, wanted, answer)
     told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
     if kind == "json":
-        call = f"read_json({names}, format = 'newline_delimited', columns = {{{told}}})"
+        call = f"read_json({names}, {AS_IT_IS}, format = 'newline_delimited', columns = {{{told}}})"
     else:
         given = {name.lower(): value for name, value in options.items()}
         header = given.get("header", "true").strip().lower()
@@ -145,9 +144,9 @@ def _of_files(
             )
         null = text(given.get("nullvalue", ""))
         call = (
-            f"read_csv({names}, auto_detect = false, header = {header}, delim = {text(separator)},"
-            f" quote = '\"', escape = '\\', nullstr = {null}, allow_quoted_nulls = false,"
-            f" columns = {{{told}}})"
+            f"read_csv({names}, {AS_IT_IS}, auto_detect = false, header = {header},"
+            f" delim = {text(separator)}, quote = '\"', escape = '\\', nullstr = {null},"
+            f" allow_quoted_nulls = false, columns = {{{told}}})"
         )
     return _counted(db, wanted, call)
 

@@ -100,11 +100,6 @@ class Batch:
         frame = frame.select(*columns, F.col(PARTITION).alias(self._part), F.col(_OFFSET).alias(self._at))
         self._registered(source, frame)
 
-    def table(self, source: Source, frame: DataFrame) -> None:
-        """A table as it is now."""
-        frame = frame.where(F.col(BROKEN).isNull()) if BROKEN in frame.columns else frame
-        self._registered(source, frame.select(*(F.col(quoted(c.name)) for c in source.columns)))
-
     def write(self, statement: str, folder: str) -> None:
         """What a statement gives, as Parquet. Raises: EngineError."""
         try:
