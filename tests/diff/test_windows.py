@@ -12,7 +12,7 @@ from watersmeet.diff.database import opened
 
 
 def case(window: str, shown: str = "window_start, window_end, k") -> Played:
-    rows = [[1, "a"], [4, "a"], [12, "a"], [31, "b"]], [[2, "a"], [45, "b"]]
+    rows = [[1, "a"], [4, "a"], [12, "a"], [31, "b"]], [[2, "a"], [38, "c"], [45, "b"]]
     return Played(
         {
             "case": "windows",
@@ -43,6 +43,7 @@ def test_hop_and_session(tmp_path: Path) -> None:
     assert sorted(both.rows) == [
         (EXTRA, LATE, 1, (1, 9, "a", 2)),
         (MISSING, LATE, 1, (1, 9, "a", 3)),
+        (MISSING, NOT_DUE, 1, (38, 43, "c", 1)),  # up to the watermark: one more row may be of it
         (MISSING, NOT_DUE, 1, (45, 50, "b", 1)),
     ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from watersmeet.event_time import ENDED, MAX_TIME, NEVER, shown_time
 from watersmeet.observe.held import Ahead, Held, Waiting
-from watersmeet.observe.live.lines import JsonLines, PlainLines
+from watersmeet.observe.live.lines import LINE, JsonLines, PlainLines
 from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, SplitKey, TickReport
 from watersmeet.observe.store_use import StepUse, StoreUse
 
@@ -217,3 +217,17 @@ def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
         plain.tick(report, None)
     said = "o: hot key, 12% of 100,000 rows: k = 7"
     assert [line for line in out.getvalue().splitlines() if "hot" in line] == [said]
+
+
+def test_lines_are_written_whatever_the_encoding_and_whatever_is_in_names():
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="latin-1")
+    plain = PlainLines(out)
+    heavy = (HeavyKey(f"k = 'é→\x1b[2J{'x' * 120}'", 50_000, 0.5),)
+    plain.started([Waiting("o", (Held("orders\x1b[2J", "2"),))], None)
+    plain.tick(TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, heavy_keys=heavy),), {}, {}), None)
+    out.flush()
+    first, _, hot = raw.getvalue().decode("latin-1").splitlines()
+    assert "orders\\x1b[2J/2" in first
+    assert "'é\\u2192\\x1b[2Jxxx" in hot
+    assert (len(hot), hot[-1]) == (LINE, "~")

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.held import Waiting, ahead_words
-from watersmeet.observe.live.words import UNICODE, one_line
+from watersmeet.observe.live.words import glyphs_for, one_line
 from watersmeet.observe.progress import TickReport, Told
 from watersmeet.observe.reports import TickResult
 from watersmeet.observe.watching import Watcher
@@ -28,12 +28,14 @@ class PlainLines(Watcher):
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
+        self._encoding = getattr(out, "encoding", None) or "utf-8"
+        self._glyphs = glyphs_for(self._encoding)
         self._integers = integers
         self._told = Told()
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         for wait in waiting:
-            print(wait.words(), file=self._out, flush=True)
+            self._print(wait.words(), None)
 
     def tick(self, report: TickReport, result: TickResult) -> None:
         late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
@@ -49,9 +51,16 @@ class PlainLines(Watcher):
         if report.held:
             line += f", {ahead_words(report.held, not self._integers)}"
         line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        print(_cut(line, LINE + len(asked)), file=self._out, flush=True)
+        self._print(line, LINE + len(asked))
         for told in self._told.of(report):
-            print(_cut(told), file=self._out, flush=True)
+            self._print(told, LINE)
+
+    def _print(self, text: str, most: int | None) -> None:
+        """A line, whatever is in names, and whatever the encoding; cut to so many characters."""
+        line = one_line(text, self._glyphs, self._encoding)
+        if most is not None and len(line) > most:
+            line = f"{line[: most - 1]}{self._glyphs.more}"
+        print(line, file=self._out, flush=True)
 
     def _watermark(self, report: TickReport) -> str:
         """The least one of the time axis; of integers, where there are no others."""
@@ -93,11 +102,6 @@ class JsonLines(Watcher):
 
 def _json_mark(mark: Watermark) -> Any:
     return None if mark == NEVER else "end" if mark == ENDED else mark
-
-
-def _cut(line: str, most: int = LINE) -> str:
-    line = one_line(line, UNICODE)
-    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
 def _standstill(report: TickReport) -> str:
