@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,11 @@ import watersmeet
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
 from watersmeet.event_time import ENDED, NEVER
+from watersmeet.history.figures import MOST_PARTS, figures_of
 from watersmeet.history.past import read
 from watersmeet.history.points import END
 from watersmeet.history.segments import FOLDER
+from watersmeet.observe.progress import TickReport
 from watersmeet.observe.watching import Watcher
 from watersmeet.running import run_planned
 from watersmeet.state.sealed import sealed, unsealed
@@ -266,3 +269,12 @@ def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
     with pytest.raises(EngineError, match="no file"), RecordedJob(TEXT, store, say=said.append).run(None):
         raise EngineError("no file a\udcff", code="gone")
     assert (read(store).runs[-1].ended.error, said) == ("EngineError[gone]: no file a\\udcff", [])
+
+
+def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(recorded):
+    job, _, _ = recorded
+    few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MOST_PARTS, MOST_PARTS + 1))
+    result = replace(job.results[0], read={"a": few, "b": many})
+    levels = figures_of(TickReport(1, 0.1, (), {}, {}), result).levels
+    assert {of for of, figure in levels if figure.startswith("read ")} == {"source/a"}
+    assert levels["source/a", "read b/7"] == 7

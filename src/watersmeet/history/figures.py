@@ -5,7 +5,8 @@ job                          seconds (µs), elapsed (µs): amounts; clock: level
                              finished: 1, of the tick that ended the input
 part/PART                    seconds (µs)
 source/SOURCE                rows: amount; unread, read PART: levels, how far it was read by then
-                             (`engine.driver.results`), kept of ticks in which that has changed
+                             (`engine.driver.results`), kept of ticks in which that has changed, of sources
+                             of at most `MOST_PARTS` parts: more would soon fill the history
 query/QUERY                  matches: amount; rows_out (since the start), bytes (of its state): levels
 input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
                              late of COLUMN BUCKET, since the start: levels. held, hot, deleted: words
@@ -20,6 +21,8 @@ from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
 JOB, READ = "job", "read"
+MOST_PARTS = 100
+"""Of a source that has come to more nothing is told any more, which does not mean that nothing was read."""
 
 
 def figures_of(report: TickReport, result: TickResult) -> Figures:
@@ -34,6 +37,8 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
     if result.finished:
         levels[JOB, "finished"] = 1
     for source, parts in result.read.items():
+        if len(parts) > MOST_PARTS:
+            continue
         levels |= {(subject_of("source", source), f"{READ} {part}"): end for part, end in parts.items()}
     told: list[tuple[str, str, str]] = []
     for query, of_query in result.queries.items():
