@@ -100,13 +100,13 @@ def why(ran, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("key", "said"),
     [
-        ("17", "joined with d (delivery_id 1, order_id 17, delivery_time 2026-03-01T10:40:00"),
+        ("17", "joined with d (delivery_id 1, order_id 17, delivery_time 2026-03-01T10:40:00Z"),
         ("17", "Pier 7) in tick 1"),
         ("18", "put out unmatched, with NULLs, in tick 2, for it met no row: the watermark of"),
         ("18", "d.delivery_time, 2026-03-01 12:20:00, is above 2026-03-01 12:00:00"),
         ("18", "2026-03-01 12:03:00 against 2026-03-01 12:00:00, missed by 3 min"),
         ("19", "filtered by o.item_id > 10: 7 against 10"),
-        ("20", "joined with d (delivery_id 8, order_id 20, delivery_time 2026-03-01T12:21:00"),
+        ("20", "joined with d (delivery_id 8, order_id 20, delivery_time 2026-03-01T12:21:00Z"),
         ("20", "left out by COALESCE(d.address, 'none') <> 'secret': is false"),
         (
             "21",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,10 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore
+from watersmeet.cli.diff.json_files import json_rows
+from watersmeet.cli.main import main
+from watersmeet.diff.database import opened
+from watersmeet.errors import EngineError
 
 JOB = """
 CREATE MAPPING orders (id BIGINT, at TIMESTAMP) TYPE File OPTIONS ('path' = 'orders', 'format' = 'csv');
@@ -159,3 +164,36 @@ def test_spark_answers_the_same(spark: Any, place: Path, capsys: pytest.CaptureF
     status, other = compared(capsys, "--output", f"out={output(place, *good)}")
     assert (status, other["engine"]) == (1, "spark")
     assert {(r["side"], r["row"][2]) for r in other["rows"]} == {("extra", 1.5), ("missing", 3)}
+
+
+def test_decimals_of_json_files_are_whole(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DOUBLEs hold 15 digits of any number."""
+    amount = "DECIMAL(38, 2)"
+    job = JOB.replace("price DOUBLE", f"price {amount}, rate DOUBLE").replace("s.price", "s.price, s.rate")
+    job = job.replace("'out', 'format' = 'parquet'", "'out', 'format' = 'json'")
+    (place / "job.sql").write_text(job)
+    sent = {
+        "id": [1, 3],
+        "at": pa.array([TEN, TEN + 2 * MINUTE], US),
+        "price": pa.array([Decimal("421610615998048273.84"), Decimal("0")], pa.decimal128(38, 2)),
+        "rate": [float("nan"), 0.5],
+    }
+    parquet.write_table(pa.table(sent), place / "sent/1.parquet")
+    rows = [
+        '{"id":1,"at":"2022-03-01T11:00:00+01:00","price":421610615998048273.84,"rate":"NaN"}',
+        '{"id":2,"at":"2022-03-01T10:01:00Z","price":null}',
+        '{"id":3,"at":"2022-03-01T10:02:00Z","price":0.00,"rate":0.5}',
+    ]
+    (place / "put_out").mkdir()
+    (place / "put_out/1.json").write_text("\n".join(rows[:2]) + "\n")
+    (place / "put_out/2.json").write_text(rows[2] + "\n")
+    (place / "put_out/3.json").write_text("")
+    status, found = compared(capsys, "--output", "out=put_out")
+    assert (status, found.get("equal"), found.get("answered")) == (0, True, 3), found
+
+    (place / "put_out/1.json").write_text("\n".join(rows[:2]).replace("73.84", "73.85") + "\n")
+    status, found = compared(capsys, "--output", "out=put_out")
+    assert {row["row"][2] for row in found["rows"]} == {"421610615998048273.84", "421610615998048273.85"}
+
+    with pytest.raises(EngineError, match=r'column "a" is DECIMAL\(16,2\)\[\]'):
+        json_rows(opened(str(place)), "t", [], {"a": "DECIMAL(16,2)[]", "b": "DECIMAL(15,2)[]"}, '"out"')

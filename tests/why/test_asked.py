@@ -4,7 +4,9 @@ times in other zones, and of rows that are ahead.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -175,3 +177,34 @@ def test_texts_are_values_of_their_columns(text: str, kind: pa.DataType, zone: s
 def test_texts_that_are_none_are_refused(kind: pa.DataType) -> None:
     with pytest.raises(SpecError):
         parsed("nonsense", kind, "k", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("9" * 20, pa.int64()),
+        ("300", pa.int8()),
+        ("1e999", pa.decimal128(38, 2)),
+        ("0.123", pa.decimal128(5, 2)),
+        ("0001-01-01", pa.timestamp("us")),
+    ],
+)
+def test_texts_beyond_their_columns_are_refused(text: str, kind: pa.DataType) -> None:
+    with pytest.raises(SpecError, match="is no value of k"):
+        parsed(text, kind, "k", "Europe/Berlin")
+
+
+def test_rows_have_whatever_values() -> None:
+    """Such as JSON has not."""
+    columns = {"t": "BIGINT", "x": "DOUBLE", "at": "TIMESTAMP", "s": "STRING"}
+    wide = {"columns": columns, "time": {"t": {"lag": 2}}}
+    run = ran(
+        "SELECT a.t AS t FROM a JOIN b ON a.x = b.x AND b.t BETWEEN a.t AND a.t + 3 AND b.at < a.at",
+        [[["a", {"t": 1, "x": "NaN", "at": "2026-03-01T10:00:00"}], ["b", {"t": 9, "x": 1.5, "at": None}]]],
+        a=wide,
+        b=wide,
+    )
+    (fate,) = asked(run, Question("a", ["x=nan"])).fates
+    assert fate.row == {"t": 1, "x": "NaN", "at": "2026-03-01T10:00:00Z", "s": None}
+    assert fate.what == "released_unmatched"
+    json.dumps(asdict(fate), allow_nan=False)

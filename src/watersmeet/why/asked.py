@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -191,15 +193,18 @@ def _answer(
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
     pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
     fates = Fates(rows, alias, pairs)
-    told = [fates.fate(int(number)) for number in numbers[: asked.question.most]]
+    most = asked.question.most
+    told = [fates.fate(int(number)) for number in numbers[:most]]
     named = {branch.source.name for _, branch in asked.side(query).sources}
-    told += [fate for name in sorted(named) for fate in _of_left_out(asked, name, left_out[name])]
+    records = [fate for name in sorted(named) for fate in _of_left_out(asked, name, left_out[name])]
+    count = len(numbers) + len(records)
+    told += records[: most - len(told)]
     return Answer(
         query.name,
         alias,
         (history.ticks[0], history.ticks[-1]),
         told,
-        max(0, len(numbers) - asked.question.most),
+        count - len(told),
         tuple(_notes(asked, query, history, reread, left_out, len(told))),
     )
 
@@ -240,8 +245,10 @@ def _equals(array: pa.Array, text: str, name: str, zone_name: str) -> Mask:
     if text == NULL:
         missing: Mask = array.is_null().to_numpy(zero_copy_only=False)
         return missing
-    value = pa.scalar(parsed(text, array.type, name, zone_name), array.type)
-    same: Mask = pc.fill_null(pc.equal(array, value), False).to_numpy(zero_copy_only=False)
+    value = parsed(text, array.type, name, zone_name)
+    is_nan = pa.types.is_floating(array.type) and math.isnan(value.as_py())
+    equal = pc.is_nan(array) if is_nan else pc.equal(array, value)  # NaN equals NaN
+    same: Mask = pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
     return same
 
 
@@ -317,7 +324,7 @@ def _of_left_out(asked: Asked, source: str, left_out: Sequence[LeftOut]) -> list
             own.tick,
         )
         for own in left_out
-        if keys and all(key in own.record for key in keys)
+        if keys and all(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", own.record) for key in keys)
     ]
 
 

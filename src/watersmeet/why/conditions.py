@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from watersmeet.engine.values import to_json
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.times import to_canonical
@@ -19,6 +18,7 @@ from watersmeet.plan.evaluated import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
+from watersmeet.types.json_values import values_of
 from watersmeet.why.columns import value_of
 
 _COMPARED = (exp.GTE, exp.GT, exp.LTE, exp.LT, exp.EQ, exp.NullSafeEQ)
@@ -87,7 +87,7 @@ class Conditions:
 
 
 def _text(value: pa.Array) -> str:
-    plain = to_json(value[0].as_py())
+    (plain,) = values_of(value.slice(0, 1))
     if plain is None:
         return "NULL"
     if pa.types.is_timestamp(value.type):

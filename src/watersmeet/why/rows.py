@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.values import to_json
+from watersmeet.engine.local.given import zoned
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.spec.model import Branch, Expr, Insert, Join
+from watersmeet.types.json_values import rows_of
 from watersmeet.why.answer import Tick
 from watersmeet.why.columns import columns_of
 from watersmeet.why.conditions import Conditions
@@ -51,9 +52,10 @@ class Spot:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As its source has it."""
+        """As its source has it, as JSON has values: those of TIMESTAMP in UTC, with a Z."""
         rows = self.branch.of.rows.slice(self.row, 1).drop_columns([PARTITION, DIFF])
-        return {name: to_json(value) for name, value in rows.to_pylist()[0].items()}
+        (row,) = rows_of(zoned(rows, self.branch.of.reread.source.columns))
+        return dict(zip(rows.column_names, row, strict=True))
 
 
 @dataclass(frozen=True)

@@ -19,25 +19,29 @@ from watersmeet.why.recorded import Recorded
 from watersmeet.zones import zone
 
 
-def parsed(text: str, kind: pa.DataType, name: str, zone_name: str) -> Any:
-    """A value of a column from a text. Raises: SpecError, it is none."""
+def parsed(text: str, kind: pa.DataType, name: str, zone_name: str) -> pa.Scalar:
+    """A value of a column from a text. Raises: SpecError, it is none, or more than the column holds."""
     try:
-        if pa.types.is_integer(kind):
-            return int(text)
-        if pa.types.is_floating(kind):
-            return float(text)
-        if pa.types.is_decimal(kind):
-            return Decimal(text)
-        if pa.types.is_boolean(kind):
-            return {"true": True, "false": False}[text.lower()]
-        if pa.types.is_date(kind):
-            return date.fromisoformat(text)
-        if pa.types.is_timestamp(kind):
-            return _moment(text, zone_name)
-    except (ValueError, KeyError, InvalidOperation):
+        return pa.scalar(_plain(text, kind, zone_name), kind)
+    except (ValueError, KeyError, InvalidOperation, OverflowError, pa.ArrowException):
         raise SpecError(
             f'"{text}" is no value of {name}', code="wrong-option", hint=f"it is {kind}"
         ) from None
+
+
+def _plain(text: str, kind: pa.DataType, zone_name: str) -> Any:
+    if pa.types.is_integer(kind):
+        return int(text)
+    if pa.types.is_floating(kind):
+        return float(text)
+    if pa.types.is_decimal(kind):
+        return Decimal(text)
+    if pa.types.is_boolean(kind):
+        return {"true": True, "false": False}[text.lower()]
+    if pa.types.is_date(kind):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(kind):
+        return _moment(text, zone_name)
     return text
 
 
@@ -58,7 +62,7 @@ def canonical(text: str, side: SidePlan, column: str, zone_name: str) -> int:
     declared = side.input.column(column)
     kind = pa.int64() if declared is not None and declared.type.is_integer else pa.timestamp("us")
     value = parsed(text, kind, f"{side.name}.{column}", zone_name)
-    return int(known_times(pa.array([value], kind))[0].as_py())
+    return int(known_times(pa.array([value]))[0].as_py())
 
 
 def of_a_time(text: str, query: QueryPlan, side: SidePlan, history: Recorded) -> list[str]:

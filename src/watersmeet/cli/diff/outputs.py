@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.of_tables import READERS
 from watersmeet.diff.bags import COUNT
 from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
@@ -127,9 +128,9 @@ def _of_files(
     if kind == "parquet":
         return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
     types = _types_of_text(db, wanted, answer)
-    told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
     if kind == "json":
-        call = f"read_json({names}, {AS_IT_IS}, format = 'newline_delimited', columns = {{{told}}})"
+        table = quoted(f"table {wanted.name}")
+        call = json_rows(db, table, files, types, f'"{wanted.sink.name}"')
     else:
         given = {name.lower(): value for name, value in options.items()}
         header = given.get("header", "true").strip().lower()
@@ -142,6 +143,7 @@ def _of_files(
                 code="not-compared",
                 hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
             )
+        told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
         null = text(given.get("nullvalue", ""))
         call = (
             f"read_csv({names}, {AS_IT_IS}, auto_detect = false, header = {header},"
