@@ -12,17 +12,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.read import read_of
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
+from watersmeet.diff.database import opened
+from watersmeet.errors import EngineError
 from watersmeet.plan.planner import plan_job
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore
-from watersmeet.cli.diff.json_files import json_rows
-from watersmeet.cli.main import main
-from watersmeet.diff.database import opened
-from watersmeet.errors import EngineError
 
 JOB = """
 CREATE MAPPING orders (id BIGINT, at TIMESTAMP) TYPE File OPTIONS ('path' = 'orders', 'format' = 'csv');

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import json
 
-from watersmeet.diff.database import quoted, ran, text
+from watersmeet.diff.database import AS_IT_IS, quoted, ran, text
 from watersmeet.errors import EngineError
 from watersmeet.names import ours
 
