@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
@@ -102,28 +101,18 @@ def column_of(rng, kind, values, rows):
 
 def written(rng, path, table):
     """The same rows in one of the many forms of Parquet."""
-    version = rng.choice(["1.0", "2.4", "2.6"])
     parquet.write_table(
         table,
         path,
-        version=version,
+        version=rng.choice(["1.0", "2.4", "2.6"]),
         data_page_version=rng.choice(["1.0", "2.0"]),
         compression=rng.choice(["none", "snappy", "zstd", "gzip"]),
         use_dictionary=rng.choice([True, False]),
         row_group_size=rng.choice([3, 50, 10_000]),
         write_statistics=rng.choice([True, False]),
         store_schema=rng.choice([True, False]),
-        use_deprecated_int96_timestamps=version == "1.0" and rng.random() < 0.3 and not old(table),
         store_decimal_as_integer=rng.choice([True, False]),
         dictionary_pagesize_limit=rng.choice([64, 1 << 20]),
-    )
-
-
-def old(table):
-    """Times that INT96 by Arrow cannot hold."""
-    return any(
-        pa.types.is_timestamp(column.type) and pc.any(pc.greater(pc.year(column), 2200)).as_py()
-        for column in table.columns
     )
 
 

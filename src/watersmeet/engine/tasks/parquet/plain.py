@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from watersmeet.kernel.batches import cuts, one_batch, same_rows, size, sizes
+from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import cuts, one_batch, size, sizes
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -54,6 +55,14 @@ _TIMES = (-2_208_988_800_000_000, 253_402_300_799_999_999)
 """Likewise in µs, from 1900."""
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+_SPARK, _ITS_WRITER = b"org.apache.spark.version", "parquet-mr"
+
+_MOST_OF_LONG = 18
+"""Digits of decimals that Spark reads as whole numbers of 64 bits."""
+
+_BUFFERS = (16 << 10, 1 << 20)
+"""Bytes of a column that are held while it is read, at least and at most. Else its whole row group is."""
 
 _PLAIN = {
     ("BOOLEAN", "NONE"): BOOLEAN,
@@ -100,59 +109,113 @@ def rows_of(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBat
     """
     try:
         yield from _regrouped(_chunks(part, columns))
-    except (OSError, pa.ArrowException, OverflowError) as error:
-        raise NotPlain(f"{part.path}: {error}") from None
+    except (NotPlain, EngineError):
+        raise
+    except Exception as error:  # whatever a damaged file leads to: Spark says what is wrong with it
+        raise NotPlain(f"{part.path}: {type(error).__name__}: {error}") from None
 
 
 def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
-    described = parquet.read_metadata(part.path)
-    if any(key in (described.metadata or {}) for key in _LEGACY):
-        raise NotPlain(f"{part.path}: its dates and times are of Spark's older calendar")
-    own_names = _own_names(part.path, described.schema, columns)
-    groups = [number for number in range(described.num_row_groups) if part.has(_offset(described, number))]
-    if not groups:
-        return
-    names = [name for name in own_names.values() if name is not None]
-    file = parquet.ParquetFile(
-        part.path,
-        metadata=described,
-        read_dictionary=[name for name in names if _has_dictionary(described, groups, name)],
-        coerce_int96_timestamp_unit="us",
+    # Opened once: what is read is of the file that was described, also if another takes its place.
+    with pa.OSFile(part.path) as opened:
+        described = parquet.read_metadata(opened)
+        if any(key in (described.metadata or {}) for key in _LEGACY):
+            raise NotPlain(f"{part.path}: its dates and times are of Spark's older calendar")
+        places = _places(part.path, described.schema, columns)
+        groups = [
+            number for number in range(described.num_row_groups) if part.has(_offset(described, number))
+        ]
+        if groups:
+            yield from _of_groups(part.path, opened, described, groups, places, columns)
+
+
+def _of_groups(
+    path: str,
+    opened: pa.OSFile,
+    described: Any,
+    groups: list[int],
+    places: Mapping[str, int | None],
+    columns: Mapping[str, SqlType],
+) -> Iterator[pa.RecordBatch]:
+    own = {place: described.schema.column(place) for place in places.values() if place is not None}
+    names = [leaf.path for leaf in own.values()]
+    _check_int96(
+        path, opened, described, groups, [x.path for x in own.values() if x.physical_type == "INT96"]
     )
+    texts = [leaf.path for place, leaf in own.items() if _has_dictionary(described, groups, place, leaf)]
+    file = _opened(opened, described, groups, names, read_dictionary=texts, coerce_int96_timestamp_unit="us")
     kinds = {name: in_arrow(type_, pa.timestamp("us", tz="UTC")) for name, type_ in columns.items()}
-    with file:
-        rows = 0
-        for group in groups:
-            for batch in _read(file, group, names):
-                rows += batch.num_rows
-                for piece in _fitting(batch):
-                    arrays = [
-                        pa.nulls(piece.num_rows, kinds[name])
-                        if there is None
-                        else _as_spark_has_it(part.path, name, piece.column(there), kinds[name])
-                        for name, there in own_names.items()
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-        same_rows(f"read {part.path}", sum(described.row_group(n).num_rows for n in groups), rows)
+    rows = 0
+    for group in groups:
+        for batch in _read(file, group, names):
+            rows += batch.num_rows
+            for piece in _fitting(batch):
+                arrays = [
+                    pa.nulls(piece.num_rows, kinds[name])
+                    if place is None
+                    else _as_spark_has_it(path, name, piece.column(own[place].path), kinds[name])
+                    for name, place in places.items()
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+    if rows != sum(described.row_group(number).num_rows for number in groups):
+        raise NotPlain(f"{path}: it has other numbers of rows than it says")
 
 
-def _own_names(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, str | None]:
-    """The file's own name of each column; None: it has no such column."""
-    leaves = [schema.column(number) for number in range(len(schema))]
-    tops = [(leaf.path.split(".")[0].lower(), leaf) for leaf in leaves]
-    own_names: dict[str, str | None] = {}
+def _opened(opened: pa.OSFile, described: Any, groups: list[int], names: list[str], **more: Any) -> Any:
+    """The file, to be read as far as batches want it: Arrow would read whole row groups ahead."""
+    largest = max(described.row_group(number).total_byte_size for number in groups)
+    least, most = _BUFFERS
+    buffer = 0 if largest <= BYTES else max(least, min(most, BYTES // max(len(names), 1)))
+    return parquet.ParquetFile(
+        opened,
+        metadata=described,
+        pre_buffer=False,
+        buffer_size=buffer,
+        page_checksum_verification=True,
+        **more,
+    )
+
+
+def _check_int96(path: str, opened: pa.OSFile, described: Any, groups: list[int], names: list[str]) -> None:
+    """INT96 is the number of a day, and nanoseconds that may be less than none or of other days. Arrow takes
+    both for positive, day 0 for 1970, and what is too large modulo 2^64: it gives a time of today for one
+    that is not. So taken is what Spark wrote, whose nanoseconds are of the day, if its seconds, which are
+    never too large, are in bounds."""
+    if not names:
+        return
+    if not (described.created_by or "").startswith(_ITS_WRITER) or _SPARK not in (described.metadata or {}):
+        raise NotPlain(f"{path}: {names[0]} is of INT96 that Spark did not write")
+    file = _opened(opened, described, groups, names, coerce_int96_timestamp_unit="s")
+    least, most = (time // 1_000_000 for time in _TIMES)
+    for batch in file.iter_batches(batch_size=ROWS, row_groups=groups, columns=names, use_threads=False):
+        for column in batch.columns:
+            seconds = column.view(pa.int64())
+            ends = pc.min_max(seconds).as_py()
+            if ends["min"] is None:
+                continue
+            in_bounds = least <= ends["min"] and ends["max"] <= most
+            if not in_bounds or pc.any(pc.equal(seconds, 0)).as_py():
+                raise NotPlain(f"{path}: {names[0]} has times that readers take for different ones")
+
+
+def _places(path: str, schema: Any, columns: Mapping[str, SqlType]) -> dict[str, int | None]:
+    """The place of each column among the file's; None: it has no such column."""
+    tops: dict[str, list[int]] = {}
+    for number in range(len(schema)):
+        tops.setdefault(schema.column(number).path.split(".")[0].lower(), []).append(number)
+    places: dict[str, int | None] = {}
     for name, type_ in columns.items():
-        own = [leaf for top, leaf in tops if top == name.lower()]
+        own = tops.get(name.lower(), [])
         if "." in name or len(own) > 1:
             raise NotPlain(f"{path}: {name} is nested, or there are several of it")
-        own_names[name] = own[0].path if own else None
-        for leaf in own:
+        places[name] = own[0] if own else None
+        for leaf in map(schema.column, own):
             if leaf.max_repetition_level or leaf.max_definition_level > 1 or "." in leaf.path:
                 raise NotPlain(f"{path}: {name} is nested")
             kind = _kind_of(leaf)
             if kind != type_:
                 raise NotPlain(f"{path}: {name} is declared {type_}, and is {kind or leaf.logical_type}")
-    return own_names
+    return places
 
 
 def _kind_of(leaf: Any) -> SqlType | None:
@@ -176,6 +239,12 @@ def _time(leaf: Any) -> SqlType | None:
 
 
 def _decimal(leaf: Any) -> SqlType | None:
+    """None also where Spark fails (bytes of any number), or puts bits in wrong places (9 to 15 bytes)."""
+    if leaf.precision <= _MOST_OF_LONG and (
+        leaf.physical_type == "BYTE_ARRAY"
+        or (leaf.physical_type == "FIXED_LEN_BYTE_ARRAY" and 8 < leaf.length < 16)
+    ):
+        return None
     return decimal(leaf.precision, leaf.scale)
 
 
@@ -191,10 +260,9 @@ def _offset(described: Any, group: int) -> int:
     return int(described.row_group(group).column(0).data_page_offset)
 
 
-def _has_dictionary(described: Any, groups: list[int], name: str) -> bool:
+def _has_dictionary(described: Any, groups: list[int], place: int, leaf: Any) -> bool:
     """Whether texts of a column are kept once per value, and so may come to far more than the file has."""
-    place = next(n for n in range(len(described.schema)) if described.schema.column(n).path == name)
-    if described.schema.column(place).physical_type != "BYTE_ARRAY":
+    if leaf.physical_type != "BYTE_ARRAY":
         return False
     return any(described.row_group(group).column(place).has_dictionary_page for group in groups)
 

@@ -49,7 +49,10 @@ _LISTED = frozenset(
 )
 """Options that say which files are read when, not what is in them."""
 
-_SETTINGS = ("spark.sql.parquet.", "spark.sql.files.", "spark.hadoop.parquet.", "spark.sql.sources.")
+_SETTINGS = (
+    *("spark.sql.parquet.", "spark.sql.files.", "spark.sql.sources.", "spark.sql.legacy."),
+    *("spark.hadoop.parquet.", "parquet."),
+)
 """How settings begin by which Spark reads files in another way."""
 
 _OURS = {"spark.sql.parquet.outputTimestampType", *FIXED}
