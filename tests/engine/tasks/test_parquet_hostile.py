@@ -41,18 +41,18 @@ def written(path, table, *swaps, **how):
     return path
 
 
-def int96(path, day, nanoseconds, *, writer=b"parquet-mr ", version=True):
+def int96(path, day, nanoseconds, *, writer=b"parquet-mr version", version=True):
     """A file with one time, as if Spark had written it."""
     time = pa.array([(DAY - 2_440_588) * 86_400_000_000], pa.timestamp("us"))
     table = pa.table({"c": time}).replace_schema_metadata(
         {"org.apache.spark.version": "4"} if version else {}
     )
-    ours = b"parquet-cpp"
+    ours = b"parquet-cpp-arrow version"
     return written(
         path,
         table,
         (struct.pack("<qi", 0, DAY), struct.pack("<qi", nanoseconds, day)),
-        (ours, writer),
+        (ours, writer.ljust(len(ours))),
         use_deprecated_int96_timestamps=True,
         store_schema=True,
     )
@@ -70,7 +70,7 @@ def test_int96_of_spark_is_taken(tmp_path):
         (-22_440_000, 5, {}),  # Spark: some 66,000 years ago; Arrow: about 2580
         (2**31 - 1, 0, {}),
         (DAY - 50_000, 0, {}),  # 1885
-        (DAY, -1000, {"writer": b"parquet-cpp"}),  # Spark: the day before; Arrow: 2606
+        (DAY, -1000, {"writer": b"parquet-cpp-arrow version"}),  # Spark: the day before; Arrow: 2606
         (DAY, -1000, {"version": False}),
         (DAY, 0, {"version": False}),
     ],

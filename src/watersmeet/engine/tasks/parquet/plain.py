@@ -56,7 +56,7 @@ _TIMES = (-2_208_988_800_000_000, 253_402_300_799_999_999)
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
-_SPARK, _ITS_WRITER = b"org.apache.spark.version", "parquet-mr"
+_SPARK, _ITS_WRITER = b"org.apache.spark.version", "parquet-mr version "
 
 _MOST_OF_LONG = 18
 """Digits of decimals that Spark reads as whole numbers of 64 bits."""
