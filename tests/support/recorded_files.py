@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.recorded import RecordedJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.rebuild import SOURCES
+from watersmeet.engine.spark.checkpoint.host import SOURCES
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
 

@@ -23,6 +23,9 @@ FOLDER = "files"
 KEY = "files"
 """Where a manifest's ``host`` has its lists."""
 
+GONE_ELSEWHERE = (-2, -2)
+"""In the place of size and time of a file of another file system: it was gone before it was read."""
+
 
 class FileRead(NamedTuple):
     """A file as it was when it was read.

@@ -18,8 +18,7 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import FilesRead
-from watersmeet.engine.spark.sources.files.there import check_table
-from watersmeet.engine.spark.tick.reading.again import path_of
+from watersmeet.engine.spark.sources.files.there import check_table, reader_path
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.state.store import MemoryStore
@@ -582,7 +581,7 @@ def test_a_file_that_is_gone_from_another_file_system_is_counted_once_if_asked(t
     job.spark.steps.append([{"path": f"s3a://bucket/in/{name}", "timestamp": 5} for name in "12"])
     job.gone = {"s3a://bucket/in/2"}
     batch, host = job.begun(job.offsets())
-    assert [path_of(file) for file in batch.files if file.batch >= 0] == ["s3a://bucket/in/1", None]
+    assert [reader_path(file) for file in batch.files if file.batch >= 0] == ["s3a://bucket/in/1", None]
     job.restart()  # the tick was not committed, and comes again
     again, host = job.begun(job.offsets(), again=True)
     assert again.digest == batch.digest

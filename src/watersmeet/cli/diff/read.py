@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watersmeet.engine.spark.checkpoint.rebuild import OFFSETS
-from watersmeet.engine.spark.sources.files.there import local_of
-from watersmeet.engine.spark.tick.reading.again import path_of
+from watersmeet.engine.spark.checkpoint.host import ends_in
+from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
@@ -138,7 +137,7 @@ def _by_state(
                     continue
                 if (now.st_size, now.st_mtime_ns) != (file.size, file.changed_ns):
                     changed.append(local)
-            path = path_of(file)
+            path = reader_path(file)
             if path is None:
                 gone.append(file.path)
             else:
@@ -146,8 +145,8 @@ def _by_state(
         paths, urls = [path for path, _ in there], [url for _, url in there]
         return Read(source, paths, urls, changed=changed, gone=gone)
     if source.traits.log:
-        lines = str(manifest.host[OFFSETS]).split("\n")
-        ends = json.loads(lines[2 + number])
+        texts = ends_in(manifest.host)
+        ends = None if texts is None else json.loads(texts[number])
         return Read(source, ends=ends if isinstance(ends, dict) else {})
     raise SpecError(
         f'"{source.name}" cannot be read a second time: it is {source.traits.called}',

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from watersmeet.engine.spark.checkpoint.rebuild import OFFSETS, SOURCES, TOPICS
+from watersmeet.engine.spark.checkpoint.host import OFFSETS, SOURCES, TOPICS
 from watersmeet.engine.spark.checkpoint.restart import sources_of
 from watersmeet.engine.spark.sources.files.inferred import COLUMNS, as_kept
 from watersmeet.engine.spark.sources.files.read import CHANGED

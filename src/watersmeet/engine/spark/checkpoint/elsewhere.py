@@ -14,14 +14,8 @@ from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.driver.settling.overtaken import unless_overtaken
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
-from watersmeet.engine.spark.checkpoint.rebuild import (
-    BATCH,
-    OFFSETS,
-    QUERY_ID,
-    find_damage,
-    put_aside,
-    rebuild,
-)
+from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID
+from watersmeet.engine.spark.checkpoint.rebuild import find_damage, put_aside, rebuild
 from watersmeet.engine.spark.checkpoint.restart import batch_in
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.durable import make_folders, sync
-from watersmeet.engine.spark.checkpoint.directory import OLD, Checkpoint, Offsets
+from watersmeet.engine.spark.checkpoint.directory import OLD, Checkpoint
+from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID, offsets_in
 from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_text
 from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
@@ -27,20 +28,7 @@ from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
-QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sources", "topics"
-"""Of a manifest's ``host``; also `file_lists.KEY` and `read.CHANGED`."""
-
 COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
-
-
-def ends_in(host: Mapping[str, Any]) -> list[str] | None:
-    """Spark's text per source of the job, in the plan's order; None: no batch was read yet."""
-    return str(host[OFFSETS]).split("\n")[2:] if OFFSETS in host else None
-
-
-def offsets_in(host: Mapping[str, Any]) -> Offsets:
-    """The offsets of the batch that a manifest was made by."""
-    return Offsets.of(int(host[BATCH]), str(host[OFFSETS]))
 
 
 def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:

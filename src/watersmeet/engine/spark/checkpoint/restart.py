@@ -11,17 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Offsets
-from watersmeet.engine.spark.checkpoint.rebuild import (
-    BATCH,
-    OFFSETS,
-    QUERY_ID,
-    SOURCES,
-    TOPICS,
-    find_damage,
-    find_damage_ahead,
-    put_aside,
-    rebuild,
-)
+from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID, SOURCES, TOPICS
+from watersmeet.engine.spark.checkpoint.rebuild import find_damage, find_damage_ahead, put_aside, rebuild
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
 from watersmeet.engine.spark.sources.files.inferred import COLUMNS, as_kept
 from watersmeet.engine.spark.sources.files.read import BatchFiles

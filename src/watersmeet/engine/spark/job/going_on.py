@@ -9,7 +9,7 @@ from typing import Any
 from watersmeet.engine.driver.opening.changed_sources import goes_on
 from watersmeet.engine.spark.checkpoint.changed_sources import with_sources
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.checkpoint.rebuild import TOPICS, offsets_in
+from watersmeet.engine.spark.checkpoint.host import TOPICS, offsets_in
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_sources, recover
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.topics import Topics, accepted

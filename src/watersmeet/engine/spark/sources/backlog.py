@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.checkpoint.rebuild import ends_in
+from watersmeet.engine.spark.checkpoint.host import ends_in
 from watersmeet.spec.model import Source
 
 Backlog = Mapping[str, tuple[int, str]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from watersmeet.engine.spark.checkpoint.rebuild import SOURCES
+from watersmeet.engine.spark.checkpoint.host import SOURCES
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
 from watersmeet.engine.spark.sources.files.first_rows import rows_of_file
 from watersmeet.engine.spark.sources.files.inferred import files_in_order

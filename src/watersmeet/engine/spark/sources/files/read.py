@@ -41,7 +41,7 @@ from watersmeet.errors import EngineError, StateError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import warns_of_changes
 from watersmeet.state import file_lists
-from watersmeet.state.file_lists import FileList, FileRead
+from watersmeet.state.file_lists import GONE_ELSEWHERE, FileList, FileRead
 from watersmeet.state.store import Store
 
 CHANGED = "changed"
@@ -81,9 +81,6 @@ _HINTS = {
 
 _NO_FILE = (-1, -1)
 """In the place of size and time: it was gone, or it is of another file system, where neither is known."""
-
-GONE_ELSEWHERE = (-2, -2)
-"""Likewise, of another file system: it was gone before it was read."""
 
 
 @dataclass

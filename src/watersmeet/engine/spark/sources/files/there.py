@@ -18,6 +18,7 @@ from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.spec.options.lowered import is_true, lowered
+from watersmeet.state.file_lists import GONE_ELSEWHERE, FileRead
 
 FileStat = tuple[int, int]
 """Of a file: size, and the time of its last change in ns."""
@@ -151,6 +152,17 @@ def local_of(path: str) -> str | None:
         return path
     parts = urlsplit(path)
     return unquote(parts.path) if parts.scheme == "file" else None
+
+
+def reader_path(file: FileRead) -> str | None:
+    """As Spark's readers take a file; None: it was gone before its tick was read, which was told."""
+    local = local_of(file.path)
+    if local is not None:
+        return f"file:{local}" if file.size >= 0 else None
+    if (file.size, file.changed_ns) == GONE_ELSEWHERE:
+        return None
+    parts = urlsplit(file.path)
+    return parts._replace(path=unquote(parts.path)).geturl()
 
 
 def is_odd(path: str) -> bool:

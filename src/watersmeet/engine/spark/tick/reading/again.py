@@ -12,17 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window, WindowSpec
 
 from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
-from watersmeet.engine.spark.sources.files.read import GONE_ELSEWHERE, BatchFiles
+from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
 from watersmeet.engine.spark.sources.files.texts import TEXT
-from watersmeet.engine.spark.sources.files.there import local_of, shown
+from watersmeet.engine.spark.sources.files.there import local_of, reader_path, shown
 from watersmeet.engine.spark.sources.frames import (
     BLOCK,
     FILE,
@@ -38,7 +37,6 @@ from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
-from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import Store
 
 _SOURCE, _RUNS_ON, _ROWS, _FIRST, _LAST = map(ours, ("source", "runs_on", "rows", "first", "last"))
@@ -99,7 +97,7 @@ class Rereading:
         paths: dict[int, list[str]] = {}
         for file in batch.files:
             is_looked_at = file.source in self._json or file.source in self._csv
-            if is_looked_at and file.batch >= 0 and (path := path_of(file)) is not None:
+            if is_looked_at and file.batch >= 0 and (path := reader_path(file)) is not None:
                 paths.setdefault(file.source, []).append(path)
         try:
             return self._of_paths(paths)
@@ -198,14 +196,3 @@ def _check_counts(source: Source, rows: DataFrame, texts: DataFrame) -> None:
 
 def _in_order() -> WindowSpec:
     return Window.partitionBy(FILE).orderBy(BLOCK, ROW)
-
-
-def path_of(file: FileRead) -> str | None:
-    """As Spark's readers take it; None: it was gone before the tick was read, which was told."""
-    local = local_of(file.path)
-    if local is not None:
-        return f"file:{local}" if file.size >= 0 else None
-    if (file.size, file.changed_ns) == GONE_ELSEWHERE:
-        return None
-    parts = urlsplit(file.path)
-    return parts._replace(path=unquote(parts.path)).geturl()

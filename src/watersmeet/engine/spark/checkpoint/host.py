@@ -1,0 +1,21 @@
+"""What a manifest's ``host`` says of Spark: its query, its batch, and how far each source was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from watersmeet.engine.spark.checkpoint.directory import Offsets
+
+QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sources", "topics"
+"""Of a manifest's ``host``; also `file_lists.KEY` and `read.CHANGED`."""
+
+
+def ends_in(host: Mapping[str, Any]) -> list[str] | None:
+    """Spark's text per source of the job, in the plan's order; None: no batch was read yet."""
+    return str(host[OFFSETS]).split("\n")[2:] if OFFSETS in host else None
+
+
+def offsets_in(host: Mapping[str, Any]) -> Offsets:
+    """The offsets of the batch that a manifest was made by."""
+    return Offsets.of(int(host[BATCH]), str(host[OFFSETS]))
