@@ -38,7 +38,8 @@ SIDE, REASON = ours("side"), ours("reason")
 _WRITTEN = {".parquet": "PARQUET", ".csv": "CSV", ".json": "JSON"}
 
 _FOUND, _WHY = ours("found"), ours("why")
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+"""Types of DuckDB's."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
 
 
 def _comparable(a: str, b: str) -> bool:
-    whole = all(kind in _WHOLE for kind in (a, b))
+    whole = all(kind in WHOLE for kind in (a, b))
     decimals = all("DECIMAL(" in kind for kind in (a, b))
     untyped = '"NULL"' in (a, b)
     return a == b or whole or decimals or untyped

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.diff.here import tables_here
-from watersmeet.cli.diff.outputs import Wanted, output_of
+from watersmeet.cli.diff.outputs import Output, Wanted, output_of
 from watersmeet.cli.diff.read import Read, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
 from watersmeet.cli.job_file import job_in, settings_in
@@ -175,6 +175,8 @@ def _each(
     tick_now: Callable[[], int | None],
 ) -> Iterator[Shown]:
     """What differs of each query, in the order of the text."""
+    import duckdb
+
     answers = _Answers(db, folder, compared, asked.engine, settings)
     notes = [note for read in compared.read.values() for note in read.notes()]
     inserts = [insert for insert in compared.job.inserts if not insert.is_index]
@@ -190,29 +192,37 @@ def _each(
             query.options.mode if not insert.sink.primary_key else OutputMode.APPEND,
             compared.tick,
             compared.outputs.get(insert.name),
+            sum(other.sink.name == insert.sink.name for other in inserts) == 1,
         )
-        output = output_of(db, wanted, answer)
-        whole = _whole(facts, compared)
-        if (
-            whole is None
-            and output.may_be_later
-            and compared.tick is not None
-            and tick_now() != compared.tick
-        ):
-            whole = LATER
-        rows = differences(
-            db,
-            names,
-            answer,
-            output.relation,
-            answers.without_late(insert, facts),
-            groups=group_columns(insert.query),
-            whole=whole,
-            limit=asked.limit,
-        )
+        try:
+            output = output_of(db, wanted, answer, folder)
+            whole = _whole(facts, compared)
+            if whole is None and _is_later(output, compared.tick, tick_now):
+                whole = LATER
+            rows = differences(
+                db,
+                names,
+                answer,
+                output.relation,
+                answers.without_late(insert, facts),
+                groups=group_columns(insert.query),
+                whole=whole,
+                limit=asked.limit,
+            )
+        except duckdb.Error as error:
+            raise EngineError(
+                f'what "{insert.name}" has put out cannot be read: {str(error).splitlines()[0]}',
+                code="not-compared",
+                hint="is it the output of this query?",
+            ) from None
         if asked.to is not None and rows.counts:
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
         yield Shown(insert.name, rows, facts, by, why, notes)
+
+
+def _is_later(output: Output, tick: int | None, tick_now: Callable[[], int | None]) -> bool:
+    """Whether it has, or may have, rows of ticks that the state did not know when it was read."""
+    return output.is_later or (output.may_be_later and tick is not None and tick_now() != tick)
 
 
 def _file(to: str, query: str | None) -> str:

@@ -1,21 +1,23 @@
 """What a query has put out, as a relation of DuckDB: of its sink, or of files that were named.
 
-Of a sink of files those parts alone count that the job's state knows. Tables are read as they are now.
+Of a sink of files those parts alone count that the job's state knows. Tables and topics are read as they are
+now.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.diff.json_files import json_rows
-from watersmeet.cli.diff.of_tables import READERS
-from watersmeet.diff.bags import COUNT
-from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
+from watersmeet.cli.diff.of_tables import READERS, Wished, read
+from watersmeet.cli.diff.of_topics import write_lines
+from watersmeet.diff.bags import COUNT, WHOLE
+from watersmeet.diff.database import quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import SHOWN_DIFF, ours
@@ -25,12 +27,19 @@ from watersmeet.spec.options.stored_files import in_store
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
             ".ndjson": "json"}  # fmt: skip
+_KAFKA = "kafka"
+_FILES = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
+
+_DECIMALS = re.compile(r"DECIMAL\((\d+)")
+_DIGITS = 15
+"""Of a number in JSON, DuckDB reads no more than a double has."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """``name``: of the query; ``columns``: its columns; ``mode``: whether changes go out; ``tick``: of the
-    state, None without one; ``path``: files that were named in the place of the sink."""
+    state, None without one; ``path``: files that were named in the place of the sink; ``alone``: no other
+    query writes there."""
 
     name: str
     sink: Sink
@@ -38,22 +47,25 @@ class Wanted:
     mode: OutputMode
     tick: int | None
     path: str | None = None
+    alone: bool = True
 
 
 @dataclass(frozen=True)
 class Output:
     """``relation``: with `column_name` and `COUNT`; ``may_be_later``: it may hold what came
-    after the state's tick."""
+    after the state's tick; ``is_later``: it does."""
 
     relation: str
     may_be_later: bool
+    is_later: bool = False
 
 
-def output_of(db: Any, wanted: Wanted, answer: str) -> Output:
+def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
     """Read what was put out.
 
     Args:
         answer: the relation of the batch answer, whose types those of text files are.
+        folder: for files that are needed as long as the comparison is.
 
     Raises:
         SpecError, EngineError: it cannot be read; what to do is said.
@@ -65,14 +77,29 @@ def output_of(db: Any, wanted: Wanted, answer: str) -> Output:
         files = _parts(wanted)
         kind = format_of(sink.options)
         return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
-    reader = READERS.get(sink.connector)
-    if reader is not None:
-        return Output(_counted(db, wanted, _table(db, wanted, reader(sink))), True)
-    raise SpecError(
-        f'"{sink.name}": what a sink of type {sink.connector} has put out cannot be read again',
-        code="not-compared",
-        hint=f"keep the rows in files, and name them by --output {wanted.name}=PATH",
+    if sink.connector not in (*READERS, _KAFKA):
+        raise SpecError(
+            f'"{sink.name}": what a sink of type {sink.connector} has put out cannot be read again',
+            code="not-compared",
+            hint=f"keep the rows in files, and name them by --output {wanted.name}=PATH",
+        )
+    if not wanted.alone:
+        raise SpecError(
+            f'"{sink.name}" has the rows of several queries, and whose each is cannot be told',
+            code="not-compared",
+            hint=f"give each query a sink of its own, or name its rows by --output {wanted.name}=PATH",
+        )
+    if sink.connector == _KAFKA:
+        file = os.path.join(folder, f"topic{len(os.listdir(folder))}.json")
+        write_lines(sink, file)
+        files = [file] if os.path.getsize(file) else []
+        return Output(_of_files(db, wanted, answer, files, "json", {}), True)
+    table = quoted(f"table {wanted.name}")
+    last = read(
+        Wished(sink, wanted.name, frozenset(wanted.columns)), lambda rows: _keep_table(db, table, rows)
     )
+    is_later = wanted.tick is not None and last is not None and last > wanted.tick
+    return Output(_counted(db, wanted, _as_numbers(db, wanted, answer, table)), True, is_later)
 
 
 def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
@@ -126,11 +153,11 @@ def _of_files(
         return f"(SELECT {listed}, CAST(1 AS BIGINT) AS {COUNT} FROM {answer} r WHERE FALSE)"
     names = "[" + ", ".join(map(text, files)) + "]"
     if kind == "parquet":
-        return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
-    types = _types_of_text(db, wanted, answer)
+        return _counted(db, wanted, f"{_FILES[kind]}({names})")
+    types = _types_of_text(db, wanted, answer, kind)
+    told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
     if kind == "json":
-        table = quoted(f"table {wanted.name}")
-        call = json_rows(db, table, files, types, f'"{wanted.sink.name}"')
+        call = f"read_json({names}, format = 'newline_delimited', columns = {{{told}}})"
     else:
         given = {name.lower(): value for name, value in options.items()}
         header = given.get("header", "true").strip().lower()
@@ -143,25 +170,30 @@ def _of_files(
                 code="not-compared",
                 hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
             )
-        told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
         null = text(given.get("nullvalue", ""))
         call = (
-            f"read_csv({names}, {AS_IT_IS}, auto_detect = false, header = {header},"
-            f" delim = {text(separator)}, quote = '\"', escape = '\\', nullstr = {null},"
-            f" allow_quoted_nulls = false, columns = {{{told}}})"
+            f"read_csv({names}, auto_detect = false, header = {header}, delim = {text(separator)},"
+            f" quote = '\"', escape = '\\', nullstr = {null}, allow_quoted_nulls = false,"
+            f" columns = {{{told}}})"
         )
     return _counted(db, wanted, call)
 
 
-def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
-    """Of the columns in files of text: as the answer has them, times as they are written, with their zone."""
+def _types_of_text(db: Any, wanted: Wanted, answer: str, form: str) -> dict[str, str]:
+    """Of the columns in files of text: as the answer has them, times as they are written, with their zone.
+
+    Raises:
+        EngineError: values of such a type are not read from them as they were written.
+    """
     types = types_of(db, answer)
     told = {}
     for number, name in enumerate(wanted.columns):
         kind = types[column_name(number)]
-        if "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
+        digits = max((int(most) for most in _DECIMALS.findall(kind)), default=0)
+        inexact = form == "json" and digits > _DIGITS
+        if inexact or "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
             raise EngineError(
-                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from files of text here',
+                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from {form} here',
                 code="not-compared",
                 hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
             )
@@ -171,13 +203,42 @@ def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
     return told
 
 
-def _table(db: Any, wanted: Wanted, rows: Any) -> str:
+def _keep_table(db: Any, table: str, rows: Any) -> None:
     """Rows of a reader of Arrow's, as a table here."""
-    read, name = ours("read"), quoted(f"table {wanted.name}")
-    db.register(read, rows)
-    ran(db, f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {read}")
-    db.unregister(read)
-    return name
+    given = ours("read")
+    db.register(given, rows)
+    ran(db, f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM {given}")
+    db.unregister(given)
+
+
+def _as_numbers(db: Any, wanted: Wanted, answer: str, table: str) -> str:
+    """The table with numbers that it has as texts (PostgreSQL's ``numeric``) in the types of the answer.
+
+    Raises:
+        EngineError: one of them is not a number of that type.
+    """
+    expected, given = types_of(db, answer), types_of(db, table)
+    changed = []
+    for number, name in enumerate(wanted.columns):
+        kind = expected[column_name(number)]
+        if given.get(name) != "VARCHAR" or not (kind.startswith("DECIMAL(") or kind in WHOLE):
+            continue
+        there = _without_zeros(f"CAST(TRY_CAST({quoted(name)} AS {kind}) AS VARCHAR)")
+        differs = f"{there} IS DISTINCT FROM {_without_zeros(quoted(name))}"
+        odd = ran(db, f"SELECT {quoted(name)} FROM {table} WHERE {differs} LIMIT 1")
+        if odd:
+            raise EngineError(
+                f'"{wanted.sink.name}": column "{name}" has {odd[0][0]}, and is {kind} in the batch answer',
+                code="not-compared",
+                hint="was the table written by this query?",
+            )
+        changed.append(f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}")
+    return f"(SELECT * REPLACE ({', '.join(changed)}) FROM {table} r)" if changed else table
+
+
+def _without_zeros(number: str) -> str:
+    """A number as text, without zeros at the end of its fraction."""
+    return f"regexp_replace({number}, '(\\.0*|(\\.\\d*[1-9])0*)$', '\\2')"
 
 
 def _counted(db: Any, wanted: Wanted, relation: str) -> str:

@@ -46,10 +46,13 @@ class Read:
     def notes(self) -> list[str]:
         """What a person should know of it."""
         notes = []
-        for what, files in (("were changed", self.changed), ("are gone", self.gone)):
+        for one, several, files in (
+            ("was changed since it was", "were changed since they were", self.changed),
+            ("is gone since it was", "are gone since they were", self.gone),
+        ):
             if files:
                 notes.append(
-                    f"{self.source.name}: {counted(len(files), 'file')} {what} since they were read:"
+                    f"{self.source.name}: {counted(len(files), 'file')} {several if files[1:] else one} read:"
                     f" {', '.join(files[:3])}{', …' if files[3:] else ''}"
                 )
         return notes

@@ -1,0 +1,162 @@
+"""The command over the state of a job that was run in this process: reasons, exit status, files that were
+changed or are gone, outputs in files of text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_files import FileJob
+from watersmeet.cli.main import main
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+
+JOB = """
+CREATE TABLE o (id BIGINT, at TIMESTAMP, note STRING, WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'in/o', 'format' = 'json');
+CREATE TABLE d (id BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'in/d', 'format' = 'json');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out', 'format' = '{form}');
+INSERT INTO out SELECT o.id, o.at, o.note, d.at AS came FROM o LEFT JOIN d
+  ON d.id = o.id AND d.at BETWEEN o.at AND o.at + INTERVAL '1' HOUR;
+"""
+NOTE = 'a "b", c'
+TICKS = [
+    {"o": [[1, "10:00", NOTE], [2, "10:01", None]], "d": [[1, "10:30"]]},
+    {"o": [[3, "14:00", ""]], "d": [[9, "14:00"]]},
+    {"o": [[4, "14:01", "x"]], "d": [[2, "10:02"]]},
+]
+OPEN = SimpleNamespace(finished=False, stopped=True)
+Compared = Callable[..., tuple[int, dict[str, Any]]]
+
+
+def made(root: Path, form: str) -> None:
+    """The job after its ticks: the delivery of order 2 came too late, and its pad is put out."""
+    text = JOB.format(form=form)
+    (root / "job.sql").write_text(text)
+    job = FileJob(text, Checkpoint(root / ".watersmeet" / "job"), {name: root / "in" / name for name in "od"})
+    with job.run(OPEN):
+        for tick in TICKS:
+            rows = {
+                name: [
+                    dict(zip(("id", "at", "note"), [n, f"2022-03-01 {at}:00", *more], strict=False))
+                    for n, at, *more in given
+                ]
+                for name, given in tick.items()
+            }
+            job.read(rows)
+
+
+@pytest.fixture
+def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Compared:
+    monkeypatch.chdir(tmp_path)
+
+    def compare(*more: str) -> tuple[int, dict[str, Any]]:
+        status = main(["diff", "job.sql", "--json", *more])
+        printed = capsys.readouterr()
+        return status, json.loads(printed.out) if printed.out else {"error": printed.err}
+
+    return compare
+
+
+def part(root: Path, tick: int, form: str, lines: list[str]) -> None:
+    folder = root / "out" / f"out-{tick:012}"
+    folder.mkdir(parents=True)
+    (folder / f"part-0.{form}").write_text("".join(f"{line}\n" for line in lines))
+
+
+def reasons(found: dict[str, Any]) -> dict[tuple[str, str], int]:
+    return {(of["side"], of["reason"]): of["rows"] for of in found["differences"]}
+
+
+JSON = [
+    json.dumps({"id": 1, "at": "2022-03-01T10:00:00.000000Z", "note": NOTE, "came": "2022-03-01T10:30:00Z"}),
+    json.dumps({"id": 2, "at": "2022-03-01T10:01:00.000000Z", "note": None, "came": None}),
+]
+CSV = [
+    "id,at,note,came",
+    '1,2022-03-01T10:00:00.000000Z,"a \\"b\\", c",2022-03-01T10:30:00.000000Z',
+    "2,2022-03-01T10:01:00.000000Z,,",
+]
+
+
+@pytest.mark.parametrize(("form", "lines"), [("json", JSON), ("csv", CSV)])
+def test_parts_of_text_late_rows_and_strict(
+    tmp_path: Path, compared: Compared, form: str, lines: list[str]
+) -> None:
+    made(tmp_path, form)
+    part(tmp_path, 2, form, lines)
+    part(tmp_path, 4, form, lines)  # of a tick that the state does not know
+    expected = {("missing", "late"): 1, ("extra", "late"): 1, ("missing", "not yet due"): 2}
+    status, found = compared()
+    assert (status, reasons(found), found["engine"]) == (0, expected, "duckdb"), found
+    assert (found["late"], found["put_out"], found["answered"]) == ({"d": 1}, 2, 4)
+    assert compared("--strict")[0] == 1
+
+    told = {tuple(row["row"][:1]): row["row"][2] for row in found["rows"]}
+    assert told == {(2,): None, (3,): "", (4,): "x"}, "a text without signs is no NULL"
+    (tmp_path / f"out/out-{2:012}/part-0.{form}").write_text("\n".join(lines[:-1]) + "\n")
+    status, found = compared()
+    assert (status, reasons(found)) == (0, {("missing", "late"): 1, ("missing", "not yet due"): 2})
+    (tmp_path / f"out/out-{2:012}/part-0.{form}").write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
+    status, found = compared("--limit", "0")
+    assert (status, found["rows"]) == (1, []), "the first row is lost"
+
+
+def test_strict_lets_pass_what_is_equal(tmp_path: Path, compared: Compared) -> None:
+    made(tmp_path, "json")
+    rows = [
+        {"id": 1, "at": "2022-03-01T10:00:00Z", "note": NOTE, "came": "2022-03-01T10:30:00Z"},
+        {"id": 2, "at": "2022-03-01T10:01:00Z", "note": None, "came": "2022-03-01T10:02:00Z"},
+        {"id": 3, "at": "2022-03-01T14:00:00Z", "note": "", "came": None},
+        {"id": 4, "at": "2022-03-01T14:01:00Z", "note": "x", "came": None},
+    ]
+    (tmp_path / "all.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    status, found = compared("--strict", "--output", "out=all.json")
+    assert (status, found["equal"]) == (0, True), found
+
+
+def test_files_that_were_changed_or_are_gone(tmp_path: Path, compared: Compared) -> None:
+    made(tmp_path, "json")
+    part(tmp_path, 2, "json", JSON)
+    first = tmp_path / "in/o/000.json"
+    first.write_text(first.read_text().replace("10:01:00", "10:01:30"))
+    os.utime(first, ns=(1, 1))
+    status, found = compared()
+    assert status == 1
+    expected = {("missing", "not yet due"): 2, ("missing", "late"): 1, ("extra", "changed file"): 1}
+    assert reasons(found) == expected, found
+    assert found["notes"] == [f"o: 1 file was changed since it was read: {first}"]
+    first.unlink()
+    status, found = compared()
+    assert (status, reasons(found)["extra", "changed file"]) == (1, 2), found
+    assert found["notes"] == [f"o: 1 file is gone since it was read: {first}"]
+
+
+def test_what_does_not_fit_is_said_in_words(tmp_path: Path, compared: Compared) -> None:
+    made(tmp_path, "json")
+    part(tmp_path, 2, "json", ['{"id": "none", "at": "2022-03-01T10:00:00Z"}'])
+    status, found = compared()
+    assert (status, 'what "out" has put out cannot be read' in found["error"]) == (2, True), found
+    (tmp_path / "rows.csv").write_text("id,at,note\nx,y,z\n")
+    assert compared("--output", "out=rows.csv")[0] == 2
+    (tmp_path / "rows.parquet").write_text("none")
+    assert compared("--output", "out=rows.parquet")[0] == 2
+    (tmp_path / "job.sql").write_text(JOB.format(form="json").replace("'1' HOUR", "'2' HOUR"))
+    status, found = compared()
+    assert (status, "plan-changed" in found["error"]) == (2, True), found
+
+
+def test_rows_of_a_state_that_went_on_are_of_a_later_tick(tmp_path: Path) -> None:
+    from watersmeet.cli.diff.command import _is_later
+    from watersmeet.cli.diff.outputs import Output
+
+    assert _is_later(Output("x", True), 3, lambda: 4)
+    assert not _is_later(Output("x", True), 3, lambda: 3)
+    assert not _is_later(Output("x", False), 3, lambda: 4)
+    assert _is_later(Output("x", True, True), 3, lambda: 3)
