@@ -16,6 +16,7 @@ from tests.diff.played import Played
 from tests.support.effort import RANDOM_CASES
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
+from tests.support.random_unions import random_union_case
 from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, UNEXPLAINED
 from watersmeet.diff.database import opened
 from watersmeet.diff.dialect import Uncommon
@@ -23,9 +24,8 @@ from watersmeet.errors import WatersmeetError
 
 CASES = max(20, RANDOM_CASES // 50)
 Draw = Callable[..., dict[str, Any]]
-both = pytest.mark.parametrize(
-    "draw", [pytest.param(random_case, id="two"), pytest.param(random_multiway_case, id="many")]
-)
+DRAWS = [pytest.param(random_case, id="two"), pytest.param(random_multiway_case, id="many")]
+UNIONS = pytest.param(random_union_case, id="unions")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def drawn(seed: int, draw: Draw) -> Iterator[tuple[int, Played]]:
             yield seed, played
 
 
-@both
+@pytest.mark.parametrize("draw", [*DRAWS, UNIONS])
 def test_what_differs_has_a_reason(db: Any, seed: int, draw: Draw) -> None:
     seen: Counter[tuple[str, str]] = Counter()
     compared = 0
@@ -82,7 +82,7 @@ def _changed(table: pa.Table, row: int) -> pa.Table:
     return table.set_column(place, table.schema[place], pa.array(values, table.schema[place].type))
 
 
-@both
+@pytest.mark.parametrize("draw", DRAWS)
 def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
     rng = random.Random(seed)
     tried = 0

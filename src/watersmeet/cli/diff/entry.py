@@ -45,6 +45,9 @@ def diff(
         str | None,
         typer.Option(metavar="FILE", help="All differing rows: .parquet, .csv or .json, a file per query."),
     ] = None,
+    jars: Annotated[
+        str | None, typer.Option(help="Local jars instead of Maven's, by comma: where Spark answers.")
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 for differences that have a reason, too.")
     ] = False,
@@ -69,6 +72,7 @@ def diff(
         "output_mode": output_mode,
         "plan": plan,
         "time_zone": time_zone,
+        "jars": jars,
     }
     overrides = {name: str(value) for name, value in given.items() if value is not None}
     asked = Asked(
