@@ -51,9 +51,9 @@ def test_times_at_the_edges_of_windows(tmp_path: Path) -> None:
     """Rows a gap apart, at the begin and at the end of a window, before the epoch."""
     db = opened(str(tmp_path))
     rows = [[[t, "a"] for t in (-20, -15, -9, -5, 0, 5, 10, 16, 21)], [[99, "z"]]]
-    for window in ("TUMBLE(TABLE s, DESCRIPTOR(t), 10)", "HOP(TABLE s, DESCRIPTOR(t), 5, 10)",
-        "HOP(TABLE s, DESCRIPTOR(t), 4, 10)",
-                   "SESSION(TABLE s, DESCRIPTOR(t), 5)"):  # fmt: skip
+    windows = ["TUMBLE(TABLE s, DESCRIPTOR(t), 10)", "SESSION(TABLE s, DESCRIPTOR(t), 5)"]
+    windows += [f"HOP(TABLE s, DESCRIPTOR(t), {slide}, 10)" for slide in (5, 4)]
+    for window in windows:
         played = case(window, rows)
         both = played.compared(db, played.output)
         assert both.put_out, window
