@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 from tests.diff.played import Played
@@ -105,3 +106,21 @@ def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
         tried += 1
         if tried == CASES:
             break
+
+
+def test_a_lost_row_is_not_called_late_because_another_is(db: Any) -> None:
+    """The right row of tick 2 came in time: behind the one before it, and less than the lag."""
+    ticks = [[("l", 50, 0), ("r", 50, 1)], [("r", 49, 2)], [("l", 99, 3), ("r", 99, 4)], [("r", 40, 5)]]
+    stream = {"columns": {"t": "BIGINT", "n": "BIGINT"}, "time": {"t": {"lag": 2}}}
+    played = Played(
+        {
+            "case": "lost",
+            "streams": {"l": stream, "r": stream},
+            "query": "SELECT l.n AS l, r.n AS r FROM l JOIN r ON r.t BETWEEN l.t - 20 AND l.t + 20",
+            "steps": [{"rows": [[of, {"t": t, "n": n}] for of, t, n in tick]} for tick in ticks],
+        }
+    )
+    late = {(MISSING, LATE, 1, (0, 5))}
+    assert {*played.compared(db, played.output).rows} == late
+    left = played.output.filter(pa.compute.not_equal(played.output["r"], 2))
+    assert {*played.compared(db, left).rows} == {*late, (MISSING, UNEXPLAINED, 1, (0, 2))}

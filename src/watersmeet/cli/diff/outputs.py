@@ -27,7 +27,6 @@ from watersmeet.spec.options.stored_files import in_store
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
             ".ndjson": "json"}  # fmt: skip
-_KAFKA = "kafka"
 _FILES = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
 
 _DECIMALS = re.compile(r"DECIMAL\((\d+)")
@@ -77,7 +76,7 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
         files = _parts(wanted)
         kind = format_of(sink.options)
         return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
-    if sink.connector not in (*READERS, _KAFKA):
+    if sink.connector not in READERS and not sink.traits.log:
         raise SpecError(
             f'"{sink.name}": what a sink of type {sink.connector} has put out cannot be read again',
             code="not-compared",
@@ -89,7 +88,7 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
             code="not-compared",
             hint=f"give each query a sink of its own, or name its rows by --output {wanted.name}=PATH",
         )
-    if sink.connector == _KAFKA:
+    if sink.traits.log:
         file = os.path.join(folder, f"topic{len(os.listdir(folder))}.json")
         write_lines(sink, file)
         files = [file] if os.path.getsize(file) else []
