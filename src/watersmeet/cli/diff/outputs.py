@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.diff.of_tables import READERS, Wished, read
-from watersmeet.cli.diff.of_topics import write_lines
 from watersmeet.diff.bags import COUNT, WHOLE
 from watersmeet.diff.database import quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
@@ -90,6 +89,8 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
         )
     if sink.traits.log:
         file = os.path.join(folder, f"topic{len(os.listdir(folder))}.json")
+        from watersmeet.sinks.kafka.read_back import write_lines
+
         write_lines(sink, file)
         files = [file] if os.path.getsize(file) else []
         return Output(_of_files(db, wanted, answer, files, "json", {}), True)

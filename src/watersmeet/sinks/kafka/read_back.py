@@ -6,9 +6,12 @@ from __future__ import annotations
 import time
 from typing import IO, Any
 
-from watersmeet.cli.diff.of_tables import unread
 from watersmeet.errors import EngineError, SpecError
+from watersmeet.sinks.kafka.client import Client, library
+from watersmeet.sinks.unread import unread
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.kafka import JSON, SINK_OURS, records_of, topics_in
+from watersmeet.spec.options.kafka_delivery import client_settings
 
 _ANSWER_S = 30.0
 _AT_ONCE = 10_000
@@ -21,9 +24,6 @@ def write_lines(sink: Sink, file: str) -> None:
         SpecError: they are no JSON objects, one for each row.
         EngineError: the topic cannot be read, or a value is none of a row.
     """
-    from watersmeet.sinks.kafka.client import Client, library
-    from watersmeet.spec.options.kafka import JSON, SINK_OURS, records_of, topics_in
-    from watersmeet.spec.options.kafka_delivery import client_settings
 
     wanted = records_of(sink.options)
     if wanted != JSON:
