@@ -67,7 +67,7 @@ def diff_text(
     began = time.monotonic()
     settings = settings_in(text, source_name, overrides)
     compared, tick_now = _compared(text, source_name, overrides, settings, default_checkpoint, asked)
-    with tempfile.TemporaryDirectory(prefix="watersmeet-diff-") as folder:
+    with tempfile.TemporaryDirectory(prefix="watersmeet_") as folder:
         db = opened(folder)
         try:
             shown = list(_each(db, folder, compared, asked, settings, tick_now))

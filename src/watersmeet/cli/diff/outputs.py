@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.of_tables import READERS, Wished, read
 from watersmeet.diff.bags import COUNT, WHOLE
-from watersmeet.diff.database import quoted, ran, text, types_of
+from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import SHOWN_DIFF, ours
@@ -26,11 +26,6 @@ from watersmeet.spec.options.stored_files import in_store
 
 _FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json",
             ".ndjson": "json"}  # fmt: skip
-_FILES = {"parquet": "read_parquet", "csv": "read_csv", "json": "read_json"}
-
-_DECIMALS = re.compile(r"DECIMAL\((\d+)")
-_DIGITS = 15
-"""Of a number in JSON, DuckDB reads no more than a double has."""
 
 
 @dataclass(frozen=True)
@@ -153,11 +148,11 @@ def _of_files(
         return f"(SELECT {listed}, CAST(1 AS BIGINT) AS {COUNT} FROM {answer} r WHERE FALSE)"
     names = "[" + ", ".join(map(text, files)) + "]"
     if kind == "parquet":
-        return _counted(db, wanted, f"{_FILES[kind]}({names})")
+        return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
     types = _types_of_text(db, wanted, answer, kind)
-    told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
     if kind == "json":
-        call = f"read_json({names}, format = 'newline_delimited', columns = {{{told}}})"
+        table = quoted(f"table {wanted.name}")
+        call = json_rows(db, table, files, types, f'"{wanted.sink.name}"')
     else:
         given = {name.lower(): value for name, value in options.items()}
         header = given.get("header", "true").strip().lower()
@@ -170,11 +165,12 @@ def _of_files(
                 code="not-compared",
                 hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
             )
+        told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
         null = text(given.get("nullvalue", ""))
         call = (
-            f"read_csv({names}, auto_detect = false, header = {header}, delim = {text(separator)},"
-            f" quote = '\"', escape = '\\', nullstr = {null}, allow_quoted_nulls = false,"
-            f" columns = {{{told}}})"
+            f"read_csv({names}, {AS_IT_IS}, auto_detect = false, header = {header},"
+            f" delim = {text(separator)}, quote = '\"', escape = '\\', nullstr = {null},"
+            f" allow_quoted_nulls = false, columns = {{{told}}})"
         )
     return _counted(db, wanted, call)
 
@@ -189,9 +185,7 @@ def _types_of_text(db: Any, wanted: Wanted, answer: str, form: str) -> dict[str,
     told = {}
     for number, name in enumerate(wanted.columns):
         kind = types[column_name(number)]
-        digits = max((int(most) for most in _DECIMALS.findall(kind)), default=0)
-        inexact = form == "json" and digits > _DIGITS
-        if inexact or "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
+        if "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
             raise EngineError(
                 f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from {form} here',
                 code="not-compared",
