@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from typing import IO, Any
 
+import tenacity
+
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.sinks.kafka.client import Client, library
 from watersmeet.sinks.unread import unread
@@ -57,8 +59,19 @@ def _read(sink: Sink, consumer: Any, topic: str, lines: IO[bytes]) -> None:
     described = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
     if described.error is not None:
         raise KafkaException(described.error)
+    elected = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(
+            lambda error: isinstance(error, KafkaException) and error.args[0].code() in elected
+        ),
+        stop=tenacity.stop_after_delay(_ANSWER_S),
+        wait=tenacity.wait_fixed(0.2),
+        reraise=True,
+    )
     ends = {
-        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S)[1]
+        partition: retrying(
+            consumer.get_watermark_offsets, TopicPartition(topic, partition), timeout=_ANSWER_S
+        )[1]
         for partition in described.partitions
     }
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in ends])
