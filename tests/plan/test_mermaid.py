@@ -58,3 +58,14 @@ def test_labels_are_escaped():
 
 def test_an_empty_input_name_is_no_word_of_mermaid():
     assert "q0i0[" in chart("SELECT `end`.t, y.t AS u FROM a `end` JOIN b y ON `end`.t = y.t")
+
+
+def test_a_table_that_is_compared_is_drawn():
+    """It is no stream of the plan's, and read as a whole, again and again."""
+    text = chart(
+        "CREATE TABLE p (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
+        " WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/db', 'dbtable' = 'p', 'changes' = 'snapshot');"
+        "CREATE TABLE o WITH ('connector' = 'console'); SET output_mode = 'changelog';"
+        "INSERT INTO o SELECT id, name FROM p"
+    )
+    assert "p (jdbc)" in text

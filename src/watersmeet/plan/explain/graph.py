@@ -99,9 +99,11 @@ class Graph:
 
 def graph_of(plan: JobPlan) -> Graph:
     """The graph of a plan."""
-    ids = {source.name: f"s{number}" for number, source in enumerate(plan.sources)}
+    read = {source.name: source for source in plan.sources}
+    read |= {node.source.name: node.source for _, node in plan.compared}  # as a whole, again and again
+    ids = {name: f"s{number}" for number, name in enumerate(read)}
     sources = []
-    for source in plan.sources:
+    for source in read.values():
         rate = () if source.rows_per_second is None else (f"{source.rows_per_second:g} rows/s",)
         of = ("source", source.name)
         sources.append(Node(ids[source.name], STORED, (f"{source.name} ({source.connector})", *rate), of))
