@@ -38,8 +38,7 @@ SIDE, REASON = ours("side"), ours("reason")
 _WRITTEN = {".parquet": "PARQUET", ".csv": "CSV", ".json": "JSON"}
 
 _FOUND, _WHY = ours("found"), ours("why")
-WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-"""Types of DuckDB's."""
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,13 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
     return ", ".join(shaped)
 
 
+def is_exact(kind: str) -> bool:
+    """Whether values of one of DuckDB's types are numbers of so many digits."""
+    return kind in _WHOLE or kind[:8] == "DECIMAL("
+
+
 def _comparable(a: str, b: str) -> bool:
-    whole = all(kind in WHOLE for kind in (a, b))
+    whole = all(kind in _WHOLE for kind in (a, b))
     decimals = all("DECIMAL(" in kind for kind in (a, b))
     untyped = '"NULL"' in (a, b)
     return a == b or whole or decimals or untyped

@@ -15,7 +15,7 @@ from typing import Any
 
 from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.of_tables import READERS, Wished, read
-from watersmeet.diff.bags import COUNT, WHOLE
+from watersmeet.diff.bags import COUNT, is_exact
 from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError
@@ -149,7 +149,7 @@ def _of_files(
     names = "[" + ", ".join(map(text, files)) + "]"
     if kind == "parquet":
         return _counted(db, wanted, f"read_parquet({names}, {AS_IT_IS})")
-    types = _types_of_text(db, wanted, answer, kind)
+    types = _types_of_text(db, wanted, answer)
     if kind == "json":
         table = quoted(f"table {wanted.name}")
         call = json_rows(db, table, files, types, f'"{wanted.sink.name}"')
@@ -175,7 +175,7 @@ def _of_files(
     return _counted(db, wanted, call)
 
 
-def _types_of_text(db: Any, wanted: Wanted, answer: str, form: str) -> dict[str, str]:
+def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
     """Of the columns in files of text: as the answer has them, times as they are written, with their zone.
 
     Raises:
@@ -187,7 +187,7 @@ def _types_of_text(db: Any, wanted: Wanted, answer: str, form: str) -> dict[str,
         kind = types[column_name(number)]
         if "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
             raise EngineError(
-                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from {form} here',
+                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from files of text here',
                 code="not-compared",
                 hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
             )
@@ -215,7 +215,7 @@ def _as_numbers(db: Any, wanted: Wanted, answer: str, table: str) -> str:
     changed = []
     for number, name in enumerate(wanted.columns):
         kind = expected[column_name(number)]
-        if given.get(name) != "VARCHAR" or not (kind.startswith("DECIMAL(") or kind in WHOLE):
+        if given.get(name) != "VARCHAR" or not is_exact(kind):
             continue
         there = _without_zeros(f"CAST(TRY_CAST({quoted(name)} AS {kind}) AS VARCHAR)")
         differs = f"{there} IS DISTINCT FROM {_without_zeros(quoted(name))}"

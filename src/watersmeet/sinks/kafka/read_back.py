@@ -37,7 +37,7 @@ def write_lines(sink: Sink, file: str) -> None:
     client = Client(client_settings(sink.options, SINK_OURS), sink.name)
     try:
         consumer = client.consumer(**{
-            "group.id": "watersmeet",  # it is told its place, and commits none
+            "group.id": "watersmeet-control",  # it is told its place, and commits none
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",

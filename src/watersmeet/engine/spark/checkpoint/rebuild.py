@@ -28,8 +28,6 @@ from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
-COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
-
 
 def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
     """What of Spark's files, up to the batch of ``host``, is not as it was; None: all is there."""

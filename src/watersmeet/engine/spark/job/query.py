@@ -25,8 +25,7 @@ from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.elsewhere import Begun
-from watersmeet.engine.spark.checkpoint.host import BATCH, TOPICS, ends_in
-from watersmeet.engine.spark.checkpoint.rebuild import COMPACT_INTERVAL
+from watersmeet.engine.spark.checkpoint.host import BATCH, COMPACT_INTERVAL, TOPICS, ends_in
 from watersmeet.engine.spark.checkpoint.restart import (
     batch_in,
     check_checkpoint,
