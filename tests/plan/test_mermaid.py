@@ -64,7 +64,8 @@ def test_a_table_that_is_compared_is_drawn():
     """It is no stream of the plan's, and read as a whole, again and again."""
     text = chart(
         "CREATE TABLE p (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED)"
-        " WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/db', 'dbtable' = 'p', 'changes' = 'snapshot');"
+        " WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/db', 'dbtable' = 'p',"
+        " 'changes' = 'snapshot');"
         "CREATE TABLE o WITH ('connector' = 'console'); SET output_mode = 'changelog';"
         "INSERT INTO o SELECT id, name FROM p"
     )
