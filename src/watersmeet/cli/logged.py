@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,7 +53,8 @@ def logged(form: str | None) -> Iterator[Said]:
     """Within, what is logged goes to standard error in that form (``log_format``), and errors with it: they
     end the command, and nothing more is said of them."""
     if form is None or sys.stderr is None:
-        yield Said(None)
+        with _said_once():
+            yield Said(None)
         return
     from watersmeet.observe.log import LoggedTo, log_error
 
@@ -65,3 +67,19 @@ def logged(form: str | None) -> Iterator[Said]:
             if not log.has_errors:  # a run tells itself what it failed with
                 log_error(error)
             raise typer.Exit(USER_ERROR) from None
+
+
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Within, Python's logging shows no record of a run: it shows warnings of a program that has set up none,
+    and they are said here."""
+    from watersmeet.observe.metrics.warned import LOGGER
+
+    logger, nowhere = logging.getLogger(LOGGER), logging.NullHandler()
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(nowhere)
+    try:
+        yield
+    finally:
+        logger.removeHandler(nowhere)
+        logger.propagate = propagates

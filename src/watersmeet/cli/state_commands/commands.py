@@ -135,7 +135,8 @@ def restore(
         print("nothing was changed")
         raise typer.Exit(1)
     restoring.run()
-    print(f"done: the state is that of tick {tick:,}. Run the job with --rebuild-spark-checkpoint")
+    flags = "--rebuild-spark-checkpoint --set-aside-newer-parts"
+    print(f"done: the state is that of tick {tick:,}. Run the job with {flags}")
 
 
 def stop(
