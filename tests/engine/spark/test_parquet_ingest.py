@@ -1,0 +1,82 @@
+"""What a task tells that reads files itself, without Spark: as ingest of its rows does, or that it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from watersmeet import MemoryStore, parse_job, plan_job
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.spark.properties import PARTS
+from watersmeet.engine.spark.sources.views import BranchView, SourceView
+from watersmeet.engine.spark.tick.reading import by_tasks
+from watersmeet.engine.spark.tick.reading.by_tasks import NOT_PLAIN, IngestFiles
+from watersmeet.errors import EngineError
+from watersmeet.types.parser import sql_type
+
+US = pa.timestamp("us", "UTC")
+JOB = """
+CREATE TABLE a (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+CREATE TABLE b (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+CREATE SINK out WITH ('connector' = 'memory');
+INSERT INTO out SELECT a.k FROM a JOIN b ON a.k = b.k AND a.t = b.t;
+"""
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """What tasks tell of the files of a, by their numbers; its k is ``__ws_0`` of the frame."""
+    schema = pa.schema([("k", pa.int64()), ("t", US)])
+    driver = TickDriver.open(plan_job(parse_job(JOB)), {"out/a": schema, "out/b": schema}, MemoryStore())
+    start = driver.begin(clock_us=0)
+    view = SourceView("a", (BranchView("out/a", 0, (("k", "__ws_0"), ("t", "__ws_1"))),))
+    columns = {"__ws_0": ("k", sql_type("BIGINT")), "__ws_1": ("t", sql_type("TIMESTAMP"))}
+    function = IngestFiles({0: by_tasks._Source(view, columns)}, driver.store)
+
+    def of(*shares):
+        parts = json.dumps([[(0, str(tmp_path / path), 0, None) for path in share] for share in shares])
+        monkeypatch.setattr(by_tasks, "told_of_tick", lambda name: parts if name == PARTS else None)
+        monkeypatch.setattr(by_tasks, "start_of_tick", lambda: start)
+        numbers = pa.record_batch({"id": pa.array(range(len(shares)))})
+        return [row for batch in function(iter([numbers])) for row in batch.to_pylist()]
+
+    return of
+
+
+def write(tmp_path, name, keys, kind=None):
+    times = pa.array(range(10**15, 10**15 + len(keys)), US)
+    parquet.write_table(pa.table({"t": times, "k": pa.array(keys, kind or pa.int64())}), tmp_path / name)
+
+
+def test_rows_of_all_files_of_a_task_are_one_report(tmp_path, told):
+    write(tmp_path, "1.parquet", [1, 2])
+    write(tmp_path, "2.parquet", [3, None])
+    write(tmp_path, "3.parquet", [4])
+    reports = [json.loads(row["text"]) for row in told(["1.parquet", "2.parquet"], ["3.parquet"])]
+    assert [(report["arrangement"], report["counts"]["in"]) for report in reports] == [
+        ("out/a", 4),
+        ("out/a", 1),
+    ]
+    assert [report["counts"]["kept"] for report in reports] == [3, 1]
+    assert reports[0]["greatest"][""]["t"] == 10**15 + 1
+
+
+def test_a_file_that_is_sparks_is_told_of_and_nothing_else(tmp_path, told):
+    write(tmp_path, "1.parquet", [1, 2])
+    write(tmp_path, "2.parquet", [3], pa.int32())
+    (row,) = told(["1.parquet", "2.parquet"])
+    assert row["kind"] == NOT_PLAIN
+    assert "declared BIGINT" in row["text"]
+
+
+def test_a_file_without_rows_is_told_nothing_of(tmp_path, told):
+    write(tmp_path, "1.parquet", [])
+    assert told(["1.parquet"]) == []
+
+
+def test_outside_of_a_tick_nothing_is_read():
+    with pytest.raises(EngineError, match="outside of a tick"):
+        by_tasks.parts_in(None)
