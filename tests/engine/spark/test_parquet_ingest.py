@@ -1,4 +1,4 @@
-"""What a task tells that reads files itself, without Spark: as ingest of its rows does, or that it refuses."""
+"""What a task tells that reads files itself, without Spark: as ingest of its rows, or that it refuses."""
 
 from __future__ import annotations
 
