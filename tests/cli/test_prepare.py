@@ -21,11 +21,12 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kept():
+def kept(tmp_path):
     path = class_archive.place()
     path.parent.mkdir(parents=True, mode=0o700)
-    path.write_bytes(b"classes")
-    path.chmod(0o600)
+    made = tmp_path / "made.jsa"
+    made.write_bytes(b"classes")
+    class_archive.keep(made, path)
     return path
 
 
@@ -106,7 +107,7 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(monkeypatch, tmp_path, capsys)
 def test_a_file_that_was_made_is_the_users_alone(monkeypatch, tmp_path, capsys):
     _child(monkeypatch, tmp_path, 'printf classes > "$3"')
     assert main(["prepare"]) == 0
-    (made,) = class_archive.folder().iterdir()
+    (made,) = class_archive.folder().glob("*.jsa")
     assert made == class_archive.place()
     assert made.stat().st_mode & 0o777 == 0o600
     assert class_archive.options()
@@ -117,3 +118,33 @@ def test_without_java_it_says_so(monkeypatch, tmp_path, capsys):
     assert main(["prepare"]) == 2
     assert "Java" in capsys.readouterr().err
     assert class_archive.options() == ""
+
+
+@pytest.mark.parametrize("size", ["3", "", None])
+def test_a_file_that_was_cut_off_is_not_loaded(kept, size):
+    """A JVM that maps one dies of it."""
+    stamp = kept.with_suffix(".size")
+    stamp.unlink() if size is None else stamp.write_text(size)
+    assert class_archive.options() == ""
+
+
+def test_a_file_that_was_cut_off_is_made_again(kept, monkeypatch, tmp_path):
+    kept.write_bytes(b"cla")
+    assert class_archive.options() == ""
+    _child(monkeypatch, tmp_path, 'printf classes > "$3"')
+    assert main(["prepare"]) == 0
+    assert class_archive.options()
+
+
+def test_a_path_that_a_jvm_takes_for_two_is_told_of(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
+    assert main(["prepare"]) == 2
+    assert "several files" in capsys.readouterr().err
+
+
+def test_what_was_left_by_a_kill_is_removed(kept):
+    left = class_archive.folder() / f"{class_archive.MAKING}1"
+    left.mkdir()
+    (left / "half.jsa").write_bytes(b"half")
+    assert main(["prepare", "--remove"]) == 0
+    assert list(class_archive.folder().iterdir()) == []

@@ -25,13 +25,12 @@ Again = Annotated[bool, typer.Option("--again", help="Make it anew, though it is
 def prepare(remove: Remove = False, again: Again = False) -> None:
     """Keep the Java classes that Spark loads, so that jobs start sooner: some 180 MB in the cache directory,
     made once for a Java and a Spark by a small job of half a minute."""
-    from watersmeet.engine.spark.job.class_archive import folder, place
+    from watersmeet.engine.spark.job.class_archive import folder, is_whole, place
+    from watersmeet.engine.spark.job.class_archive import remove as remove_all
 
     if remove:
-        files = sorted(folder().glob("*.jsa"))
-        for file in files:
-            file.unlink(missing_ok=True)
-        print(f"{folder()}: nothing is kept" + (f"; {len(files)} deleted" if files else ""))
+        deleted = remove_all()
+        print(f"{folder()}: nothing is kept" + (f"; {deleted} deleted" if deleted else ""))
         return
     path = place()
     if path is None:
@@ -40,7 +39,13 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
             code="no-java",
             hint="install Java 17, or say by JAVA_HOME where it is",
         )
-    if path.exists() and not again:
+    if os.pathsep in str(path):
+        raise EngineError(
+            f"a JVM takes {path} for several files",
+            code="not-prepared",
+            hint=f"let XDG_CACHE_HOME name a directory without {os.pathsep} in its path",
+        )
+    if is_whole(path) and not again:
         print(f"{path}: it is there ({_megabytes(path)} MB)")
         return
     started = time.monotonic()
@@ -51,9 +56,11 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
 
 def make(path: Path) -> None:
     """Make the file; it is there as a whole, or not at all. Raises: EngineError."""
+    from watersmeet.engine.spark.job.class_archive import MAKING, keep
+
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as making:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=MAKING) as making:
             made = Path(making) / path.name
             words = [sys.executable, "-m", "watersmeet.cli.preparing", str(made)]
             child = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
@@ -64,8 +71,7 @@ def make(path: Path) -> None:
                     code="not-prepared",
                     hint="jobs run as well without; does `watersmeet demo` run?",
                 )
-            made.chmod(0o600)
-            os.replace(made, path)
+            keep(made, path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(
             f"{path} cannot be made: {error}",

@@ -24,20 +24,58 @@ _SILENT = "-Xlog:cds*=off"
 
 _KEPT = "classes"
 
+MAKING = ".making-"
+"""How directories there begin in which a file is made."""
+
 
 def options() -> str:
     """Of the driver's JVM; none where there is no file, or the JVM is told of one otherwise."""
     told = os.environ.get("SPARK_SUBMIT_OPTS", "") + os.environ.get("JAVA_TOOL_OPTIONS", "")
     if OPTION in told or MAKES in told:
         return ""
+    if not folder().is_dir():
+        return ""  # as nearly always: what it would be called need not be known
     path = place()
-    return f'{OPTION}="{path}" {_SILENT}' if path is not None and _is_ours(path) else ""
+    return f'{OPTION}="{path}" {_SILENT}' if path is not None and is_whole(path) and _is_ours(path) else ""
 
 
 def place() -> Path | None:
     """Where the file for this Java and this Spark is, or would be; None: there is no Java."""
     java = _java()
     return None if java is None else folder() / f"{_made_of(java)}.jsa"
+
+
+def is_whole(path: Path) -> bool:
+    """Whether the file has the size that it was kept with: a JVM dies of one that was cut off. Nor can it be
+    told of one with a colon in its path, which would stand for two."""
+    try:
+        return path.stat().st_size == int(_size_of(path).read_text()) and os.pathsep not in str(path)
+    except (OSError, ValueError):
+        return False
+
+
+def keep(made: Path, path: Path) -> None:
+    """Put a file that was made into its place, for this user alone. It is all there before it is found, also
+    if power goes."""
+    made.chmod(0o600)
+    with made.open("rb+") as written:
+        os.fsync(written.fileno())
+    os.replace(made, path)
+    _size_of(path).write_text(str(path.stat().st_size))
+
+
+def remove() -> int:
+    """Delete what is kept, and what was not made to its end. Returns how many files were found by jobs."""
+    files = list(folder().glob("*.jsa"))
+    for one in [*files, *map(_size_of, files)]:
+        one.unlink(missing_ok=True)
+    for left in folder().glob(f"{MAKING}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    return len(files)
+
+
+def _size_of(path: Path) -> Path:
+    return path.with_suffix(".size")
 
 
 def folder() -> Path:
