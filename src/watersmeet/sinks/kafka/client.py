@@ -98,6 +98,17 @@ class Client:
         )  # fmt: skip
         return self._made(library().Consumer, more, without=of_producers)
 
+    def reader(self) -> Any:
+        """A consumer that is told its place, reads committed records, and says where partitions end."""
+        return self.consumer(**{
+            "group.id": "watersmeet-control",  # what users let in; nothing is committed to it
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+            "auto.offset.reset": "error",
+        })  # fmt: skip
+
     def admin(self) -> Any:
         """One for all that is asked."""
         if self._admin is None:

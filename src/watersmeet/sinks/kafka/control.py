@@ -163,14 +163,7 @@ class Control:
         end = self._end(committed=False)
         self._await(lambda: self._end(committed=True) >= end, wait_s)
         marks = Marks()
-        consumer = self.client.consumer(**{
-            "group.id": "watersmeet-control",  # it is told its place, and commits none
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 20,
-            "auto.offset.reset": "error",
-        })  # fmt: skip
+        consumer = self.client.reader()
         try:
             consumer.assign([TopicPartition(self.name, _PARTITION, OFFSET_BEGINNING)])
             last_heard = time.monotonic()

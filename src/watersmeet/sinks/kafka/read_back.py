@@ -36,33 +36,25 @@ def write_lines(sink: Sink, file: str) -> None:
         )
     client = Client(client_settings(sink.options, SINK_OURS), sink.name)
     try:
-        consumer = client.consumer(**{
-            "group.id": "watersmeet-control",  # it is told its place, and commits none
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 20,
-            "auto.offset.reset": "error",
-        })  # fmt: skip
+        consumer = client.reader()
         try:
             with open(file, "wb") as lines:
-                _read(sink, consumer, topics_in(sink.options)[0], lines)
+                _read(sink, client, consumer, topics_in(sink.options)[0], lines)
         finally:
             consumer.close()
     except library().KafkaException as error:
         raise unread(sink, client.words(error), "topic") from None
 
 
-def _read(sink: Sink, consumer: Any, topic: str, lines: IO[bytes]) -> None:
+def _read(sink: Sink, client: Client, consumer: Any, topic: str, lines: IO[bytes]) -> None:
     from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
     described = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
     if described.error is not None:
         raise KafkaException(described.error)
-    elected = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(
-            lambda error: isinstance(error, KafkaException) and error.args[0].code() in elected
+            lambda error: isinstance(error, KafkaException) and client.refusal(error) is None
         ),
         stop=tenacity.stop_after_delay(_ANSWER_S),
         wait=tenacity.wait_fixed(0.2),
