@@ -675,3 +675,8 @@ def test_a_job_that_has_read_nothing_may_have_another_place(job):
     other.mkdir()
     job.source = replace(job.source, options={**job.source.options, "path": str(other)})
     job.restart()
+
+
+def test_files_of_the_root_are_beneath_it(job):
+    root = replace(job.source, options={**job.source.options, "path": "/"})
+    job.files._check_place(root, ["/in/a.json"])

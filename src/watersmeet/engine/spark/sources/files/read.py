@@ -182,7 +182,7 @@ class FilesRead:
     def _check_place(self, source: Source, paths: Collection[str]) -> None:
         """Spark knows files by their paths: those of a directory that was moved would be read again."""
         base = base_of(source)
-        if base is None or not paths or any(path == base or path.startswith(f"{base}/") for path in paths):
+        if base is None or not paths or any(os.path.commonpath((base, path)) == base for path in paths):
             return
         before, now = os.path.commonpath([os.path.dirname(path) for path in paths]), shown(base)
         raise EngineError(
