@@ -61,6 +61,7 @@ from watersmeet.sinks.part_mark import (
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import OURS, format_of, local_path, path_of, sink_problems
 from watersmeet.spec.options.formats import check_written
+from watersmeet.spec.options.spark_settings import TIMESTAMPS
 from watersmeet.spec.told import untold_by
 
 ATTEMPTS = "_attempts"
@@ -73,7 +74,6 @@ _EMPTY_LINES = LeftOut(
 _PART = re.compile(r".+-\d{12}")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
-_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
 class FileSink:
@@ -130,7 +130,7 @@ class FileSink:
         staged = self._staged(insert, tick, attempt)
         if self._format == "parquet":
             # Spark's default is INT96, which newer readers take for a legacy
-            frame.sparkSession.conf.set(_TIMESTAMPS, "TIMESTAMP_MICROS")
+            frame.sparkSession.conf.set(TIMESTAMPS, "TIMESTAMP_MICROS")
         (
             frame.write.format(self._format)
             .mode("overwrite")

@@ -6,7 +6,7 @@ Spark, in the tasks and after a restart. What only decides how fast or where som
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
@@ -42,7 +42,20 @@ FIXED: Mapping[str, tuple[str, str]] = {
 }
 """Name -> (the one value, why)."""
 
+TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+"""That of Parquet's which says nothing else than what tasks write anyway."""
+
 LEGACY = "spark.sql.legacy."
+
+
+def says_how(names: Iterable[str], *beginnings: str) -> bool:
+    """Whether settings of these names tell Spark to read or write in another way than tasks do. Their names
+    begin so; those that have one value here do not count.
+
+    >>> says_how(["spark.sql.parquet.filterPushdown", "spark.app.name"], "spark.sql.parquet.")
+    True
+    """
+    return any(name.startswith(beginnings) and name not in (TIMESTAMPS, *FIXED) for name in names)
 
 
 def problem_of(name: str, value: str) -> tuple[str, str] | None:

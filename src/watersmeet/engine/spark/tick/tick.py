@@ -49,11 +49,8 @@ from watersmeet.sinks.base import (
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed
 from watersmeet.spec.model import AtLimit
-from watersmeet.spec.options.spark_settings import FIXED
+from watersmeet.spec.options.spark_settings import says_how
 from watersmeet.state.manifest import PARTS, has_come_to
-
-TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
-"""The one such setting that says nothing else than what tasks write anyway."""
 
 Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
 
@@ -473,8 +470,5 @@ def _title_of(query: QueryPlan, alias: str) -> str:
 def _writer_is_set(spark: SparkSession) -> bool:
     """Whether the user told Spark how to write files: then Spark writes them. What every session has from
     here is written by tasks in the same way."""
-    ours = {TIMESTAMPS, *FIXED}
-    return any(
-        name.startswith(("spark.sql.parquet.", "spark.sql.files.")) and name not in ours
-        for name, _ in spark.sparkContext.getConf().getAll()
-    )
+    names = (name for name, _ in spark.sparkContext.getConf().getAll())
+    return says_how(names, "spark.sql.parquet.", "spark.sql.files.")

@@ -32,7 +32,7 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, ParquetReader, format_of, local_path, path_of
 from watersmeet.spec.options.lowered import lowered
-from watersmeet.spec.options.spark_settings import FIXED
+from watersmeet.spec.options.spark_settings import says_how
 from watersmeet.state.store import Store
 from watersmeet.types.sql_type import SqlType
 
@@ -54,8 +54,6 @@ _SETTINGS = (
     *("spark.hadoop.parquet.", "parquet."),
 )
 """How settings begin by which Spark reads files in another way."""
-
-_OURS = {"spark.sql.parquet.outputTimestampType", *FIXED}
 
 MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
@@ -79,8 +77,6 @@ class ReadByTasks:
         self._frames: dict[int, DataFrame] = {}
         self.why_not = _why_not(spark, plan, scanned, reader)
         """Why Spark reads the files from here on; None: tasks do."""
-        self.ticks = 0
-        """How many ticks were read so."""
         sources = {} if self.why_not is not None else dict(enumerate(_taken(plan, scanned)))
         self._function = Carrying(IngestFiles(sources, store))
 
@@ -101,10 +97,7 @@ class ReadByTasks:
         finally:
             context.setLocalProperty(PARTS, "")  # or it goes with all tasks of the tick
         self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
-        if self.why_not is not None:
-            return None
-        self.ticks += 1
-        return told
+        return told if self.why_not is None else None
 
     def _dealt(self, batch: BatchFiles) -> Dealt | None:
         files = []
@@ -202,5 +195,5 @@ def _is_plain(source: Source) -> bool:
 
 def _is_set(spark: SparkSession) -> bool:
     """Whether the user told Spark how to read files."""
-    settings: Mapping[str, str] = {**dict(spark.sparkContext.getConf().getAll()), **spark.conf.getAll}
-    return any(name.startswith(_SETTINGS) and name not in _OURS for name in settings)
+    of_context = (name for name, _ in spark.sparkContext.getConf().getAll())
+    return says_how([*of_context, *spark.conf.getAll], *_SETTINGS)
