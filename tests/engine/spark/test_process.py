@@ -32,7 +32,8 @@ def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, t
     second = Process(tmp_path, *gzip, "--until-caught-up", "--finish")
     try:
         assert second.await_end() == 0, second.errors.read_text()
-        assert first.ticks + second.ticks == 5
+        # Spark notes files, then plans their batch: stopped in between, it reads them with the next ones
+        assert first.ticks + second.ticks in (4, 5), (first.lines, second.lines)
     finally:
         second.clean_up()
     for sink in ("joined", "chain"):
