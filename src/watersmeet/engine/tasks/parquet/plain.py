@@ -139,6 +139,7 @@ def _of_groups(
 ) -> Iterator[pa.RecordBatch]:
     own = {place: described.schema.column(place) for place in places.values() if place is not None}
     names = [leaf.path for leaf in own.values()]
+    _check_counts(path, described, list(own))
     _check_int96(
         path, opened, described, groups, [x.path for x in own.values() if x.physical_type == "INT96"]
     )
@@ -174,6 +175,16 @@ def _opened(opened: pa.OSFile, described: Any, groups: list[int], names: list[st
         page_checksum_verification=True,
         **more,
     )
+
+
+def _check_counts(path: str, described: Any, places: list[int]) -> None:
+    """Arrow believes what a file says of its rows: where that is too few, it leaves the others out."""
+    groups = [described.row_group(number) for number in range(described.num_row_groups)]
+    same = described.num_rows == sum(group.num_rows for group in groups) and all(
+        group.column(place).num_values == group.num_rows for group in groups for place in places
+    )
+    if not same:
+        raise NotPlain(f"{path}: it says of its rows that they are of different numbers")
 
 
 def _check_int96(path: str, opened: pa.OSFile, described: Any, groups: list[int], names: list[str]) -> None:
