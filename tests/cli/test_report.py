@@ -105,7 +105,18 @@ def test_names_are_text_and_nothing_is_asked_for(watersmeet, ran):
 def test_a_job_without_a_history_is_said_to_have_none(watersmeet, ran, tmp_path):
     for file in (ran.state / FOLDER).iterdir():
         file.unlink()
-    assert "no history" in watersmeet("report", "job.sql").err
+    assert "[no-history]: there is no history" in watersmeet("report", "job.sql").err
+
+
+def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch):
+    """As of an empty directory, of a job that never ran, of a file that is no job."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "rows.csv").write_text("id\n1\n")
+    for named in ("empty", "rows.csv"):
+        found = watersmeet("report", named)
+        assert found.status == 2
+        assert "[no-state]: there is no state in" in found.err
 
 
 def test_runs_without_ticks_are_shown(watersmeet, ran):

@@ -54,6 +54,7 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     assert told.startswith("EngineError[port-taken]: the page cannot be shown at 127.0.0.1:")
     assert "another program listens there\nHint: another port, such as 8766" in told
     assert "ui is '70000'" in refused("--ui", "70000")
+    assert "ui is 'localhost'" in refused("--ui", "localhost")
     job.write_text(f"SET history = 'off'; {job.read_text()}")
     assert "is drawn from its history, and none is kept" in refused("--ui", "0")
     job.write_text(job.read_text().partition(";")[2])
@@ -70,6 +71,9 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
         ("run --ui --json job.sql", "run --ui 8765 --json job.sql"),
         ("run --ui 0.0.0.0:80 job.sql", "run --ui 0.0.0.0:80 job.sql"),
         ("run --ui=80 job.sql", "run --ui=80 job.sql"),
+        ("run --ui localhost job.sql", "run --ui localhost job.sql"),
+        ("run job.sql --ui 0.0.0.0", "run job.sql --ui 0.0.0.0"),
+        ("run --ui Job.TOML", "run --ui 8765 Job.TOML"),
         ("ui job.sql", "ui job.sql"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_table_for_people(watersmeet, files):
     assert "For at most 0% late rows:\n  WATERMARK FOR t AS t - INTERVAL" in found.out
     assert "note: rows arrived in the order of the files" in found.out
     assert "note: silence was measured by event times" in found.out
-    assert "Sample: rows of o 120, plain_d 120; " in found.out
+    assert "Sample: rows of o 120, plain_d 120; 240 ticks of about 1 row. " in found.out
     assert "\x1b" not in found.out
 
 

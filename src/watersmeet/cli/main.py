@@ -430,13 +430,25 @@ def _with_port(words: Sequence[str]) -> list[str]:
 
     >>> _with_port(["run", "--ui", "job.sql"]), _with_port(["run", "job.sql", "--ui", "[::]:80"])
     (['run', '--ui', '8765', 'job.sql'], ['run', 'job.sql', '--ui', '[::]:80'])
+
+    What is neither a port nor a job is left to be refused as what it was meant for:
+
+    >>> _with_port(["run", "--ui", "localhost", "job.sql"])
+    ['run', '--ui', 'localhost', 'job.sql']
     """
     spelled = []
     for n, word in enumerate(words):
         spelled.append(word)
-        if word == "--ui" and not (n + 1 < len(words) and re.fullmatch(r"(.*:)?[0-9]+", words[n + 1])):
+        if word == "--ui" and (n + 1 == len(words) or not _is_address(words[n + 1])):
             spelled.append(UI_PORT)
     return spelled
+
+
+def _is_address(word: str) -> bool:
+    """Whether the word behind ``--ui`` is meant to be an address, and neither the job nor another flag."""
+    if re.fullmatch(r"(.*:)?[0-9]+", word):
+        return True
+    return not (word.startswith("-") or word.lower().endswith((".sql", ".toml")) or Path(word).exists())
 
 
 def _guarded(command: Callable[[], object]) -> int:

@@ -31,10 +31,11 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
     place = Place.of(job, checkpoint, default_checkpoint(job))
     past = read(place.checkpoint.store)
     if not past:
+        place.ticks()  # there is no state either, as of another directory, or of what is no job
         raise StateError(
             f"there is no history in {place.checkpoint.place}",
             code="no-history",
-            hint="a job keeps one from its first tick on, unless its text says SET history = off",
+            hint="a job keeps one from its next tick on, unless its text says SET history = off",
         )
     name = place.checkpoint.job
     page = page_of(document_of(past, name))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.errors import printable
+from watersmeet.errors import counted, printable
 from watersmeet.plan.explain.durations import distance, rounded_up
 from watersmeet.plan.explain.words import number_of, size_of
 from watersmeet.whatif.setting import Setting
@@ -118,7 +118,8 @@ def _told(findings: Findings) -> Iterator[str]:
     sample = findings.sample
     rows = ", ".join(f"{name} {own.count:,}" for name, own in sample.sources.items())
     per_tick = number_of(sample.rows / sample.ticks)
-    yield f"Sample: rows of {rows}; {sample.ticks:,} ticks of about {per_tick} rows. {findings.seconds:.1f} s"
+    each = f"about {per_tick} {'row' if per_tick == '1' else 'rows'}"
+    yield f"Sample: rows of {rows}; {counted(sample.ticks, 'tick')} of {each}. {findings.seconds:.1f} s"
     yield from (f"note: {note}" for note in findings.notes)
 
 

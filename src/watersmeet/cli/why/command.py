@@ -56,7 +56,7 @@ def told(text: str, named: Path, question: Question, checkpoint: str | None, def
         raise StateError(
             f"there is no history in {place.checkpoint.place}",
             code="no-history",
-            hint="a job keeps one from its first tick on, unless its text says SET history = off",
+            hint="a job keeps one from its next tick on, unless its text says SET history = off",
         )
     rows = reread(asked.sources, asked.queries, store, manifest.host)
     notes = [f"the history lacks something: {problem}" for problem in past.problems]
