@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from watersmeet.cli.main import _with_port
+from watersmeet.cli.ui import with_port
 
 
 @pytest.fixture
@@ -78,4 +78,4 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     ],
 )
 def test_port_may_be_left_out(words, spelled):
-    assert _with_port(words.split()) == spelled.split()
+    assert with_port(words.split()) == spelled.split()

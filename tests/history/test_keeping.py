@@ -44,8 +44,8 @@ def small(monkeypatch):
 
 def figures(tick: int) -> Figures:
     level = None if tick == 1 else END if tick == 60 else tick * 10
-    told = [("input/q/a", "held", f"by {tick // 5}")] if tick % 5 == 0 else []
-    return Figures({JOB: tick, ("source/s", "rows"): tick * tick}, {MARK: level}, told)
+    told = [("input/q/a", "standstill", f"by {tick // 5}")] if tick % 5 == 0 else []
+    return Figures({JOB: tick, ("source/s", "rows_in"): tick * tick}, {MARK: level}, told)
 
 
 def written(keeping: Keeping, tick: int) -> None:
@@ -104,7 +104,7 @@ def test_amounts_are_sums_and_levels_the_last_least_and_most():
         written(keeping, tick)
     keeping.close()
     past = read(store)
-    rows, marks = past.series("source/s", "rows"), past.series(*MARK)
+    rows, marks = past.series("source/s", "rows_in"), past.series(*MARK)
     assert sum(rows.values("total")) == sum(tick * tick for tick in range(1, 21))
     rolled = 0
     for series, of in (

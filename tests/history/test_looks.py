@@ -63,8 +63,8 @@ def test_the_last_tick_is_looked_at_when_a_run_ends_and_sides_are_as_the_state_h
     for query, sides in last.measured().items():
         for name, side in sides.items():
             of = subject_of("side", query, name)
-            assert past.series(of, "rows").values()[-1] == side.retained
-            assert past.series(of, "bytes").values()[-1] == side.file_bytes
+            assert past.series(of, "retained").values()[-1] == side.retained
+            assert past.series(of, "file_bytes").values()[-1] == side.file_bytes
             kept += side.retained
     assert kept > 0
     heavy = {
@@ -72,10 +72,10 @@ def test_the_last_tick_is_looked_at_when_a_run_ends_and_sides_are_as_the_state_h
         for query, own in last.queries.items()
         for side, keys in own.heavy.items()
     }
-    assert past.keys("key") == heavy
+    assert past.keys("heavy_keys") == heavy
     assert any(heavy.values())
     assert past.series(subject_of("side", "two", "x"), "forecast_rows").values()[-1] > 0
-    assert not [told for told in past.told() if told[3] == "key"]
+    assert not [told for told in past.told() if told[3] == "heavy_keys" and told[2].startswith("side/")]
 
 
 def test_a_run_that_is_over_before_a_tick_has_nothing_to_look_at():

@@ -71,10 +71,10 @@ def test_every_figure_is_that_of_the_tick(recorded):
         assert value("job", "seconds", "total") == 250_000 * (number + 1)
         assert value("part/ingest", "seconds") == 125_000
         for source, rows in result.rows_in.items():
-            assert value(f"source/{source}", "rows", "total") == rows
+            assert value(f"source/{source}", "rows_in", "total") == rows
         for query, own in result.queries.items():
-            assert value(f"query/{query}", "rows_out") == own.total_rows_out
-            assert value(f"query/{query}", "bytes") == own.state_bytes
+            assert value(f"query/{query}", "total_rows_out") == own.total_rows_out
+            assert value(f"query/{query}", "state_bytes") == own.state_bytes
             for figure, marks in (("watermark", own.input_watermarks), ("late_below", own.late_below)):
                 for key, mark in marks.items():
                     wanted = None if mark == NEVER else END if mark == ENDED else mark

@@ -69,11 +69,11 @@ class Large:
         for part, took in (("ingest", 100_000), ("join", 150_000), ("commit", 50_000 + tick % 7 * 10_000)):
             amounts[subject_of("part", part), "seconds"] = took
         for source in ("orders", "payments"):
-            amounts[subject_of("source", source), "rows"] = 50 + tick % 5
+            amounts[subject_of("source", source), "rows_in"] = 50 + tick % 5
         levels, keys = {}, {}
         for query in (query.name for query in self.plan.queries):
-            levels[subject_of("query", query), "rows_out"] = 50 * tick
-            levels[subject_of("query", query), "bytes"] = 9_000 * (200 + tick % 40)
+            levels[subject_of("query", query), "total_rows_out"] = 50 * tick
+            levels[subject_of("query", query), "state_bytes"] = 9_000 * (200 + tick % 40)
             for alias in "op":
                 of = subject_of("input", query, alias)
                 late, kept = tick // 20, 2_000 + tick % 40
@@ -89,9 +89,9 @@ class Large:
 
     def _look(self, query, alias, tick, mark, levels, keys):
         side = subject_of("side", query, alias)
-        levels |= {(side, "rows"): 2_000 + tick % 40, (side, "bytes"): 150_000}
+        levels |= {(side, "retained"): 2_000 + tick % 40, (side, "file_bytes"): 150_000}
         levels |= {(side, "forecast_rows"): 3_000, (side, "forecast_bytes"): 200_000}
-        keys |= {(side, "key", f"id = {n}"): 400 - n for n in range(3)}
+        keys |= {(side, "heavy_keys", f"id = {n}"): 400 - n for n in range(3)}
         counts = subject_of("partitions", query, alias)
         levels |= {(counts, "count"): PARTITIONS, (counts, "idle"): 3}
         source = "orders" if alias == "o" else "payments"
@@ -123,13 +123,13 @@ def hostile():
     for tick in (1, 2, 3):
         mark = START_US + tick * US
         levels = {(of, "in"): tick, (of, "retained"): 0, (of, "late"): tick}
-        levels |= {(of, f"late of {HOSTILE} <1s"): tick, (side, "rows"): 1, (side, "bytes"): 1}
+        levels |= {(of, f"late of {HOSTILE} <1s"): tick, (side, "retained"): 1, (side, "file_bytes"): 1}
         levels |= {(subject_of("time", HOSTILE, HOSTILE, HOSTILE), "watermark"): mark}
         levels |= {(partition, f"watermark of {HOSTILE}"): mark, (partition, "heard"): mark}
         levels |= {(counts, "count"): 1, (counts, "idle"): 0}
-        amounts = {(subject_of("part", HOSTILE), "seconds"): 1, (subject_of("source", HOSTILE), "rows"): 1}
-        told = [(of, "held", HOSTILE), (of, "hot", HOSTILE)]
-        keys = {(side, "key", HOSTILE): 1}
+        amounts = {(subject_of("part", HOSTILE), "seconds"): 1, (subject_of("source", HOSTILE), "rows_in"): 1}
+        told = [(of, "standstill", HOSTILE), (of, "heavy_keys", HOSTILE)]
+        keys = {(side, "heavy_keys", HOSTILE): 1}
         keeping.add(tick, mark, Figures(amounts | {("job", "elapsed"): US}, levels, told, keys))
     keeping.close()
     ended = Ended(ended_us=START_US + 9 * US, how="failed", error=f"{HOSTILE}\nHint: {HOSTILE}")

@@ -154,7 +154,7 @@ def test_words_of_others_stay_words(chromium, report):
         assert page.evaluate("window.harmed") is None
         assert page.locator("img").count() == 0
         assert page.locator("h1").text_content() == HOSTILE
-        for place in ("account", "state", "hot", "late", "told", "runs", "settings", "plan", "errors"):
+        for place in ("account", "state", "heavy", "late", "told", "runs", "settings", "plan", "errors"):
             assert HOSTILE in page.locator(f"section:has(#{place})").text_content(), place
         assert page.locator("#errors ~ figure p").text_content() == f"What to do: {HOSTILE}"
 

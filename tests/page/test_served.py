@@ -42,7 +42,7 @@ class History:
     def grow(self) -> None:
         self.tick += 1
         levels = {("input/q/a", "retained"): self.tick, ("input/q/a", "in"): self.tick}
-        self.keeping.add(self.tick, self.tick * 1_000_000, Figures({("source/a", "rows"): 1}, levels))
+        self.keeping.add(self.tick, self.tick * 1_000_000, Figures({("source/a", "rows_in"): 1}, levels))
         assert self.keeping._writing is not None
         self.keeping._writing.result()
 
@@ -117,7 +117,7 @@ def test_news_come_as_the_job_goes_on(history, url):
                     more = json.loads(line.removeprefix("data: "))
                     for chart in more["charts"]:
                         for one in chart["series"]:
-                            if chart["key"] == "kept":
+                            if chart["key"] == "retained":
                                 for at, value in zip(chart["at"], one["values"], strict=True):
                                     assert value not in seen, "a point comes once"
                                     seen[value] = at

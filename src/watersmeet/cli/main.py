@@ -11,7 +11,6 @@ interrupted where there is nothing to stop cleanly.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -30,8 +29,8 @@ from watersmeet.cli.output import OutputError, complain, needed, printed, while_
 from watersmeet.cli.prepare import prepare
 from watersmeet.cli.report import report
 from watersmeet.cli.state_commands import commands as state_commands
-from watersmeet.cli.ui import UI_PORT
 from watersmeet.cli.ui import ui as ui_command
+from watersmeet.cli.ui import with_port
 from watersmeet.cli.whatif.entry import whatif
 from watersmeet.cli.why.entry import why
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, printable
@@ -421,34 +420,8 @@ def _exit(status: int) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``argv`` without the program's name."""
-    words = _with_port(sys.argv[1:] if argv is None else argv)
+    words = with_port(sys.argv[1:] if argv is None else argv)
     return _guarded(lambda: app(args=words, prog_name="watersmeet"))
-
-
-def _with_port(words: Sequence[str]) -> list[str]:
-    """With the port that ``--ui`` stands for where none is behind it.
-
-    >>> _with_port(["run", "--ui", "job.sql"]), _with_port(["run", "job.sql", "--ui", "[::]:80"])
-    (['run', '--ui', '8765', 'job.sql'], ['run', 'job.sql', '--ui', '[::]:80'])
-
-    What is neither a port nor a job is left to be refused as what it was meant for:
-
-    >>> _with_port(["run", "--ui", "localhost", "job.sql"])
-    ['run', '--ui', 'localhost', 'job.sql']
-    """
-    spelled = []
-    for n, word in enumerate(words):
-        spelled.append(word)
-        if word == "--ui" and (n + 1 == len(words) or not _is_address(words[n + 1])):
-            spelled.append(UI_PORT)
-    return spelled
-
-
-def _is_address(word: str) -> bool:
-    """Whether the word behind ``--ui`` is meant to be an address, and neither the job nor another flag."""
-    if re.fullmatch(r"(.*:)?[0-9]+", word):
-        return True
-    return not (word.startswith("-") or word.lower().endswith((".sql", ".toml")) or Path(word).exists())
 
 
 def _guarded(command: Callable[[], object]) -> int:

@@ -1,7 +1,10 @@
-"""`ui`: a job's page, served while it is looked at."""
+"""`ui`: a job's page, served while it is looked at; and the word behind ``--ui`` of `run`."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,3 +43,29 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     serving = listening_at(address, place.checkpoint.store, place.checkpoint.job)
     print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
     serving.run()
+
+
+def with_port(words: Sequence[str]) -> list[str]:
+    """With the port that ``--ui`` stands for where none is behind it.
+
+    >>> with_port(["run", "--ui", "job.sql"]), with_port(["run", "job.sql", "--ui", "[::]:80"])
+    (['run', '--ui', '8765', 'job.sql'], ['run', 'job.sql', '--ui', '[::]:80'])
+
+    What is neither a port nor a job is left to be refused as what it was meant for:
+
+    >>> with_port(["run", "--ui", "localhost", "job.sql"])
+    ['run', '--ui', 'localhost', 'job.sql']
+    """
+    spelled = []
+    for n, word in enumerate(words):
+        spelled.append(word)
+        if word == "--ui" and (n + 1 == len(words) or not _is_address(words[n + 1])):
+            spelled.append(UI_PORT)
+    return spelled
+
+
+def _is_address(word: str) -> bool:
+    """Whether the word behind ``--ui`` is meant to be an address, and neither the job nor another flag."""
+    if re.fullmatch(r"(.*:)?[0-9]+", word):
+        return True
+    return not (word.startswith("-") or word.lower().endswith((".sql", ".toml")) or Path(word).exists())

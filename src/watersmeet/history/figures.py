@@ -1,15 +1,17 @@
-"""The figures of a tick: what of its result is kept in the history, and under which names.
+"""The figures of a tick: what of its result is kept in the history, and under which names: those of `--json`
+and of the account. What they were called before is in `renamed`.
 
 subject                      figures
 job                          seconds (µs), elapsed (µs): amounts; clock: level, the one of the tick (µs);
                              finished: 1, of the tick that ended the input
 part/PART                    seconds (µs)
-source/SOURCE                rows: amount; unread, read PART: levels, how far it was read by then
+source/SOURCE                rows_in: amount; backlog, read PART: levels, how far it was read by then
                              (`engine.driver.results`), kept of ticks in which that has changed, of sources
                              of at most `MOST_PARTS` parts: more would soon fill the history
-query/QUERY                  matches: amount; rows_out (since the start), bytes (of its state): levels
+query/QUERY                  matches: amount; total_rows_out (since the start), state_bytes: levels
 input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
-                             late of COLUMN BUCKET, since the start: levels. held, hot, deleted: words
+                             late of COLUMN BUCKET, since the start: levels. standstill, heavy_keys,
+                             missing_deletes: words
 time/QUERY/ALIAS/COLUMN      watermark, and late_below, by which rows of the tick were late: levels
 out/QUERY/KEY                watermark of the output: level
 """
@@ -29,9 +31,9 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
     """See the module. ``result``: what the report was made from."""
     amounts = {(JOB, "seconds"): _us(report.seconds), (JOB, "elapsed"): _us(report.elapsed)}
     amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in report.parts.items()}
-    amounts |= {(subject_of("source", source), "rows"): rows for source, rows in report.rows_in.items()}
+    amounts |= {(subject_of("source", source), "rows_in"): rows for source, rows in report.rows_in.items()}
     levels: dict[tuple[str, str], int | None] = {
-        (subject_of("source", source), "unread"): behind.count for source, behind in report.backlog.items()
+        (subject_of("source", source), "backlog"): behind.count for source, behind in report.backlog.items()
     }
     levels[JOB, "clock"] = result.clock_us
     if result.finished:
@@ -44,8 +46,8 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
     for query, of_query in result.queries.items():
         subject = subject_of("query", query)
         amounts[subject, "matches"] = of_query.matches
-        levels[subject, "rows_out"] = of_query.total_rows_out
-        levels[subject, "bytes"] = of_query.state_bytes
+        levels[subject, "total_rows_out"] = of_query.total_rows_out
+        levels[subject, "state_bytes"] = of_query.state_bytes
         for key, mark in of_query.output_watermarks.items():
             levels[subject_of("out", query, key), "watermark"] = level_of(mark)
         _of_inputs(query, of_query, levels, told)
@@ -70,10 +72,12 @@ def _of_inputs(
             levels |= {(subject, f"late of {column} {name}"): rows for name, rows in late_by.counts.items()}
         standstill = standstill_of(result, alias)
         if standstill is not None:
-            told.append((subject, "held", words_of(standstill)))
-        told += [(subject, "hot", words_of(heavy.key)) for heavy in result.heavy.get(alias, ())]
+            told.append((subject, "standstill", words_of(standstill)))
+        told += [(subject, "heavy_keys", words_of(heavy.key)) for heavy in result.heavy.get(alias, ())]
         told += [
-            (subject, "deleted", words_of(text)) for owner, text in result.missing_deletes if owner == alias
+            (subject, "missing_deletes", words_of(text))
+            for owner, text in result.missing_deletes
+            if owner == alias
         ]
 
 

@@ -4,7 +4,8 @@ join keeps in files and by forecast, and the keys that have most of its rows.
 subject                                   figures
 partition/QUERY/ALIAS/SOURCE/PARTITION    watermark of COLUMN; heard (clock of its last row, µs): levels
 partitions/QUERY/ALIAS                    count, idle: levels
-side/QUERY/SIDE                           rows, bytes, forecast_rows, forecast_bytes: levels; key: its rows
+side/QUERY/SIDE                           retained, file_bytes, forecast_rows, forecast_bytes: levels;
+                                          heavy_keys: of each its rows
 
 Of an input that has more than `MOST_PARTITIONS` that are not idle those are kept that are furthest behind.
 """
@@ -46,7 +47,7 @@ class Looks:
                 levels |= dict(self._partitions(query, result))
         levels |= dict(self._sides(result))
         keys = {
-            (subject_of("side", query, side), "key", words_of(heavy.key)): heavy.rows
+            (subject_of("side", query, side), "heavy_keys", words_of(heavy.key)): heavy.rows
             for query, of_query in result.queries.items()
             for side, told in of_query.heavy.items()
             for heavy in told
@@ -91,8 +92,8 @@ class Looks:
             sides = measured.get(query.name, {})
             for name, side in sides.items():
                 of = subject_of("side", query.name, name)
-                yield (of, "rows"), side.retained
-                yield (of, "bytes"), side.file_bytes
+                yield (of, "retained"), side.retained
+                yield (of, "file_bytes"), side.file_bytes
             for _, forecasts in forecasts_of(query.alone, sides):
                 for forecast in forecasts:
                     if forecast.panes is None and forecast.expected is not None:

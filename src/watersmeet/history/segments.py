@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.history.points import SCHEMA
+from watersmeet.history.renamed import NAMES, renamed
 from watersmeet.state.damage import damaged
 from watersmeet.state.manifest import HISTORY
 from watersmeet.state.store import Store
@@ -78,7 +79,9 @@ def _segment(name: str) -> Segment | None:
 def write(store: Store, segment: Segment, table: pa.Table) -> None:
     """Store a segment's points. Not waited for is the disk: a history may lack its end."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_file(
+        sink, SCHEMA.with_metadata(NAMES), options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as writer:
         writer.write_table(table.combine_chunks().unify_dictionaries())
     content = sink.getvalue().to_pybytes()
     store.write(segment.name, content + _checksum(segment.name, content), lasting=False)
@@ -91,7 +94,7 @@ def read(store: Store, segment: Segment) -> pa.Table:
     if checksum != _checksum(segment.name, content):
         raise damaged(what, "its checksum is that of another content", _HINT)
     try:
-        return pa.ipc.open_file(content).read_all().cast(SCHEMA)
+        return renamed(pa.ipc.open_file(content).read_all()).cast(SCHEMA)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(what, str(error).splitlines()[0], _HINT) from None
 

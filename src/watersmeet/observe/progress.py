@@ -17,9 +17,9 @@ from watersmeet.observe.held import Ahead, Held, standstill_words
 from watersmeet.observe.store_use import StoreUse
 
 RECENT_TICKS = 10
-HOT_SHARE = 0.1
-"""A key with so great a share of what an input keeps is told of, once it has `HOT_ROWS`."""
-HOT_ROWS = 10_000
+HEAVY_SHARE = 0.1
+"""A key with so great a share of what an input keeps is told of, once it has `HEAVY_ROWS`."""
+HEAVY_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,11 @@ class TickReport:
 
 
 class Told:
-    """What is told of ticks in lines of their own: deletes of what is not there, hot keys, and those that
+    """What is told of ticks in lines of their own: deletes of what is not there, heavy keys, and those that
     tasks share; of each key once."""
 
     def __init__(self) -> None:
-        self._hot: set[tuple[str, str]] = set()
+        self._heavy: set[tuple[str, str]] = set()
         self._split: set[tuple[str, str]] = set()
 
     def of(self, report: TickReport) -> list[str]:
@@ -148,10 +148,16 @@ class Told:
         lines = _missing(report)
         for row in report.inputs:
             for heavy in row.heavy_keys:
-                if heavy.share < HOT_SHARE or heavy.rows < HOT_ROWS or (row.name, heavy.key) in self._hot:
+                if (
+                    heavy.share < HEAVY_SHARE
+                    or heavy.rows < HEAVY_ROWS
+                    or (row.name, heavy.key) in self._heavy
+                ):
                     continue
-                self._hot.add((row.name, heavy.key))
-                lines.append(f"{row.name}: hot key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}")
+                self._heavy.add((row.name, heavy.key))
+                lines.append(
+                    f"{row.name}: heavy key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}"
+                )
             for split in row.split_keys:
                 if (row.name, split.key) not in self._split:
                     self._split.add((row.name, split.key))

@@ -44,13 +44,28 @@ def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:
     parts = [(part, "seconds") for part in past.subjects("part")]
     charts = [
         _chart(past, every, "watermarks", "Watermarks against the clock", "time", marks),
-        _chart(past, every, "lag", "How far watermarks are behind the clock", "seconds", marks, behind=True),
+        _chart(
+            past, every, "behind", "How far watermarks are behind the clock", "seconds", marks, behind=True
+        ),
         _chart(past, every, "integers", "Watermarks of integer times", "integer", whole),
-        _chart(past, every, "read", "Rows read per second", "rate", [(source, "rows") for source in sources]),
-        _chart(past, every, "written", "Rows to sinks", "rows", [(query, "rows_out") for query in queries]),
-        _chart(past, every, "unread", "Not read yet", "rows", [(source, "unread") for source in sources]),
-        _chart(past, every, "kept", "Retained rows", "rows", [(one, "retained") for one in inputs]),
-        _chart(past, every, "state", "State, in files", "bytes", [(query, "bytes") for query in queries]),
+        _chart(
+            past, every, "read", "Rows read per second", "rate", [(source, "rows_in") for source in sources]
+        ),
+        _chart(
+            past, every, "written", "Rows to sinks", "rows", [(query, "total_rows_out") for query in queries]
+        ),
+        _chart(
+            past,
+            every,
+            "backlog",
+            "Backlog: not read yet",
+            "rows",
+            [(source, "backlog") for source in sources],
+        ),
+        _chart(past, every, "retained", "Retained rows", "rows", [(one, "retained") for one in inputs]),
+        _chart(
+            past, every, "state", "State, in files", "bytes", [(query, "state_bytes") for query in queries]
+        ),
         _chart(past, every, "late", "Late rows so far", "rows", [(one, "late") for one in inputs]),
         _chart(past, every, "ticks", "Seconds of a tick", "seconds", [(JOB, "seconds")], per_tick=True),
         _chart(past, every, "parts", "Seconds of a tick, by its parts", "seconds", parts, per_tick=True)

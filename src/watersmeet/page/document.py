@@ -111,26 +111,26 @@ def _node(placed: Placed) -> Document:
 
 def _flows(past: Past, begun: Begun) -> dict[str, Document]:
     """By subject what goes along the edges of the drawing: ``rate``, rows a second over the last ticks;
-    ``kept``: rows; ``marks``: per event time the watermark, and how it is to be shown."""
+    ``retained``: rows; ``marks``: per event time the watermark, and how it is to be shown."""
     last = past.recent(RATE_TICKS)
     elapsed = sum(value or 0 for value in last.series(JOB, "elapsed").values("total")) / _US
     flows: dict[str, Document] = {}
     for subject in last.subjects("source"):
-        rows = sum(value or 0 for value in last.series(subject, "rows").values("total"))
-        unread = last.series(subject, "unread").values()
+        rows = sum(value or 0 for value in last.series(subject, "rows_in").values("total"))
+        backlog = last.series(subject, "backlog").values()
         flows[subject] = {
             "rate": rows / elapsed if elapsed else None,
-            "unread": unread[-1] if unread else None,
+            "backlog": backlog[-1] if backlog else None,
         }
     for subject in last.subjects("query"):
-        rows_out = last.series(subject, "rows_out")
+        rows_out = last.series(subject, "total_rows_out")
         clock = rows_out.points.column("last_us").to_pylist()
         levels = [value or 0 for value in rows_out.values()]
         took = (clock[-1] - clock[0]) / _US if clock else 0
         flows[subject] = {"rate": (levels[-1] - levels[0]) / took if took > 0 else None}
     for subject in past.subjects("input"):
-        kept = past.series(subject, "retained").values()
-        flows[subject] = {"kept": kept[-1] if kept else None, "marks": []}
+        retained = past.series(subject, "retained").values()
+        flows[subject] = {"retained": retained[-1] if retained else None, "marks": []}
     for subject in past.subjects("time"):
         owner, _, column = subject.rpartition("/")
         flow = flows.get(f"input/{owner.removeprefix('time/')}")

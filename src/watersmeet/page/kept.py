@@ -10,12 +10,12 @@ from watersmeet.history.past import Past
 from watersmeet.history.planned import Limit
 from watersmeet.page.charts import name_of
 
-_FIGURES = ("rows", "bytes", "forecast_rows", "forecast_bytes")
+_FIGURES = ("retained", "file_bytes", "forecast_rows", "forecast_bytes")
 
 
 def sides_of(past: Past) -> list[dict[str, Any]]:
     """As of the last time that somebody looked. ``keys``: each with about how many rows it has."""
-    keys = past.keys("key")
+    keys = past.keys("heavy_keys")
     sides = []
     for subject in past.subjects("side"):
         told = {"name": name_of(subject), **{figure: _last(past, subject, figure) for figure in _FIGURES}}
@@ -28,7 +28,9 @@ def used_of(past: Past, limits: Sequence[Limit]) -> list[dict[str, Any]]:
     """The limits, each with how much of it is ``used``; NULL: not known."""
     told = []
     for limit in limits:
-        amounts = [_last(past, subject, "bytes" if limit.in_bytes else "rows") for subject in limit.of]
+        amounts = [
+            _last(past, subject, "file_bytes" if limit.in_bytes else "retained") for subject in limit.of
+        ]
         told_of = [amount for amount in amounts if amount is not None]
         told.append(
             {"name": limit.name, "of": limit.owner, "most": limit.most}

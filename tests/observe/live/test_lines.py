@@ -215,8 +215,8 @@ def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
     plain = PlainLines(out)
     for report in (tick(0.09, 90_000), tick(0.5, 9_999), tick(0.12, 12_000), tick(0.3, 30_000)):
         plain.tick(report, None)
-    said = "o: hot key, 12% of 100,000 rows: k = 7"
-    assert [line for line in out.getvalue().splitlines() if "hot" in line] == [said]
+    said = "o: heavy key, 12% of 100,000 rows: k = 7"
+    assert [line for line in out.getvalue().splitlines() if "heavy" in line] == [said]
 
 
 def test_lines_are_written_whatever_the_encoding_and_whatever_is_in_names():

@@ -118,8 +118,8 @@ def _told(findings: Findings) -> Iterator[str]:
     sample = findings.sample
     rows = ", ".join(f"{name} {own.count:,}" for name, own in sample.sources.items())
     per_tick = number_of(sample.rows / sample.ticks)
-    each = f"about {per_tick} {'row' if per_tick == '1' else 'rows'}"
-    yield f"Sample: rows of {rows}; {counted(sample.ticks, 'tick')} of {each}. {findings.seconds:.1f} s"
+    per_tick = f"about {per_tick} {'row' if per_tick == '1' else 'rows'}"
+    yield f"Sample: rows of {rows}; {counted(sample.ticks, 'tick')} of {per_tick}. {findings.seconds:.1f} s"
     yield from (f"note: {note}" for note in findings.notes)
 
 

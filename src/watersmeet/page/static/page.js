@@ -3,6 +3,7 @@
 (function () {
   const { make, plain, moment, lasting, shown, percent, table } = words;
   const MOST_TOLD = 1000;
+  const TOLD = { standstill: "watermark stands still", heavy_keys: "heavy key", missing_deletes: "delete of nothing" };
   let doc;
 
   // A section of the page, made when it first has something to show.
@@ -69,9 +70,9 @@
 
   function state() {
     const rows = doc.sides.map((one) => {
-      const over = one.forecast_rows !== null && one.rows > one.forecast_rows;
-      return [one.name, plain(one.rows), shown("rows", one.forecast_rows), over ? make("span", { class: "bad" }, percent(one.rows, one.forecast_rows)) : percent(one.rows, one.forecast_rows),
-        shown("bytes", one.bytes), shown("bytes", one.forecast_bytes)];
+      const over = one.forecast_rows !== null && one.retained > one.forecast_rows;
+      return [one.name, plain(one.retained), shown("rows", one.forecast_rows), over ? make("span", { class: "bad" }, percent(one.retained, one.forecast_rows)) : percent(one.retained, one.forecast_rows),
+        shown("bytes", one.file_bytes), shown("bytes", one.forecast_bytes)];
     });
     const parts = doc.sides.length ? [table(["kept of", "rows", "forecast", "of it", "in files", "forecast of that"], rows, 1)] : [];
     if (doc.limits.length) {
@@ -85,8 +86,8 @@
     return parts;
   }
 
-  function hot() {
-    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, plain(key.rows), percent(key.rows, one.rows)]));
+  function heavy() {
+    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, plain(key.rows), percent(key.rows, one.retained)]));
     return rows.length ? [table(["kept of", "key", "rows, about", "of all"], rows, 2)] : [];
   }
 
@@ -150,7 +151,7 @@
       const whole = there || make("details", { id }, make("summary", {}, one.name));
       whole.update = () => {
         if (!whole.open) return;
-        const standing = doc.told.filter((words) => words.of === one.name && words.what === "held").slice(-1).map((words) => make("p", {}, "Told in tick " + plain(words.tick) + ": " + words.text));
+        const standing = doc.told.filter((words) => words.of === one.name && words.what === "standstill").slice(-1).map((words) => make("p", {}, "Told in tick " + plain(words.tick) + ": " + words.text));
         const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle; lines of those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
           : [make("p", {}, "Nothing is told of its partitions: another query reads it, or it has had no row.")];
         const words = make("div", {}, ...standing, ...known);
@@ -194,13 +195,13 @@
     section("inputs", "Inputs: who holds them back", ...inputs());
     if (doc.inputs.length) section("account", "Account of rows", account());
     section("state", "State", ...state());
-    section("hot", "Keys with most rows", ...hot());
+    section("heavy", "Keys with most rows", ...heavy());
     section("late", "Late rows", ...late());
     section("errors", "Errors", ...errors());
     section("parts", "Ticks by their parts", ...parts());
     if (doc.told.length) {
       section("told", "What was told", table(["when (UTC)", "tick", "of", "what", "words"],
-        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, one.what, one.text]), 9));
+        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, TOLD[one.what] || one.what, one.text]), 9));
     }
     section("runs", "Runs", table(["started (UTC)", "ended", "how", "version", "machine", "told"],
       doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")]), 9));

@@ -9,7 +9,7 @@ const plan = (function () {
     if (!flow) return [];
     const lines = [], marks = (flow.marks || []).filter((mark) => mark.value !== null);
     if (flow.rate !== undefined && flow.rate !== null) lines.push(shown("rate", flow.rate));
-    if (flow.kept !== undefined && flow.kept !== null) lines.push(plain(flow.kept) + " kept");
+    if (flow.retained !== undefined && flow.retained !== null) lines.push(plain(flow.retained) + " kept");
     for (const mark of short ? marks.slice(0, 2) : marks) {
       const value = shown(mark.kind, mark.value), name = mark.of.length > 9 ? mark.of.slice(0, 8) + "…" : mark.of;
       if (!short) lines.push("watermark of " + mark.of + " " + value);
