@@ -128,5 +128,5 @@ def test_the_ten_questions_are_two_clicks_from_the_first_page():
         assert re.fullmatch(
             r"\[(Spark|Flink|RisingWave), 20\d\d\]\(https://github\.com/[\w./-]+/\d+\)", asked
         )
-        assert re.fullmatch(r"\[.+\]\([\w-]+\.md(#[\w-]+)?\)", answered)
+        assert re.fullmatch(r"\[.+\]\([\w/-]+\.md(#[\w-]+)?\)", answered)
     assert {asked[1:6] for _, _, asked, _ in rows} == {"Spark", "Flink", "Risin"}
