@@ -117,7 +117,7 @@ class TickReport:
         sums = [
             (sum(backlog.count for backlog in self.backlog.values() if backlog.of == of), of) for of in units
         ]
-        return " + ".join(f"{count:,} {of}" for count, of in sums if count)
+        return " + ".join(counted(count, of.removesuffix("s")) for count, of in sums if count)
 
     @property
     def read(self) -> int:

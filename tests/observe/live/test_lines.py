@@ -126,6 +126,31 @@ def test_a_plain_line_is_never_longer_than_120_characters():
     assert out.getvalue() == "tick 1: 0.00 s, in 0 (0/s), out 0, late 0, kept 0; W[a.n] 7\n"
 
 
+@pytest.mark.parametrize(
+    ("out", "files", "begins", "ends"),
+    [
+        (250, 0, "s, 4 tasks, in", "kept 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind"),
+        (25_000_000, 0, "s, in", "kept 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind"),
+        (250, 1, "s, in", "backlog 1 file; W[f.sched_dep] 2013-01-01 10:00:00"),
+    ],
+)
+def test_what_matters_less_goes_before_a_line_is_cut(out, files, begins, ends):
+    """The tasks go, then the distance, too; a watermark is there with its time of day."""
+    told = io.StringIO()
+    report = replace(
+        REPORT,
+        tasks={"a": 4},
+        clock_us=1_357_034_403_000_000,
+        rows_out={"delivered": out},
+        backlog={"a": Backlog(files, "files")},
+    )
+    PlainLines(told, frozenset({"w.n"})).tick(report, None)
+    line = told.getvalue().rstrip()
+    assert len(line) <= LINE
+    assert line.startswith(f"tick 3: 0.50 {begins}")
+    assert line.endswith(ends)
+
+
 def test_json_is_one_object_per_tick():
     out = io.StringIO()
     JsonLines(out).tick(
@@ -187,6 +212,7 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     plain, line = out.getvalue().splitlines()
     assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, kept 0, backlog 1,203 files"
     assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "of": "files"}
+    assert TickReport(1, 0.5, (), {}, {}, backlog={"a": Backlog(1, "files")}).behind == "1 file"
     assert TickReport(1, 0.5, (), {}, {}, backlog={"b": Backlog(7, "rows"), **backlog}).behind == (
         "1,203 files"
     )

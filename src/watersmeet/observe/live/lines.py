@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any, TextIO
 
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
@@ -24,7 +25,8 @@ class PlainLines(Watcher):
     rows read from sources and how many a second of the clock, rows to sinks and late ones; how many are kept;
     what is not read yet, where that is known; what was asked of the store of the state, where that is remote
     (beyond `LINE`); which sources wait for others; and the least watermark, how far it is behind the clock,
-    and why it does not move."""
+    and why it does not move. Where that is too long the tasks are left out, or how far it is behind, or
+    both."""
 
     def __init__(self, out: TextIO, integers: frozenset[str] = frozenset()) -> None:
         self._out = out
@@ -38,22 +40,29 @@ class PlainLines(Watcher):
             self._print(wait.words(), None)
 
     def tick(self, report: TickReport, result: TickResult) -> None:
+        asked = f", {report.store.words()}" if report.store else ""
+        most = LINE + len(asked)
+        for distance, tasks in product((True, False), (report.most_tasks, "")):
+            line = self._line(report, tasks, asked, distance)
+            if len(line) <= most:
+                break
+        self._print(line, most)
+        for told in self._told.of(report):
+            self._print(told, LINE)
+
+    def _line(self, report: TickReport, tasks: str, asked: str, distance: bool) -> str:
         late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
         line = (
-            f"tick {report.tick}: {report.seconds:.2f} s, {report.most_tasks and f'{report.most_tasks}, '}"
+            f"tick {report.tick}: {report.seconds:.2f} s, {tasks and f'{tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
             f"out {report.written:,}, late {late:,}, kept {kept:,}"
         )
         if report.behind:
             line += f", backlog {report.behind}"
-        asked = f", {report.store.words()}" if report.store else ""
         line += asked
         if report.held:
             line += f", {ahead_words(report.held, not self._integers)}"
-        line = "; ".join(filter(None, [line, self._watermark(report), _standstill(report)]))
-        self._print(line, LINE + len(asked))
-        for told in self._told.of(report):
-            self._print(told, LINE)
+        return "; ".join(filter(None, [line, self._watermark(report, distance), _standstill(report)]))
 
     def _print(self, text: str, most: int | None) -> None:
         """A line, whatever is in names, and whatever the encoding; cut to so many characters."""
@@ -62,8 +71,9 @@ class PlainLines(Watcher):
             line = f"{line[: most - 1]}{self._glyphs.more}"
         print(line, file=self._out, flush=True)
 
-    def _watermark(self, report: TickReport) -> str:
-        """The least one of the time axis; of integers, where there are no others."""
+    def _watermark(self, report: TickReport, distance: bool) -> str:
+        """The least one of the time axis; of integers, where there are no others. ``distance``: and how far
+        it is behind the clock."""
         marks = [
             (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
         ]
@@ -71,7 +81,8 @@ class PlainLines(Watcher):
         if not times:
             return ""
         name, mark = min(times, key=lambda named: named[1])
-        return f"W[{name}] {shown_time(mark, name in self._integers)}{self._behind(name, mark, report)}"
+        behind = self._behind(name, mark, report) if distance else ""
+        return f"W[{name}] {shown_time(mark, name in self._integers)}{behind}"
 
     def _behind(self, name: str, mark: Watermark, report: TickReport) -> str:
         if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
