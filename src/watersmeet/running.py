@@ -19,6 +19,7 @@ from watersmeet.history.recording import About, Recording
 from watersmeet.objects.setting import store_of
 from watersmeet.observe.asked import asked_watchers
 from watersmeet.observe.watching import Watched, Watcher, Watching, watched
+from watersmeet.page.asking import AskedJob
 from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
@@ -100,6 +101,7 @@ def run(
         on_tick=on_tick,
         on_notice=on_notice,
         console=console,
+        of_text=AskedJob(text, "-", directory, asked),
     )
 
 
@@ -118,11 +120,13 @@ def run_planned(
     on_notice: Callable[[str], None] | None = None,
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
+    of_text: AskedJob | None = None,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
     ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
     process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
-    that its settings ask for.
+    that its settings ask for; ``of_text``: the job as a text, for who asks its page what became of
+    rows; None: it was made otherwise.
 
     Raises:
         StateError: a reset of the job was interrupted, and more, as `run`.
@@ -191,13 +195,19 @@ def run_planned(
         return result
 
     say = on_notice or (lambda said: None)
-    with _page_of(asked, place, recording is not None) as page, asked_watchers(asked, about, say) as own:
+    text = of_text or AskedJob(None, "-", directory)
+    with (
+        _page_of(asked, place, recording is not None, text) as page,
+        asked_watchers(asked, about, say) as own,
+    ):
         kept = [] if recording is None else [recording]
         return watched([*kept, *watchers, *own], run_shown)
 
 
 @contextmanager
-def _page_of(asked: Mapping[str, str], place: Checkpoint, has_history: bool) -> Iterator[str | None]:
+def _page_of(
+    asked: Mapping[str, str], place: Checkpoint, has_history: bool, text: AskedJob
+) -> Iterator[str | None]:
     """Where a browser sees the run, while it goes on; None: that is not asked for."""
     address = address_in(asked.get("ui", ""))
     if address is None:
@@ -211,7 +221,7 @@ def _page_of(asked: Mapping[str, str], place: Checkpoint, has_history: bool) -> 
         )
     from watersmeet.page.listening import page_beside
 
-    with page_beside(address, place.store, place.job) as url:
+    with page_beside(address, place.store, place.job, text) as url:
         yield url
 
 

@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "observe": BASE | {"spec", "plan"},
     # what is kept of past ticks, for people
     "history": BASE | {"spec", "plan", "state", "observe"},
-    # what a browser shows of it
+    # what a browser shows of it; what became of rows it asks a process of the command line
     "page": BASE | {"watermark", "observe", "history", "spec", "state"},
     "testing.oracle": set(),  # shares nothing with what it judges
     "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},

@@ -13,6 +13,7 @@ from tests.page.histories import HOSTILE, QUERIES, SHOWN_PARTITIONS, TICKS, Larg
 from tests.support.browser import browser, faults
 from watersmeet.history.past import Reader, read
 from watersmeet.history.planned import SideFiles
+from watersmeet.page.asking import AskedJob, Asker
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
 from watersmeet.page.served import Feed
@@ -54,6 +55,40 @@ def small(tmp_path_factory):
     file = tmp_path_factory.mktemp("small") / "report.html"
     file.write_text(page_of(document_of(read(made.store), "small")), encoding="utf-8")
     return file.as_uri()
+
+
+ANSWERING = """
+import json, sys, time
+asked = json.load(sys.stdin)
+question, hostile = asked["question"], asked["text"]
+if question is None:
+    one = {"query": "paid_0", "input": "p", "keys": ["id"], "columns": ["id", "at"], "times": ["at"]}
+    print(json.dumps({"inputs": [{**one, "is_told": True}]}))
+elif question["time"] == "never":
+    time.sleep(60)
+elif not question["keys"]:
+    print(json.dumps({"problem": hostile, "hint": hostile}))
+else:
+    tick = {"number": 7, "exact": True}
+    near = {"row": {"id": hostile}, "place": "there", "failed": [hostile + ": 3 against 4"]}
+    met = {"row": {"id": None}, "place": "there", "tick": tick, "left_out": hostile}
+    row = {"keys": question["keys"], "of": hostile}
+    fate = {"row": row, "place": hostile, "text": "late by 5 s", "tick": tick}
+    fate |= {"met": [met], "more_met": 2, "near": [near]}
+    answer = {"query": question["query"], "input": question["input"], "ticks": [1, 9], "fates": [fate]}
+    print(json.dumps({"answers": [{**answer, "more": 3, "notes": [hostile]}]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def asking():
+    """The page of a job of two queries, whose questions are answered with words that want to be markup."""
+    made = Large(queries=2, ticks=10)
+    made.keeping.close()
+    asker = Asker(AskedJob(HOSTILE, "job.sql", "state"), command=("-c", ANSWERING))
+    serving = Serving.of(Feed(Reader(made.store), "asking", look_s=0.2, asker=asker), Address("127.0.0.1", 0))
+    with serving.beside():
+        yield serving.url
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +181,63 @@ def test_everybody_can_read_it(chromium, small, url, width, scheme):
         assert faults(page) == []
     with opened(chromium, url, width=width, scheme=scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
+def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, width, scheme):
+    with opened(chromium, asking, width=width, scheme=scheme) as page:
+        answer = page.locator("#why-answer")
+        page.get_by_role("link", name="input paid_0.p:").press("Enter")
+        page.get_by_role("link", name="Why is a row of paid_0.p not there?").press("Enter")
+        expect(page.get_by_label("Input", exact=True)).to_be_focused()
+        expect(page.get_by_label("Key, or column", exact=True)).to_have_value("id")
+        page.get_by_label("is", exact=True).fill("o'17")
+        page.get_by_role("button", name="Another column").press("Enter")
+        page.keyboard.type("at")
+        page.get_by_label("is 2").fill(HOSTILE)
+        said = (
+            "watersmeet why job.sql --checkpoint state --input p --query paid_0 --key='id=o'\"'\"'17' --key="
+        )
+        expect(page.locator("#why-command")).to_contain_text(said)
+        page.get_by_label("Event time").press("Enter")
+        expect(answer.locator(".fate")).to_have_text("late by 5 s")
+        keys = json.dumps(["id=o'17", f"at={HOSTILE}"], separators=(",", ":"))
+        expect(answer).to_contain_text(f"keys {keys}, of {HOSTILE}")
+        expect(answer.locator("h3")).to_have_text("paid_0: p, by ticks 1 to 9")
+        expect(answer.locator(".near")).to_have_text(f"id {HOSTILE}{HOSTILE}: 3 against 4")
+        expect(answer.locator(".note")).to_have_text(f"Note: {HOSTILE}")
+        assert answer.get_attribute("aria-live") == "polite"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert faults(page) == []
+        page.get_by_label("is", exact=True).fill("")
+        page.get_by_label("is 2").fill("")
+        page.get_by_role("button", name="Ask").click()
+        expect(answer).to_have_text(f"{HOSTILE}What to do: {HOSTILE}")
+        page.get_by_label("Event time").fill("never")
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_role("button", name="Stop").click()
+        expect(answer).to_have_text("Stopped.")
+        page.get_by_label("Event time").fill("")
+        page.get_by_role("button", name="Ask").click()  # the one before it has gone
+        expect(answer).to_have_text(f"{HOSTILE}What to do: {HOSTILE}")
+        assert page.evaluate("window.harmed") is None
+
+
+def test_a_page_that_does_not_know_the_job_says_what_to_run(chromium, small):
+    made = Large(queries=1, ticks=3)
+    made.keeping.close()
+    asker = Asker(AskedJob(None, "state/x y", "state/x y"))
+    serving = Serving.of(Feed(Reader(made.store), "x", asker=asker), Address("127.0.0.1", 0))
+    with serving.beside(), opened(chromium, serving.url) as page:
+        page.get_by_label("is", exact=True).fill("17")
+        form = page.locator("form")
+        expect(form).to_contain_text("served by watersmeet ui JOB.sql --checkpoint 'state/x y'.")
+        said = "Run watersmeet why JOB.sql --checkpoint 'state/x y' --input o --key=17"
+        expect(form).to_contain_text(said)
+        assert page.get_by_role("button", name="Ask").count() == 0
+        assert faults(page) == []
+    with opened(chromium, small) as page:  # a report cannot ask anybody
+        assert page.locator("#why").count() == 0
 
 
 def test_words_of_others_stay_words(chromium, report):

@@ -29,7 +29,7 @@ def test_rows_of_ticks_that_were_gone_back_from_are_in_no_account():
     of = subject_of("input", "q", "a")
     before = {(of, "in"): 9, (of, "retained"): 5, (of, "late"): 4, (of, "late of t <1s"): 4}
     (told,) = document_of(read(kept(before, {(of, "in"): 5, (of, "retained"): 5})), "job")["inputs"]
-    assert told == {"name": "q.a", "in": 5, "places": {"retained": 5}, "late": {}}
+    assert told == {"name": "q.a", "query": "q", "input": "a", "in": 5, "places": {"retained": 5}, "late": {}}
 
 
 def test_whatever_is_in_names_inputs_are_told_apart():

@@ -153,6 +153,32 @@ def test_an_older_history_does_not_say_which_tick_read_what() -> None:
     assert refused.value.code == "no-history"
 
 
+@pytest.mark.parametrize("keys", [["K=x"], ["x"], ["upper(k)=X"], ["UPPER(K)=X", "T=10"]])
+def test_names_are_in_whatever_case(keys: list[str]) -> None:
+    run = ran("SELECT A.T AS t FROM a A JOIN b ON upper(A.K) = b.k AND b.t BETWEEN A.t AND A.t + 3")
+    if keys == ["x"]:
+        keys = ["X"]  # of the key, which is no column
+    for alias in ("a", "A"):
+        answer = asked(run, Question(alias, keys, query="Q"))
+        assert [fate.row["k"] for fate in answer.fates] == ["x"]
+        assert answer.input == "A"
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        (Question("z"), "unknown-input"),
+        (Question("a", ["1", "2"]), "wrong-option"),
+        (Question("a", ["c=2", "2"]), "wrong-option"),
+        (Question("a", query="p"), "unknown-query"),
+    ],
+)
+def test_names_that_are_not_there_are_refused(question: Question, code: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        asked(ran(JOIN), question)
+    assert refused.value.code == code
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "zone", "value"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -14,6 +15,7 @@ from tests.support.fates import ROW, fates
 from tests.why.test_random_fates import ALL, differences
 from watersmeet.cli.main import main
 from watersmeet.cli.why.command import told
+from watersmeet.page.asking import AskedJob, Asker
 from watersmeet.why.asked import Question
 
 pytestmark = pytest.mark.spark
@@ -74,6 +76,10 @@ def test_ten_random_joins(spark: Any, tmp_path: Path, monkeypatch: Any, seed: in
         for alias in lags
         for answer in told(text, Path("job.sql"), Question(alias, most=ALL), None, Path(".watersmeet/job"))
     }
+    asker = Asker(AskedJob(text, "job.sql", ".watersmeet/job"))
+    by_page = asyncio.run(asker.told({"input": "L", "query": "Q3"}, asyncio.Event().wait))["answers"]
+    (answer,) = told(text, Path("job.sql"), Question("l", query="q3"), None, Path(".watersmeet/job"))
+    assert by_page == json.loads(json.dumps([answer.document()]))
     seen = set()
     for number, query in enumerate(queries):
         streams = {name: {"columns": COLUMNS, "time": {"t": {"lag": lag}}} for name, lag in lags.items()}

@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.cli.logged import Said, logged
 from watersmeet.cli.output import to_stderr
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
+
+if TYPE_CHECKING:
+    from watersmeet.page.asking import AskedJob
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,7 @@ def _run_text(
     from watersmeet.cli.job_file import job_in, said_first, warnings_of
     from watersmeet.objects.setting import store_of
     from watersmeet.observe.reports import account_of
+    from watersmeet.page.asking import AskedJob
     from watersmeet.plan.planner import plan_job
 
     first = said_first(text, source_name, overrides)
@@ -243,6 +247,7 @@ def _run_text(
                 ticks.append,
                 views,
                 said,
+                AskedJob(text, source_name, directory, overrides),
             )
             stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
@@ -392,8 +397,10 @@ def _run(
     on_result: Callable[[Any], None],
     views: Sequence[Any],
     said: Said,
+    of_text: AskedJob,
 ) -> Any:
-    """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's."""
+    """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's; ``of_text``:
+    the job, as its page asks about rows of it."""
     from watersmeet.running import run_planned
 
     result = run_planned(
@@ -407,6 +414,7 @@ def _run(
         on_notice=said.notice,
         on_tick=lambda result, seconds, parts: on_result(result),
         console=printer,
+        of_text=of_text,
     )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"

@@ -30,6 +30,7 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
     goes on with the job. Read only."""
     from watersmeet.cli.state_commands.place import Place
+    from watersmeet.page.asking import AskedJob
     from watersmeet.page.listening import listening_at
 
     address = address_in(listen)
@@ -40,7 +41,8 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
             hint="8080, 0.0.0.0:8080 or [::]:8080",
         )
     place = Place.of(job, checkpoint, default_checkpoint(job))
-    serving = listening_at(address, place.checkpoint.store, place.checkpoint.job)
+    asked = AskedJob(place.text, place.named, str(place.checkpoint.root))
+    serving = listening_at(address, place.checkpoint.store, place.checkpoint.job, asked=asked)
     print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
     serving.run()
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from watersmeet.history.figures import JOB
 from watersmeet.history.past import Past
-from watersmeet.history.points import END
+from watersmeet.history.points import END, names_of
 from watersmeet.history.runs import Begun, Run
 from watersmeet.observe.account import LABELS, PLACES
 from watersmeet.page.charts import charts_of, name_of, partitions_of
@@ -160,7 +160,9 @@ def _input(past: Past, subject: str) -> Document:
             last[figure] = values[-1]
     late = {column: dict(sorted(of.items(), key=lambda bar: _ORDER[bar[0]])) for column, of in late.items()}
     places = {LABELS.get(place, place): last[place] for place in PLACES if last.get(place)}
-    return {"name": name_of(subject), "in": last.get("in", 0), "places": places, "late": late}
+    query, alias = names_of(subject)[1:]
+    told = {"name": name_of(subject), "query": query, "input": alias}
+    return {**told, "in": last.get("in", 0), "places": places, "late": late}
 
 
 _LATE_OF = "late of "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from watersmeet.errors import EngineError
 from watersmeet.history.past import Reader
+from watersmeet.page.asking import AskedJob, Asker
 from watersmeet.spec.watched.addresses import Address
 from watersmeet.state.store import Store
 
@@ -21,8 +22,11 @@ BESIDE_LOOK_S = 1.0
 """Beside a run its history is looked at so often."""
 
 
-def listening_at(address: Address, store: Store, job: str, look_s: float | None = None) -> Serving:
-    """The page of the job whose state is in a store.
+def listening_at(
+    address: Address, store: Store, job: str, look_s: float | None = None, asked: AskedJob | None = None
+) -> Serving:
+    """The page of the job whose state is in a store. ``asked``: the job that questions about rows are about;
+    None: there are none.
 
     Raises:
         EngineError: the libraries are not installed, or nobody can listen there.
@@ -37,16 +41,17 @@ def listening_at(address: Address, store: Store, job: str, look_s: float | None 
             hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
         ) from None
 
-    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s), address)
+    asker = None if asked is None else Asker(asked)
+    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s, asker), address)
 
 
 @contextmanager
-def page_beside(address: Address, store: Store, job: str) -> Iterator[str]:
+def page_beside(address: Address, store: Store, job: str, asked: AskedJob | None = None) -> Iterator[str]:
     """The page of a run, for as long as the run goes on; gives its address, for a browser. Whoever looks at
-    it is told how the run has ended before it goes.
+    it is told how the run has ended before it goes. ``asked``: as `listening_at`.
 
     Raises: as `listening_at`.
     """
-    serving = listening_at(address, store, job, BESIDE_LOOK_S)
+    serving = listening_at(address, store, job, BESIDE_LOOK_S, asked)
     with serving.beside(linger_s=2 * BESIDE_LOOK_S):
         yield serving.url

@@ -10,7 +10,7 @@ import asyncio
 import hmac
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar, TypeVarTuple
 
 from sse_starlette.sse import EventSourceResponse
@@ -19,13 +19,14 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from watersmeet.errors import StateError
 from watersmeet.history.past import Past, Reader
 from watersmeet.page.aside import samples_of
+from watersmeet.page.asking import Asker, NotAnswered
 from watersmeet.page.document import Document, document_of
 from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
 
@@ -46,11 +47,14 @@ Given = TypeVarTuple("Given")
 
 class Feed:
     """What the page is told of a job: from its history, which is looked at every `LOOK_S` seconds while
-    somebody looks at the page, once for all who do."""
+    somebody looks at the page, once for all who do. ``asker``: is asked about its rows."""
 
-    def __init__(self, reader: Reader, title: str, look_s: float = LOOK_S) -> None:
+    def __init__(
+        self, reader: Reader, title: str, look_s: float = LOOK_S, asker: Asker | None = None
+    ) -> None:
         self._reader = reader
         self.title = title
+        self.asker = asker
         self.look_s = look_s
         self._lock = threading.Lock()
         self._past: Past | None = None
@@ -67,7 +71,7 @@ class Feed:
         with self._lock:
             past = self._read(now)
             if self._whole is None or self._whole[0] != _state(past):
-                self._whole = _state(past), json.dumps(_document(past, self.title), separators=(",", ":"))
+                self._whole = _state(past), json.dumps(_document(past, self), separators=(",", ":"))
             return self._whole[1]
 
     def _read(self, now: float) -> Past:
@@ -76,10 +80,11 @@ class Feed:
         return self._past
 
 
-def _document(past: Past, title: str, after: int = 0) -> Document:
-    """With samples of the rows that the last run has set aside."""
+def _document(past: Past, feed: Feed, after: int = 0) -> Document:
+    """With samples of the rows that the last run has set aside, and how rows can be asked for."""
     files = past.runs[-1].begun.late_files if past.runs else None
-    return {**document_of(past, title, after), "samples": samples_of(files)}
+    asked = None if feed.asker is None else feed.asker.job.document
+    return {**document_of(past, feed.title, after), "samples": samples_of(files), "why": asked}
 
 
 def _state(past: Past) -> object:
@@ -123,10 +128,26 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
                 continue
             if _state(whole) != seen:
                 seen = _state(whole)
-                more = await _in_a_thread(_document, whole, feed.title, after)
+                more = await _in_a_thread(_document, whole, feed, after)
                 after = max(after, whole.until_us)
                 yield {"id": str(after), "event": "more", "data": json.dumps(more)}
             await asyncio.sleep(feed.look_s)
+
+    async def why(request: Request) -> Response:
+        return await _asked(request, _question_of(request))
+
+    async def inputs(request: Request) -> Response:
+        return await _asked(request, None)
+
+    async def _asked(request: Request, question: Mapping[str, Any] | None) -> Response:
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return PlainTextResponse("pages of others may not ask", 403)
+        if feed.asker is None:
+            return PlainTextResponse("there is no such page", 404)
+        try:
+            return JSONResponse(await feed.asker.told(question, lambda: _gone(request)))
+        except NotAnswered as error:
+            return PlainTextResponse(error.words, error.status)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]
@@ -143,9 +164,28 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
         Route("/", index),
         Route("/document.json", document),
         Route("/events", events),
+        Route("/why.json", why),
+        Route("/inputs.json", inputs),
         Route("/{name}", file),
     ]
     return Starlette(routes=routes, middleware=middleware)
+
+
+def _question_of(request: Request) -> dict[str, Any]:
+    """As `Asker.told` wants it."""
+    said = request.query_params
+    return {
+        "input": said.get("input", ""),
+        "query": said.get("query") or None,
+        "time": said.get("time") or None,
+        "keys": said.getlist("key"),
+    }
+
+
+async def _gone(request: Request) -> None:
+    """Ends when the browser has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _in_a_thread(work: Callable[[*Given], Made], *given: *Given) -> asyncio.Future[Made]:

@@ -19,13 +19,13 @@ from watersmeet.history.points import subject_of
 from watersmeet.plan.evaluated import shown
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Branch, Expr, Insert, Job, JoinKind, Source
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.answer import Answer, Fate, Tick
 from watersmeet.why.columns import columns_of, mentioned, value_of
 from watersmeet.why.fates import Fates
+from watersmeet.why.inputs import keys_of, queries_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
 from watersmeet.why.recorded import Recorded
@@ -40,8 +40,9 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Question:
-    """``input``: an alias. ``keys``: texts of values of the join's equality keys, in their order, or of
-    columns (``column=value``); `NULL` for what is NULL. ``time``: of one of the row's event times. ``query``:
+    """``input``: an alias, in whatever case, as all names here. ``keys``: texts of values of the join's
+    equality keys, in their order, or named (``key=value``), or of columns (``column=value``); `NULL` for what
+    is NULL. ``time``: of one of the row's event times. ``query``:
     of which query, if several have such an input."""
 
     input: str
@@ -62,19 +63,19 @@ class Asked:
     @classmethod
     def of(cls, question: Question, job: Job, plan: JobPlan) -> Asked:
         """Raises: SpecError, if no query has such an input, or a key is none of it."""
-        queries = [query for query in plan.apart or plan.queries if not query.is_index]
+        queries = queries_of(plan)
         if question.query is not None:
             names = [query.name for query in queries]
-            queries = [query for query in queries if query.name == question.query]
+            queries = [query for query in queries if same_name(query.name, question.query)]
             if not queries:
                 raise SpecError(
                     f'there is no query "{question.query}"',
                     code="unknown-query",
                     hint=near_names(question.query, names),
                 )
-        own = [query for query in queries if any(s.name == question.input for s in query.sides)]
+        own = [query for query in queries if any(same_name(s.name, question.input) for s in query.sides)]
         if not own:
-            names = [side.name for query in queries for side in query.sides]
+            names = list(dict.fromkeys(side.name for query in queries for side in query.sides))
             raise SpecError(
                 f'no query has an input "{question.input}"',
                 code="unknown-input",
@@ -92,7 +93,7 @@ class Asked:
         return asked
 
     def side(self, query: QueryPlan) -> SidePlan:
-        return next(side for side in query.sides if side.name == self.question.input)
+        return next(side for side in query.sides if same_name(side.name, self.question.input))
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -108,32 +109,28 @@ class Asked:
         """What is compared, and the text that it is compared with. Raises: SpecError."""
         side = self.side(query)
         comparisons: list[tuple[Expr, str]] = []
-        keys = _keys(query, side)
+        keys = keys_of(query, side)
         for number, text in enumerate(self.question.keys):
             name, equals, value = text.partition("=")
-            column = side.input.column(name) if equals else None
-            if column is not None:
-                comparisons.append((exp.column(name), value))
+            columns = [
+                column.name for column in side.input.columns if equals and same_name(column.name, name)
+            ]
+            named = [key for key in keys if same_name(f"{shown(key)}=", text[: len(shown(key)) + 1])]
+            if columns:
+                comparisons.append((exp.column(columns[0]), value))
+            elif named:
+                comparisons.append((named[0], text[len(shown(named[0])) + 1 :]))
             elif number < len(keys):
                 comparisons.append((keys[number], text))
             else:
                 said = ", ".join(map(shown, keys)) or "none"
-                columns = ", ".join(own.name for own in side.input.columns)
+                every = ", ".join(own.name for own in side.input.columns)
                 raise SpecError(
                     f'--key "{text}" is a value of no key: equality keys of "{side.name}" are {said}',
                     code="wrong-option",
-                    hint=f"name a column, as in --key column=value: {columns}",
+                    hint=f"name a column, as in --key column=value: {every}",
                 )
         return comparisons
-
-
-def _keys(query: QueryPlan, side: SidePlan) -> list[Expr]:
-    """The equality keys of the join that takes the input's rows, as expressions over its columns."""
-    for node in query.every(MatchPlan):
-        for number, own in enumerate((node.left, node.right)):
-            if own.name == side.name:
-                return [key.right if number else key.left for key in node.keys]
-    return []
 
 
 def answers(asked: Asked, job: Job, history: Recorded, reread: Mapping[str, Reread]) -> list[Answer]:
@@ -171,7 +168,7 @@ def _answer(
     sources: Mapping[str, SourceRows],
     reread: Mapping[str, Reread],
 ) -> Answer:
-    alias = asked.question.input
+    alias = asked.side(query).name
     inputs = inputs_of(query, sources, history)
     left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
     incomplete = {

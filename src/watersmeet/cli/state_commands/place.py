@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.errors import SpecError, StateError
@@ -40,19 +41,37 @@ class Place:
             StateError: a reset was interrupted there.
         """
         if checkpoint is None and named.is_dir():
-            place = cls(str(named), Checkpoint(named))
-        else:
-            from watersmeet.cli.job_file import read_text, settings_in
+            return cls(str(named), Checkpoint(named)).whole()
+        from watersmeet.cli.job_file import read_text
 
-            text = read_text(named)
-            settings = settings_in(text, str(named), {})
-            if STORE in settings:  # what is there is meant, not what this machine has of it
-                settings = {**settings, CACHE: "none"}
-            directory = checkpoint or settings.get("checkpoint", str(default))
-            place = cls(str(named), Checkpoint(directory, store_of(settings)), text, settings)
-        root = place.checkpoint.root
-        check_not_half_gone(place.checkpoint, f"watersmeet reset JOB.sql --checkpoint {root}")
-        return place
+        return cls.of_text(read_text(named), named, checkpoint, default)
+
+    @classmethod
+    def of_text(
+        cls,
+        text: str,
+        named: Path,
+        checkpoint: str | None,
+        default: Path,
+        overrides: Mapping[str, str] = MappingProxyType({}),
+    ) -> Place:
+        """That of a job's text. ``overrides``: settings that take precedence over those in it.
+
+        Raises: as `of`.
+        """
+        from watersmeet.cli.job_file import settings_in
+
+        settings = settings_in(text, str(named), overrides)
+        if STORE in settings:  # what is there is meant, not what this machine has of it
+            settings = {**settings, CACHE: "none"}
+        directory = checkpoint or settings.get("checkpoint", str(default))
+        return cls(str(named), Checkpoint(directory, store_of(settings)), text, settings).whole()
+
+    def whole(self) -> Place:
+        """The same. Raises: StateError when a reset was interrupted there."""
+        root = self.checkpoint.root
+        check_not_half_gone(self.checkpoint, f"watersmeet reset JOB.sql --checkpoint {root}")
+        return self
 
     def in_a_directory(self) -> None:
         """Raises: StateError when it is in an object store: whether a run goes on is not known there."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.state_commands.place import Place
@@ -15,7 +16,9 @@ from watersmeet.errors import SpecError, StateError, counted, printable
 from watersmeet.history.past import read
 from watersmeet.objects.setting import store_of
 from watersmeet.plan.explain import explain
+from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.model import Job
 from watersmeet.state.manifest import load_newest
 from watersmeet.why.answer import Answer, Fate
 from watersmeet.why.asked import Asked, Question, answers
@@ -39,15 +42,19 @@ def why_text(
                 print(printable(line))
 
 
-def told(text: str, named: Path, question: Question, checkpoint: str | None, default: Path) -> list[Answer]:
-    """An answer per query that has such an input."""
-    place = Place.of(named, checkpoint, default)
+def told(
+    text: str,
+    named: Path,
+    question: Question,
+    checkpoint: str | None,
+    default: Path,
+    overrides: Mapping[str, str] = MappingProxyType({}),
+) -> list[Answer]:
+    """An answer per query that has such an input. ``overrides``: settings that take precedence over those of
+    the text."""
+    place = Place.of_text(text, named, checkpoint, default, overrides)
     store = place.checkpoint.store
-    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
-    job = job_in(text, str(named), infer=infer)
-    if not job.inserts:
-        raise SpecError("the job has no query", code="no-query", hint="add an INSERT, or a SELECT")
-    plan = plan_job(job)
+    job, plan = planned(text, named, place, overrides)
     asked = Asked.of(question, job, plan)
     place.ticks()
     manifest, past = load_newest(store), read(store)
@@ -65,6 +72,15 @@ def told(text: str, named: Path, question: Question, checkpoint: str | None, def
     if history.ticks[-1] < manifest.tick:
         notes.append(f"the state is of tick {manifest.tick}, up to which the history is not written yet")
     return [answer.noted(notes) for answer in answers(asked, job, history, rows)]
+
+
+def planned(text: str, named: Path, place: Place, overrides: Mapping[str, str]) -> tuple[Job, JobPlan]:
+    """The job, and its plan. Raises: SpecError, it has no query, and all that is wrong with it."""
+    infer = Inferring(str(place.checkpoint.root), store=store_of(place.settings))
+    job = job_in(text, str(named), overrides, infer)
+    if not job.inserts:
+        raise SpecError("the job has no query", code="no-query", hint="add an INSERT, or a SELECT")
+    return job, plan_job(job)
 
 
 def _lines(answer: Answer) -> Iterator[str]:

@@ -155,6 +155,7 @@
         const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle; lines of those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
           : [make("p", {}, "Nothing is told of its partitions: another query reads it, or it has had no row.")];
         const words = make("div", {}, ...standing, ...known);
+        if (doc.why && !one.input.startsWith("#")) words.append(make("p", {}, asked(one)));
         const before = whole.querySelector(":scope > div.words");
         words.className = "words";
         if (before) before.replaceWith(words); else whole.append(words);
@@ -167,6 +168,18 @@
       whole.update();
       return whole;
     });
+  }
+
+  // Leads to the form that asks about rows of an input.
+  function asked(one) {
+    const link = make("a", { href: "#why" }, "Why is a row of " + one.name + " not there?");
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      history.replaceState(null, "", "#why");
+      document.getElementById("why").scrollIntoView();
+      why.about(one.query, one.input);
+    });
+    return link;
   }
 
   function head() {
@@ -193,6 +206,7 @@
     section("plan", "Plan", ...plan.shown(doc.drawing, doc.flows, (name) => "#" + anchor(name)),
       make("details", {}, make("summary", {}, "EXPLAIN"), make("pre", { tabindex: "0" }, doc.plan)));
     section("inputs", "Inputs: who holds them back", ...inputs());
+    section("why", "Why is a row not there?", ...why.shown(doc));
     if (doc.inputs.length) section("account", "Account of rows", account());
     section("state", "State", ...state());
     section("heavy", "Keys with most rows", ...heavy());

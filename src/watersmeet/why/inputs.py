@@ -1,0 +1,59 @@
+"""Which inputs a job has that can be asked about, and by which names their rows are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from watersmeet.plan.evaluated import shown
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import MatchPlan
+from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.model import Expr
+
+
+@dataclass(frozen=True)
+class AskedInput:
+    """``keys``: the equality keys of its join, as texts; ``columns``, ``times``: names; ``is_told``: whether
+    its rows are those of sources, and none of what queries beneath it have made."""
+
+    query: str
+    input: str
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    times: tuple[str, ...]
+    is_told: bool
+
+
+def inputs_of_job(plan: JobPlan) -> list[AskedInput]:
+    """Of all queries, in their order."""
+    return [
+        AskedInput(
+            query.name,
+            side.name,
+            tuple(map(shown, keys_of(query, side))),
+            tuple(column.name for column in side.input.columns),
+            tuple(side.event_times),
+            bool(side.sources),
+        )
+        for query in queries_of(plan)
+        for side in query.sides
+    ]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether SQL takes two names for the same."""
+    return one.lower() == other.lower()
+
+
+def queries_of(plan: JobPlan) -> list[QueryPlan]:
+    """Those that a user wrote, each by itself."""
+    return [query for query in plan.apart or plan.queries if not query.is_index]
+
+
+def keys_of(query: QueryPlan, side: SidePlan) -> list[Expr]:
+    """The equality keys of the join that takes the input's rows, as expressions over its columns."""
+    for node in query.every(MatchPlan):
+        for number, own in enumerate((node.left, node.right)):
+            if own.name == side.name:
+                return [key.right if number else key.left for key in node.keys]
+    return []

@@ -1,0 +1,100 @@
+"""What the page's questions are answered with, as far as it needs no run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.cli.why import served
+from watersmeet.why.answer import Answer, Fate
+
+TEXT = """
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE b (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE SINK out WITH ('connector' = 'memory');
+INSERT INTO out SELECT x.t FROM a x JOIN b ON upper(x.k) = b.k AND b.t BETWEEN x.t AND x.t + 9;
+"""
+
+
+def asked(folder: Path, question: dict[str, Any] | None, text: str = TEXT) -> dict[str, Any]:
+    return {
+        "question": question,
+        "text": text,
+        "named": "job.sql",
+        "checkpoint": str(folder),
+        "overrides": {},
+        "most_s": 60,
+        "most_bytes": 1 << 31,
+    }
+
+
+def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_path: Path) -> None:
+    told = served.answered(asked(tmp_path, None))["inputs"]
+    assert [(one["query"], one["input"], one["keys"]) for one in told] == [
+        ("out", "x", ["UPPER(k)"]),
+        ("out", "b", ["k"]),
+    ]
+    assert told[0]["columns"] == ["t", "k"]
+    assert told[0]["times"] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "said"),
+    [
+        ({"input": "x"}, TEXT, "there is no state in"),
+        ({"input": "y"}, TEXT, 'no query has an input "y"'),
+        ({"input": "x", "keys": ["1", "2"]}, TEXT, "is a value of no key"),
+        ({"input": "x"}, "SELEC", "SELEC"),
+        (None, "SET trigger = '1s';", "there is nothing to run"),
+    ],
+)
+def test_problems_are_told_in_the_words_of_the_command(
+    tmp_path: Path, question: Any, text: str, said: str
+) -> None:
+    assert said in served.answered(asked(tmp_path, question, text))["problem"]
+
+
+def test_what_is_quoted_of_rows_is_cut(monkeypatch: Any, tmp_path: Path) -> None:
+    row = {"k": "x" * 1_000_000, "s": "a\x00\x1b[1m</script>", "n": None, "f": 1.5, "l": ["y" * 501]}
+    fate = Fate(row, "a", "here", "late", "late")
+    monkeypatch.setattr(served, "told", lambda *given: [Answer("q", "x", (1, 2), [fate])])
+    (answer,) = served.answered(asked(tmp_path, {"input": "x"}))["answers"]
+    told = answer["fates"][0]["row"]
+    assert told["k"] == "x" * 500 + "… (999,500 more characters)"
+    assert told["l"] == ["y" * 500 + "… (1 more character)"]
+    assert told["s"] == "a\\x00\\x1b[1m</script>"
+    assert (told["n"], told["f"]) == (None, 1.5)
+
+
+def test_the_process_is_limited_and_says_nothing_but_the_answer(monkeypatch: Any, tmp_path: Path) -> None:
+    """Its calls are looked at here: they would limit the tests."""
+    limits: dict[str, Any] = {}
+    monkeypatch.setattr(os, "nice", lambda by: limits.update(nice=by))
+    monkeypatch.setattr(signal, "alarm", lambda seconds: limits.update(seconds=seconds))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, most: limits.update({what: most}))
+    monkeypatch.setattr(Path, "write_text", lambda path, text: limits.update({str(path): text}))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked(tmp_path, None))))
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    served.main()
+    assert len(json.loads(out.getvalue())["inputs"]) == 2
+    assert limits == {
+        "nice": 10,
+        "seconds": 65,
+        resource.RLIMIT_DATA: (1 << 31, 1 << 31),
+        "/proc/self/oom_score_adj": "1000",
+    }
+    monkeypatch.setattr(served, "told", _no_memory)
+    assert served.answered(asked(tmp_path, {"input": "x"})) == {"no_memory": True}
+
+
+def _no_memory(*_: Any) -> list[Answer]:
+    raise MemoryError
