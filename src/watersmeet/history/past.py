@@ -18,6 +18,7 @@ from watersmeet.history.runs import Run
 from watersmeet.state.store import Store
 
 _ATTEMPTS = 5
+_NONE = empty()
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Past:
     def series(self, of: str, figure: str) -> Series:
         """Empty when there is no such figure."""
         points = self._by_figure.get((of, figure))
-        return Series(empty() if points is None else points)
+        return Series(_NONE if points is None else points)
 
     def told(self) -> list[tuple[int, int, str, str, str]]:
         """What was told in words, in order: tick, clock, subject, figure, text."""
@@ -150,6 +151,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tables: dict[str, pa.Table] = {}
+        self._records: run_files.Records = {}
 
     def read(self) -> Past:
         """The history as it is now. Raises: as `read`."""
@@ -161,7 +163,7 @@ class Reader:
                 break
         tables = list(self._tables.values())
         points = joined(tables).sort_by([("last_us", "ascending")]) if tables else empty()
-        return Past(points, run_files.read(self._store, names, problems), problems)
+        return Past(points, run_files.read(self._store, names, problems, self._records), problems)
 
     def _fetch(self, names: Sequence[str], problems: list[str]) -> bool:
         """Read the segments that are new; whether one was gone."""
