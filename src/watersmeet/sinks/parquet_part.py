@@ -14,10 +14,12 @@ import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from watersmeet.sinks.dictionaries import LOOK_FROM, worth_a_dictionary
 from watersmeet.sinks.on_disk import refusals_told
 
 _HINT = "make room there (or see to the rights) and run again: the tick is repeated"
@@ -38,13 +40,14 @@ class ParquetPart:
         """Write all ``rows`` of a partition; no file when there are none."""
         writer: parquet.ParquetWriter | None = None
         staged = os.path.join(self.folder, f".{uuid.uuid4().hex}.tmp")
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
+        first = _first(rows)
         try:
-            for batch in rows:
+            for batch in chain(first, rows):
                 with refusals_told(self.folder, _HINT):
                     if writer is None:
+                        coded = worth_a_dictionary(pa.Table.from_batches(first))
                         writer = parquet.ParquetWriter(
-                            staged, schema, compression="snappy", use_dictionary=texts or False
+                            staged, schema, compression="snappy", use_dictionary=coded or False
                         )
                     writer.write_batch(batch)
         finally:
@@ -54,3 +57,13 @@ class ParquetPart:
         if writer is not None:
             with refusals_told(self.folder, _HINT):
                 os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))
+
+
+def _first(rows: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """As many as are enough to look at."""
+    first: list[pa.RecordBatch] = []
+    count = 0
+    while count < LOOK_FROM and (batch := next(rows, None)) is not None:
+        first.append(batch)
+        count += batch.num_rows
+    return first

@@ -10,12 +10,14 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.durable import sync
+from watersmeet.sinks.dictionaries import worth_a_dictionary
 from watersmeet.sinks.lake.field_ids import FieldIds, with_ids
 from watersmeet.sinks.lake.statistics import check_times, statistics_of
 from watersmeet.sinks.lake.storage import Storage, writing_told
@@ -55,14 +57,16 @@ class LakePart:
         path = f"{self.folder}/{self.name}-{partition:05d}-{uuid.uuid4().hex}.parquet"
         storage = Storage(self.s3, self.endpoint, self.region)
         wanted = with_ids(table_schema(schema, widened=self.widened), self.ids)
-        texts = [field.name for field in wanted if pa.types.is_string(field.type)]
+        groups = _groups(first, rows)
+        looked_at = next(groups)
+        coded = worth_a_dictionary(looked_at)
         footer: list[Any] = []
         held = 0
         with writing_told(self.folder, s3=self.s3), storage.connect().open_output_stream(path) as out:
             with parquet.ParquetWriter(
-                out, wanted, compression="zstd", use_dictionary=texts or False, metadata_collector=footer
+                out, wanted, compression="zstd", use_dictionary=coded or False, metadata_collector=footer
             ) as writer:
-                for group in _groups(first, rows):
+                for group in chain((looked_at,), groups):
                     held += group.nbytes
                     check_texts(group, self.folder)
                     writer.write_table(in_table(group, wanted))

@@ -43,6 +43,7 @@ from watersmeet.sinks.base import (
     columns_of,
 )
 from watersmeet.sinks.by_tasks import staged_by_tasks
+from watersmeet.sinks.dictionaries import dictionaries_of
 from watersmeet.sinks.lake.columns import columns_wanted
 from watersmeet.sinks.ownership import OWNER, of_another
 from watersmeet.sinks.part_mark import ASIDE, Identity, Resumed, check_same, listed, newer_parts
@@ -202,12 +203,17 @@ class StoredFileSink:
         try:
             for file in get_all(self._place, names, folder):
                 with parquet.ParquetFile(file) as rows:
-                    if writer is None:
-                        schema = rows.schema_arrow
-                        writer = parquet.ParquetWriter(whole, schema, compression=self._compression)
-                        writer.add_key_value_metadata({_MADE_FROM: json.dumps(dict(identity))})
-                    for group in range(rows.num_row_groups):
-                        writer.write_table(rows.read_row_group(group))
+                    for number in range(rows.num_row_groups):
+                        group = rows.read_row_group(number)
+                        if writer is None:
+                            writer = parquet.ParquetWriter(
+                                whole,
+                                group.schema,
+                                compression=self._compression,
+                                use_dictionary=dictionaries_of(group),
+                            )
+                            writer.add_key_value_metadata({_MADE_FROM: json.dumps(dict(identity))})
+                        writer.write_table(group)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise EngineError(
                 f"of {self._url}/{ATTEMPTS} a part of the tick is gone, or damaged "

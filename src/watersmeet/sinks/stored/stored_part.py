@@ -9,11 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from watersmeet.sinks.dictionaries import encodings_of_own
 from watersmeet.sinks.lake.lake_part import in_table, table_schema
 from watersmeet.sinks.stored.place import put, stored_place, temporary_folder
 
@@ -40,13 +42,14 @@ class StoredPart:
     ) -> dict[str, Any] | None:
         """Put all ``rows``: the object's ``name``, its ``rows``. None: there are no rows, and no object."""
         wanted = table_schema(schema, widened=False)
-        texts = [field.name for field in wanted if pa.types.is_string(field.type)]
         name = f"{self.folder}/{self.name}-{partition:05d}-{uuid.uuid4().hex}.parquet"
         count = 0
         with temporary_folder() as folder:
             staged = folder / "part.parquet"
-            with parquet.ParquetWriter(staged, wanted, use_dictionary=texts or False) as writer:
-                for group in _groups(rows):
+            groups = _groups(rows)
+            first = next(groups, wanted.empty_table())
+            with parquet.ParquetWriter(staged, wanted, **encodings_of_own(first, wanted)) as writer:
+                for group in chain((first,), groups):
                     count += group.num_rows
                     writer.write_table(in_table(group, wanted))
             if count:

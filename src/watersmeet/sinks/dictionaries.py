@@ -1,0 +1,78 @@
+"""Which columns of a Parquet file are written with a dictionary: those whose values come again and again.
+
+A dictionary of values that are nearly all different makes a file larger, and costs more to write than the
+values themselves; of few values it makes a quarter of them, whatever their type, and every reader reads it.
+Delta encoding would take less still for numbers and times, but readers that are in use refuse it: Flink's,
+and Iceberg's for Spark before 1.10. So it is for files that nobody else reads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+LOOK_FROM = 4096
+"""Rows, from which on it is worth to look at them."""
+_LOOKED_AT = 1024
+"""So many of them, drawn at random, always the same ones: equal values may lie together, or at a distance."""
+_FEW_TEXTS, _FEW_OTHERS = 1 / 4, 1 / 16
+"""Of the rows: so many different values, at most, are worth a dictionary. Numbers and times are as short as
+the numbers of a large dictionary, and compress well where they come in order."""
+
+
+def worth_a_dictionary(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    """The columns of plain types, by name, that have few different values for their rows, as far as a sample
+    of them can say. Of few rows, for which a look costs more than it spares, the texts. Cost: of the sample,
+    whatever the rows.
+
+    >>> worth_a_dictionary(pa.table({"id": range(5000), "day": [n % 7 for n in range(5000)]}))
+    ['day']
+    """
+    count = rows.num_rows
+    if count < LOOK_FROM:
+        return [field.name for field in rows.schema if _is_text(field.type)]
+    drawn = np.random.default_rng(0).integers(0, count, _LOOKED_AT)
+    sample = rows.take(pa.array(np.sort(drawn)))
+    return [
+        field.name
+        for field, column in zip(rows.schema, sample.columns, strict=True)
+        if _is_plain(field.type) and len(pc.unique(column)) <= _most(count, field.type)
+    ]
+
+
+def dictionaries_of(rows: pa.Table) -> list[str] | bool:
+    """The same, as a writer is told; all columns, those within others too, if there are any of such."""
+    if any(pa.types.is_nested(field.type) for field in rows.schema):
+        return True
+    return worth_a_dictionary(rows) or False
+
+
+def encodings_of_own(rows: pa.Table, schema: pa.Schema) -> dict[str, Any]:
+    """Arguments of a `ParquetWriter` for a file of rows like these, in columns of ``schema``, that nobody but
+    us reads: numbers and times without a dictionary are differences."""
+    coded = worth_a_dictionary(rows)
+    differences = {f.name: "DELTA_BINARY_PACKED" for f in schema if f.name not in coded and _is_whole(f.type)}
+    return {"use_dictionary": coded or False, "column_encoding": differences or None}
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    """Whether Parquet has the values as whole numbers of 32 or 64 bits."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
+
+
+def _most(count: int, kind: pa.DataType) -> float:
+    """How many different values the sample has, about, if as many as are worth it are among ``count``."""
+    different = count * (_FEW_TEXTS if _is_text(kind) else _FEW_OTHERS)
+    return different * -math.expm1(-_LOOKED_AT / different)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return not (pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
