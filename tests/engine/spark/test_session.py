@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job import gateway, session
 
 LET_WORKERS_IMPORT = session._let_workers_import
 
@@ -34,7 +34,7 @@ def test_ctrl_c_while_spark_starts_prints_no_stack(monkeypatch):
         shown.append(bool(logging.getLogger().filter(record)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "_launch", launch)
+    monkeypatch.setattr(gateway, "launch", launch)
     with pytest.raises(KeyboardInterrupt):
         session.start(session.settings())
     assert shown == [False]
@@ -49,7 +49,8 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(monkeypatch):
         started.append(proc)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session, "launch_gateway", launch_gateway)
+    monkeypatch.setattr(gateway, "launch_gateway", launch_gateway)
+    monkeypatch.setattr(gateway, "java_command", lambda *_: None)
     try:
         with pytest.raises(KeyboardInterrupt):
             session.start(session.settings())

@@ -21,28 +21,22 @@ This module reads no plan and starts no query.
 
 from __future__ import annotations
 
-import codecs
-import locale
 import logging
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
-import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import Any
 
-from pyspark import SparkConf, SparkContext, __version__
-from pyspark.java_gateway import launch_gateway
+from pyspark import SparkContext, __version__
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.errors import readable
-from watersmeet.engine.spark.job import class_archive
+from watersmeet.engine.spark.job import class_archive, gateway
 from watersmeet.engine.spark.job.early import start_workers
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
 from watersmeet.errors import EngineError
@@ -188,15 +182,15 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     _hush()
-    with tempfile.TemporaryFile() as words, _names_in_utf8():
+    with tempfile.TemporaryFile() as words:
         try:
-            _launch(conf, words)
+            gateway.launch(conf, words if conf["spark.log.level"] == LOG_LEVEL else None)
             session: SparkSession = builder.getOrCreate()
         except (Exception, SystemExit) as error:  # PySpark ends the process where it misses a library
             words.seek(0)
             raise _not_started(error, conf, words.read().decode(errors="replace")) from None
         except BaseException as interrupt:
-            _end_half_started(interrupt)
+            gateway.end_half_started(interrupt)
             raise
     others = [setting for setting in session.sparkContext.getConf().getAll() if setting[0] not in conf]
     try:
@@ -275,10 +269,10 @@ def _is_one(one: str, other: str) -> bool:
 
 def end_java(session: SparkSession, patience_s: float = 120) -> None:
     """Stop a session that this process has started, and wait until its JVM has ended."""
-    gateway: Any = SparkContext._gateway
-    java = gateway.proc
+    started: Any = SparkContext._gateway
+    java = started.proc
     session.stop()
-    gateway.shutdown()
+    started.shutdown()
     java.stdin.close()  # it ends with the process that started it
     java.wait(patience_s)
 
@@ -288,40 +282,6 @@ def hold_fixed(session: SparkSession, time_zone: str) -> None:
     session.conf.set(TIME_ZONE, time_zone)
     for name, (only, _) in FIXED.items():
         session.conf.set(name, only)
-
-
-def _launch(conf: Mapping[str, str], words: IO[bytes]) -> None:
-    """Start the JVM; what it says goes into ``words``, or to standard error if a log level was asked for."""
-    if SparkContext._gateway is None and conf["spark.log.level"] == LOG_LEVEL:
-        asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-        gateway = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
-        SparkContext._ensure_initialized(gateway=gateway)
-
-
-@contextmanager
-def _names_in_utf8() -> Iterator[None]:
-    """Within, a Java process is started that knows file names of all characters. By a locale such as C it
-    would know those of ASCII, and pass over the other files of a directory."""
-    before = os.environ.get("LC_ALL")
-    if sys.platform == "linux" and codecs.lookup(locale.getencoding()).name != "utf-8":
-        os.environ["LC_ALL"] = "C.UTF-8"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("LC_ALL", None)
-        else:
-            os.environ["LC_ALL"] = before
-
-
-def _end_half_started(interrupt: BaseException) -> None:
-    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
-    its port is gone, that throws, and the thread that serves the port keeps it alive."""
-    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
-        process = frame.f_locals.get("proc")
-        if isinstance(process, subprocess.Popen):
-            process.kill()
-            process.wait()
 
 
 def _hush() -> None:

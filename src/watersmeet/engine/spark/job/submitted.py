@@ -5,6 +5,7 @@ one that is a client of Spark Connect, in which no job can run.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,8 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.spec.secrets import without_secrets
 
-_GATEWAY = "PYSPARK_GATEWAY_PORT"
+GATEWAY = "PYSPARK_GATEWAY_PORT"
 """PySpark's variable: the port at which a JVM waits that started this process."""
+OURS = threading.Lock()
+"""Held while the variable names a JVM that this process has started."""
 _REMOTES, _MODE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), "SPARK_API_MODE"
 _UTF_8 = "UTF-8"
 _WHY = (
@@ -27,7 +30,9 @@ _WHY = (
 def submitted() -> dict[str, str]:
     """Settings that ``spark-submit`` was given, or took from its files; empty where it did not start this
     process."""
-    if _GATEWAY not in os.environ:
+    with OURS:
+        is_there = GATEWAY in os.environ
+    if not is_there:
         return {}
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())

@@ -1,0 +1,140 @@
+"""Starts the driver's JVM and connects this process with it: directly where the command is known
+(`java_command`), else by PySpark, whose ``spark-submit`` starts a JVM before it.
+
+The JVM is the same in both cases. It says by a file at which port it listens and what secret it wants, and
+ends when its standard input does, as when this process dies.
+"""
+
+from __future__ import annotations
+
+import codecs
+import locale
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from subprocess import PIPE, Popen
+from time import sleep
+from typing import IO, Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from watersmeet.engine.spark.job.java_command import Command, java_command
+from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
+
+_SECRET = "PYSPARK_GATEWAY_SECRET"
+_WHERE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_LOOK_S = 0.02
+_NEEDED_NEXT = "pyspark.testing"
+"""What PySpark 4.2 imports when it first hands something to Java: pandas and more, for which the JVM, once it
+is up, would wait."""
+
+
+def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
+    """Start the JVM, unless there is one.
+
+    Args:
+        conf: all settings of the session that is to be.
+        words: takes what the JVM says; None: standard error.
+
+    Raises:
+        Exception: it ended, or cannot be started; its process is gone.
+    """
+    if SparkContext._gateway is not None:
+        return
+    with names_in_utf8():
+        environment = {**os.environ, "SPARK_CONNECT_MODE": "0"}
+        command = None if GATEWAY in os.environ else java_command(conf, environment)
+        if command is None:
+            asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+            gateway: Any = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
+        else:
+            gateway = _launch_directly(command, words)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _launch_directly(command: Command, words: IO[bytes] | None) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder) / "gateway"
+        proc = Popen(
+            command.arguments,
+            stdin=PIPE,
+            stderr=words,
+            env={**command.environment, _WHERE: str(where)},
+            preexec_fn=_let_ctrl_c_pass,
+        )
+        try:
+            with suppress(Exception):  # it is imported again, and then what is wrong is said
+                import_module(_NEEDED_NEXT)
+            gateway = _connected(*_waited_for(proc, where))
+        except BaseException:
+            end(proc)
+            raise
+    gateway.proc = proc
+    return gateway
+
+
+def _let_ctrl_c_pass() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _waited_for(proc: Popen[bytes], where: Path) -> tuple[int, str]:
+    """Port and secret, once the JVM has said them: the file has its name when it is whole."""
+    while not where.is_file():
+        if proc.poll() is not None:
+            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        sleep(_LOOK_S)
+    with where.open("rb") as said:
+        port: int = read_int(said)  # type: ignore[no-untyped-call]
+        return port, str(UTF8Deserializer().loads(said))  # type: ignore[no-untyped-call]
+
+
+def _connected(port: int, secret: str) -> Any:
+    """By PySpark, which takes a JVM that is there by these variables, as in a process of ``spark-submit``."""
+    with OURS:
+        os.environ[GATEWAY], os.environ[_SECRET] = str(port), secret
+        try:
+            return launch_gateway()  # type: ignore[no-untyped-call]
+        finally:
+            del os.environ[GATEWAY], os.environ[_SECRET]
+
+
+def end(proc: Popen[bytes]) -> None:
+    """Kill a JVM that nobody is connected with, and wait for its end."""
+    proc.kill()
+    proc.wait()
+    if proc.stdin is not None:
+        proc.stdin.close()
+
+
+def end_half_started(interrupt: BaseException) -> None:
+    """Kill the JVM that PySpark was waiting for. It would never end: the directory in which it is to leave
+    its port is gone, that throws, and the thread that serves the port keeps it alive."""
+    for frame, _ in traceback.walk_tb(interrupt.__traceback__):
+        process = frame.f_locals.get("proc")
+        if isinstance(process, Popen):
+            end(process)
+
+
+@contextmanager
+def names_in_utf8() -> Iterator[None]:
+    """Within, a Java process is started that knows file names of all characters. By a locale such as C it
+    would know those of ASCII, and pass over the other files of a directory."""
+    before = os.environ.get("LC_ALL")
+    if sys.platform == "linux" and codecs.lookup(locale.getencoding()).name != "utf-8":
+        os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("LC_ALL", None)
+        else:
+            os.environ["LC_ALL"] = before

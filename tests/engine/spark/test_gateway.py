@@ -1,0 +1,110 @@
+"""How the driver's JVM is started and connected with, by a program that is none."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+
+from watersmeet.engine.spark.job import gateway, submitted
+from watersmeet.engine.spark.job.java_command import Command
+from watersmeet.engine.spark.job.session import settings
+
+SAYS = """
+import os, struct, sys
+where = os.environ["_PYSPARK_DRIVER_CONN_INFO_PATH"]
+with open(where + ".begun", "wb") as said:
+    said.write(struct.pack("!i", 4711) + struct.pack("!i", 6) + b"secret")
+os.rename(where + ".begun", where)
+sys.stdin.read()  # to its end, as Spark does
+"""
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Starts a Python program for Java; what was started."""
+    processes: list[subprocess.Popen] = []
+
+    def by(program: str) -> list[subprocess.Popen]:
+        command = Command([sys.executable, "-c", program], dict(os.environ))
+        monkeypatch.setattr(gateway, "java_command", lambda *_: command)
+        return processes
+
+    def popen(*arguments, **more):
+        processes.append(subprocess.Popen(*arguments, **more))
+        return processes[-1]
+
+    monkeypatch.setattr(gateway, "Popen", popen)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv(submitted.GATEWAY, raising=False)
+    yield by
+    for process in processes:
+        gateway.end(process)
+
+
+class Connected:
+    proc = None
+
+
+def test_a_jvm_is_connected_with_by_what_it_says(started, monkeypatch):
+    processes, seen = started(SAYS), []
+
+    def launch_gateway():
+        seen.append((os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]))
+        asking.start()
+        asking.join(0.2)
+        assert asking.is_alive(), "it waits: else it took the JVM for one that started this process"
+        return Connected()
+
+    asked: list[dict[str, str]] = []
+    asking = threading.Thread(target=lambda: asked.append(submitted.submitted()))
+    monkeypatch.setattr(gateway, "launch_gateway", launch_gateway)
+    taken = []
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: taken.append(gateway))
+    gateway.launch(settings(), None)
+    asking.join()
+    assert seen == [("4711", "secret")]
+    assert asked == [{}]
+    assert "PYSPARK_GATEWAY_PORT" not in os.environ
+    assert "PYSPARK_GATEWAY_SECRET" not in os.environ
+    assert [each.proc for each in taken] == processes
+    assert processes[0].poll() is None
+
+
+def test_a_jvm_that_ends_is_not_waited_for(started, tmp_path):
+    processes = started("import sys; sys.exit('no memory')")
+    with (tmp_path / "words").open("w+b") as words, pytest.raises(PySparkRuntimeError, match="gateway"):
+        gateway.launch(settings(), words)
+    assert (tmp_path / "words").read_text() == "no memory\n"
+    assert processes[0].returncode == 1
+
+
+def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
+    processes = started("import time; time.sleep(600)")
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gateway, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gateway.launch(settings(), None)
+    assert [process.returncode for process in processes] == [-9]
+
+
+def test_one_that_is_there_is_kept(started, monkeypatch):
+    processes = started(SAYS)
+    monkeypatch.setattr(SparkContext, "_gateway", Connected())
+    gateway.launch(settings(), io.BytesIO())
+    assert processes == []
+
+
+@pytest.mark.spark
+def test_the_jvm_of_a_session_is_started_directly(spark):
+    """Else a JVM more is started for each job, and nothing else would show it."""
+    assert SparkContext._gateway.proc.args[0].endswith("/bin/java")
