@@ -119,6 +119,13 @@ def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch)
         assert "[no-state]: there is no state in" in found.err
 
 
+def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch):
+    monkeypatch.setattr("watersmeet.page.serving.Serving.run", lambda serving: None)
+    assert watersmeet("ui", "job.sql", "--listen", "0").err == ""
+    (tmp_path / "empty").mkdir()
+    assert "note: there is no history there" in watersmeet("ui", "empty", "--listen", "0").err
+
+
 def test_runs_without_ticks_are_shown(watersmeet, ran):
     """As of a job whose first tick failed, or whose segments were removed."""
     for name in ran.store.names(FOLDER):

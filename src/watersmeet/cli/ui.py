@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from watersmeet.cli.job_file import default_checkpoint
+from watersmeet.cli.output import to_stderr
 from watersmeet.cli.state_commands.commands import Directory, Of
 from watersmeet.errors import SpecError
 from watersmeet.spec.watched.addresses import address_in
@@ -30,6 +31,7 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
     goes on with the job. Read only."""
     from watersmeet.cli.state_commands.place import Place
+    from watersmeet.history.segments import FOLDER
     from watersmeet.page.asking import AskedJob
     from watersmeet.page.listening import listening_at
 
@@ -44,6 +46,8 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     asked = AskedJob(place.text, place.named, str(place.checkpoint.root))
     serving = listening_at(address, place.checkpoint.store, place.checkpoint.job, asked=asked)
     print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
+    if not place.checkpoint.store.names(FOLDER):
+        to_stderr("note: there is no history there: the page is empty until a tick of the job writes one")
     serving.run()
 
 
