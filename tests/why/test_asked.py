@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from watersmeet.history.points import rolled
 from watersmeet.why.answer import Answer
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
+from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
 from watersmeet.why.times import parsed
 
 
@@ -143,6 +144,62 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
         "retained",
         "kept until the watermark of a.t is above 40 (it is 38)",
     )
+
+
+@pytest.mark.parametrize(
+    ("partner", "lost", "what", "said"),
+    [
+        ("x", None, "joined", "joined with a row of b that cannot be read again"),
+        ("z", None, "padded", "put out unmatched, with NULLs, in tick 2"),
+        ("z", "step 2", "padded", "put out unmatched, with NULLs, in tick 2"),
+        ("x", "step 2", "joined", "joined with b (t 11, k x) in tick 1"),
+    ],
+)
+def test_rows_that_are_gone_leave_known_what_the_account_and_their_tick_say(
+    partner: str, lost: str | None, what: str, said: str
+) -> None:
+    """``lost``: what of b cannot be read again; None: all of it, be it where it may."""
+    rows = [
+        [["a", {"t": 10, "k": "x"}], ["b", {"t": 11, "k": partner}]],
+        [["b", {"t": 40, "k": "v"}]],
+        [["b", {"t": 41, "k": "x"}], ["a", {"t": 50, "k": "r"}]],
+    ]
+    run = ran(JOIN, rows)
+    b = run.reread["b"]
+    gone = [own for own in b.portions if lost is None or own.place == lost]
+    assert gone
+    missing = tuple(Missing("gone", own.part, None if lost is None else own.position) for own in gone)
+    run.reread["b"] = Reread(b.source, [own for own in b.portions if own not in gone], missing)
+    (fate,) = asked(run, Question("a", ["x"])).fates
+    assert (fate.what, str(fate.left)) == (what, "in tick 2")
+    assert fate.text.startswith(said)
+    (fate,) = asked(run, Question("a", ["r"])).fates
+    assert fate.what == "not_known"  # it is there still
+
+
+def test_what_is_gone_of_the_tick_in_which_a_row_left_may_have_met_it() -> None:
+    rows = [
+        [["a", {"t": 10, "k": "x"}], ["a", {"t": 10, "k": "w"}], ["b", {"t": 11, "k": "w"}]],
+        [["b", {"t": 40, "k": "v"}]],
+    ]
+    run = ran(JOIN, rows)
+    b = run.reread["b"]
+    missing = Missing("gone", b.portions[1].part, b.portions[1].position)
+    run.reread["b"] = Reread(b.source, b.portions[:1], (missing,))
+    assert asked(run, Question("a", ["x"])).fates[0].what == "not_known"
+    (fate,) = asked(run, Question("a", ["w"])).fates
+    assert (fate.what, len(fate.met)) == ("joined", 1)
+
+
+def test_records_of_files_that_no_tick_has_read_are_no_partners() -> None:
+    run = ran(JOIN, [*ROWS[:2], [["b", {"t": 40, "k": "v"}]]])
+    b = run.reread["b"]
+    unread = Portion(b.portions[0].rows.slice(0, 0), "steps", UNREAD, "next", ("broken",))
+    run.reread["b"] = Reread(b.source, [*b.portions, unread], (Missing("more", "steps", UNREAD),))
+    assert asked(run, Question("a", ["y"])).fates[0].what == "padded"
+    of_a_tick = replace(b.portions[0], left_out=("broken",))
+    run.reread["b"] = Reread(b.source, [of_a_tick, *b.portions[1:]])
+    assert asked(run, Question("a", ["y"])).fates[0].what == "not_known"
 
 
 def test_an_older_history_does_not_say_which_tick_read_what() -> None:

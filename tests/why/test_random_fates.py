@@ -21,7 +21,7 @@ from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
-from watersmeet.why.reread import Reread
+from watersmeet.why.reread import Missing, Reread
 
 CASES, CHUNKS, GAP_CASES = 300, 4, 60
 ALL = 1_000_000
@@ -116,12 +116,18 @@ def with_gaps(past: Past, rng: random.Random) -> Past:
 
 
 def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:
-    """The sources without some of what they had."""
+    """The sources without some of what they had, or all, of which it may be known where it stood."""
     parts = {}
     for name, own in reread.items():
-        stays = [portion for portion in own.portions if rng.random() < 0.8]
-        missing = len(own.portions) - len(stays)
-        parts[name] = Reread(own.source, stays, ("some are gone",) if missing else ())
+        share = rng.choice([0.0, 0.8, 0.8])
+        stays, missing = [], []
+        for portion in own.portions:
+            if rng.random() < share:
+                stays.append(portion)
+            else:
+                position = rng.choice([None, portion.position, portion.position])
+                missing.append(Missing("gone", portion.part, position))
+        parts[name] = Reread(own.source, stays, tuple(missing))
     return parts
 
 
@@ -163,8 +169,8 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
             continue
         case, run, known = ready
         cases += 1
-        history = recorded(with_gaps(run.past, rng))
-        reread = in_part(run.reread, rng) if cases % 2 else run.reread
+        history = recorded(with_gaps(run.past, rng) if cases % 3 else run.past)
+        reread = in_part(run.reread, rng) if cases % 2 or cases % 3 == 0 else run.reread
         every = [side.name for side in run.plan.queries[0].sides]
         for alias, other in (every, every[::-1]):
             asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
@@ -181,5 +187,12 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
                 problems = guesses(fate, own, other)
                 assert not problems, (number, alias, fate, own, history.ticks, problems, case)
                 seen["not known" if fate.what == "not_known" else "known"] += 1
+                seen["by account"] += fate.what == "joined" and not fate.met
+                unseen = reread[
+                    run.plan.queries[0].sides[every.index(other)].sources[0][1].source.name
+                ].missing
+                seen["though some are gone"] += fate.what in ("padded", "released_unmatched") and bool(unseen)
     assert seen["not known"] > 50
     assert seen["known"] > seen["not known"], seen
+    assert seen["by account"] > 0, seen
+    assert seen["though some are gone"] > 10, seen

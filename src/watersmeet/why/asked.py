@@ -171,12 +171,14 @@ def _answer(
     alias = asked.side(query).name
     inputs = inputs_of(query, sources, history)
     left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
-    incomplete = {
-        side.name: not side.sources
-        or any(
-            reread[branch.source.name].missing or any(not own.certain for own in left_out[branch.source.name])
+    unseen = {
+        side.name: [
+            place
             for _, branch in side.sources
-        )
+            for place in _unseen(reread[branch.source.name], history, left_out[branch.source.name])
+        ]
+        if side.sources
+        else [None]
         for side in query.sides
     }
     insert = asked.inserts[query.name]
@@ -185,7 +187,7 @@ def _answer(
         for side in query.sides
         for figure in history.past.figures(subject_of("input", query.name, side.name))
     )
-    rows = QueryRows(query, insert, history, inputs, incomplete, shed)
+    rows = QueryRows(query, insert, history, inputs, unseen, shed)
     masks = [_mask(asked, query, branch) for branch in inputs[alias]]
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
     pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
@@ -204,6 +206,24 @@ def _answer(
         count - len(told),
         tuple(_notes(asked, query, history, reread, left_out, len(told))),
     )
+
+
+def _unseen(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> list[int | None]:
+    """Of rows of a source that are not seen here, though a tick may have read them, the slot of that tick;
+    None: it may have been any."""
+    slots: list[int | None] = []
+    for own in reread.missing:
+        if own.position == UNREAD:
+            continue
+        read_by = None
+        if own.position is not None:
+            read_by = history.slot_of(reread.source.name, own.part, own.position)
+        slots.append(read_by[0] if read_by is not None and read_by[1] else None)
+    for record in left_out:
+        if record.is_read and not record.certain:
+            exact = record.tick if record.tick is not None and record.tick.exact else None
+            slots.append(None if exact is None else history.ticks.index(exact.number))
+    return slots
 
 
 def _pairs(rows: QueryRows, job: Job, alias: str, masks: Sequence[Mask]) -> Pairs | None:
@@ -264,13 +284,14 @@ def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A record that was not read. ``certain``: it is broken, for its tick counted as many broken records as
-    were left out of what that tick read."""
+    """A record that was not read here. ``certain``: it is broken, for its tick counted as many broken records
+    as were left out of what that tick read; ``is_read``: some tick has read it, be it which."""
 
     record: str
     place: str
     tick: Tick | None
     certain: bool
+    is_read: bool
 
 
 def _left_out(query: QueryPlan, source: str, history: Recorded, reread: Reread) -> list[LeftOut]:
@@ -282,7 +303,8 @@ def _left_out(query: QueryPlan, source: str, history: Recorded, reread: Reread) 
             read_by = history.slot_of(source, portion.part, portion.position)
         tick = None if read_by is None else Tick(history.ticks[read_by[0]], read_by[1])
         by_slot.setdefault(None if read_by is None else read_by[0], []).extend(
-            LeftOut(record, portion.place, tick, False) for record in portion.left_out
+            LeftOut(record, portion.place, tick, False, portion.position != UNREAD)
+            for record in portion.left_out
         )
     counts = _counted_broken(query, source, history)
     return [
@@ -335,7 +357,7 @@ def _notes(
 ) -> list[str]:
     notes = []
     for name, own in reread.items():
-        notes += [f'"{name}": {text}' for text in own.missing]
+        notes += [f'"{name}": {missing.words}' for missing in own.missing]
         unsure = [record for record in left_out[name] if not record.certain]
         if unsure:
             notes.append(

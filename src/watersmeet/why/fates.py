@@ -19,6 +19,7 @@ from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Branch, Input, JoinKind
 from watersmeet.types.sql_type import SqlType
 from watersmeet.whatif.pairs import Pairs
+from watersmeet.why.account import left_as
 from watersmeet.why.answer import Fate, Met, Tick, What
 from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
@@ -190,11 +191,14 @@ class Fates:
             return "not_known", f"{words}, for it is not when that one came", {}
         near = nearest(self.rows, self.other, spot, self._why_not)
         gone = self._gone(spot)
-        if self.rows.incomplete[self.other.name]:
-            words = (
-                f"on time {tick}; none of the rows of {self.other.name} that can be read again met it, and"
-            )
-            return "not_known", f"{words} not all can be", {"near": near}
+        if not self._sees_all(spot):
+            left = left_as(self.rows, spot)
+            words = f"none of the rows of {self.other.name} that can be read again met it"
+            if left is None:
+                return "not_known", f"on time {tick}; {words}, and not all can be", {"near": near}
+            if left == "matched":
+                words = f"joined with a row of {self.other.name} that cannot be read again"
+                return "joined", f"{words}: no row that left {gone} was unmatched", {"left": gone}
         if gone is None:
             until = self._until(spot)
             return (
@@ -210,6 +214,11 @@ class Fates:
             return self._padded(spot, text, {"left": gone, "near": near})
         text = f"let go {gone}, for it met no row: {self._why_gone(spot)}"
         return "released_unmatched", text, {"left": gone, "near": near}
+
+    def _sees_all(self, spot: Spot) -> bool:
+        """Whether all rows are at hand that can have met one: those that came after it had left cannot."""
+        assert self.other is not None
+        return all(slot is not None and slot > spot.released for slot in self.rows.unseen[self.other.name])
 
     def _as_pad(self) -> str:
         join = self.rows.join

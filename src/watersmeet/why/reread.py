@@ -32,9 +32,19 @@ class Portion:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """Rows that could not be read again, in ``words``. ``part``, ``position``: where they stood, as of a
+    `Portion`; ``position`` None: it may be anywhere."""
+
+    words: str
+    part: str = ""
+    position: int | None = None
+
+
+@dataclass(frozen=True)
 class Reread:
-    """What of a source could be read again. ``missing``: what could not be, in words."""
+    """What of a source could be read again, and what could not be."""
 
     source: Source
     portions: Sequence[Portion]
-    missing: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()

@@ -60,14 +60,15 @@ class Spot:
 
 @dataclass(frozen=True)
 class QueryRows:
-    """A query, and all rows of its inputs that were read again. ``incomplete``: per alias, whether rows of it
-    may be missing from them; ``shed``: whether rows of the query were shed."""
+    """A query, and all rows of its inputs that were read again. ``unseen``: per alias the slots of
+    the ticks that read rows which could not be; None: it may have been any; ``shed``: whether rows of the
+    query were shed."""
 
     query: QueryPlan
     insert: Insert
     history: Recorded
     inputs: Mapping[str, Sequence[InputRows]]
-    incomplete: Mapping[str, bool]
+    unseen: Mapping[str, Sequence[int | None]]
     shed: bool
 
     def spot(self, alias: str, number: int) -> Spot:

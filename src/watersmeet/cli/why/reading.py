@@ -12,7 +12,7 @@ from watersmeet.plan.evaluated import mentioned_by
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Source
 from watersmeet.state.store import Store
-from watersmeet.why.reread import UNREAD, Portion, Reread
+from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
 
 FILES = "files"
 """How far files were read is told by this name."""
@@ -33,7 +33,7 @@ def reread(
 
 def _reread(source: Source, queries: list[QueryPlan], store: Store, host: Mapping[str, Any]) -> Reread:
     if not source.traits.files:
-        return Reread(source, (), (f"a {source.connector} source is not read again",))
+        return Reread(source, (), (Missing(f"a {source.connector} source is not read again"),))
     branches = [
         branch
         for query in queries
@@ -45,12 +45,11 @@ def _reread(source: Source, queries: list[QueryPlan], store: Store, host: Mappin
     again = files_again(source, store, host, queries[0].options.time_zone, needed)
     portions = [_portion(source, rows, position, path) for path, position, rows in again.read]
     portions += [_portion(source, rows, UNREAD, path) for path, rows in again.unread]
-    missing = list(again.missing)
-    for path, rows in [*((path, rows) for path, _, rows in again.read), *again.unread]:
+    missing = [Missing(words, FILES, position) for words, position in again.missing]
+    for path, position, rows in [*again.read, *((path, UNREAD, rows) for path, rows in again.unread)]:
         if rows.left_out > len(rows.records):
-            missing.append(
-                f"{path} has {rows.left_out - len(rows.records):,} more records that were not read"
-            )
+            more = rows.left_out - len(rows.records)
+            missing.append(Missing(f"{path} has {more:,} more records that were not read", FILES, position))
     return Reread(source, tuple(portions), tuple(missing))
 
 

@@ -27,11 +27,11 @@ from watersmeet.state.store import Store
 @dataclass
 class FilesAgain:
     """``read``: path, place in the log, and rows of each file that was read; ``unread``: path and rows of the
-    others; ``missing``: what cannot be read again, in words."""
+    others; ``missing``: what cannot be read again, in words, and its place in the log."""
 
     read: list[tuple[str, int, FirstRows]] = field(default_factory=list)
     unread: list[tuple[str, FirstRows]] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    missing: list[tuple[str, int]] = field(default_factory=list)
 
 
 def files_again(
@@ -52,7 +52,7 @@ def files_again(
     for file in _read(source, store, host):
         path = local_of(file.path)
         if path is None:
-            again.missing.append(f"{unquote(file.path)} is in another file system")
+            again.missing.append((f"{unquote(file.path)} is in another file system", file.batch))
             continue
         if path in seen:
             continue
@@ -60,7 +60,7 @@ def files_again(
         now = stat_of(path)
         if now != (file.size, file.changed_ns):
             what = "is gone" if now is None else "was changed after it was read"
-            again.missing.append(f"{shown(path)} {what}")
+            again.missing.append((f"{shown(path)} {what}", file.batch))
         elif file.size:
             again.read.append((shown(path), file.batch, rows_of_file(source, path, time_zone, needed=needed)))
     options = {name.lower(): value for name, value in source.options.items()}
