@@ -129,10 +129,10 @@ def _spark_home(environment: Mapping[str, str]) -> str:
     home = environment.get("SPARK_HOME")
     if home:
         return home
-    found = str(_find_spark_home())
-    if os.path.exists(os.path.join(found, "bin", "find_spark_home.py")):
+    own = str(_find_spark_home())
+    if os.path.exists(os.path.join(own, "bin", "find_spark_home.py")):
         raise _Uncertain  # the script asks a Python, which may have another Spark
-    return found
+    return own
 
 
 def _arguments(home: str, conf: Mapping[str, str], environment: Mapping[str, str]) -> list[str]:
@@ -162,7 +162,7 @@ def _arguments(home: str, conf: Mapping[str, str], environment: Mapping[str, str
     ]
     for name, value in conf.items():
         arguments += ["--conf", f"{name}={value}"]
-    if any(option.startswith("-Xmx") for option in options) or any("\r" in each for each in arguments):
+    if any(option.startswith("-Xmx") for option in options) or "\r" in "".join(arguments):
         raise _Uncertain  # the first is refused, the other comes out of the script without
     return [*arguments, _SHELL]
 
@@ -190,10 +190,10 @@ def _launcher(home: str) -> _Launcher:
     jars = list(Path(home, "jars").glob("spark-launcher_*.jar"))
     if scripts.hexdigest() not in _KNOWN_SCRIPTS or len(jars) != 1:
         raise _Uncertain
-    known = _KNOWN_LAUNCHERS.get(launcher_digest(jars[0]))
-    if known is None:
+    launcher = _KNOWN_LAUNCHERS.get(launcher_digest(jars[0]))
+    if launcher is None:
         raise _Uncertain
-    return known
+    return launcher
 
 
 def launcher_digest(jar: Path) -> str:
@@ -208,7 +208,7 @@ def _defaults(path: str) -> dict[str, str]:
     """The settings of Spark's own file, where they are one on a line."""
     if not os.path.isfile(path):
         return {}
-    found = {}
+    settings = {}
     for line in re.split(r"\r\n|\r|\n", Path(path).read_bytes().decode()):
         said = line.strip(" \t\f")
         if not said or said[0] in "#!":
@@ -216,8 +216,8 @@ def _defaults(path: str) -> dict[str, str]:
         setting = _SETTING.fullmatch(line)
         if setting is None or "\\" in line:
             raise _Uncertain
-        found[setting[1]] = setting[2].strip(_TRIMMED)
-    return found
+        settings[setting[1]] = setting[2].strip(_TRIMMED)
+    return settings
 
 
 def _split(options: str | None) -> list[str]:
@@ -238,11 +238,11 @@ def _java(environment: Mapping[str, str]) -> str:
         if not os.access(java, os.X_OK) or os.path.isdir(java):
             raise _Uncertain
         return java
-    found = shutil.which("java", path=environment.get("PATH"))
-    if found is None:
+    program = shutil.which("java", path=environment.get("PATH"))
+    if program is None:
         raise _Uncertain
     # What a JVM takes for its home, unless the program is a script that starts one from elsewhere.
-    place = os.path.dirname(os.path.dirname(os.path.realpath(found)))
+    place = os.path.dirname(os.path.dirname(os.path.realpath(program)))
     library = os.path.join(place, "lib", "server", "libjvm.so")
     if os.path.realpath(library) != library or not os.path.isfile(library):
         raise _Uncertain
@@ -258,9 +258,9 @@ def _class_path(
     (first,) = Path(home, "jars").glob("slf4j-api-*")
     jars = f"{home}/jars/{first.name}", f"{home}/jars/*"
     entries = [*theirs, folder, *jars, *(environment.get(name, "") for name in _DIRECTORIES)]
-    found: dict[str, None] = {}
+    once: dict[str, None] = {}
     for entry in os.pathsep.join(entries).split(os.pathsep):
         if entry:
             slash = "" if entry.endswith("/") or not os.path.isdir(entry) else "/"
-            found[entry + slash] = None
-    return found
+            once[entry + slash] = None
+    return once
