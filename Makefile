@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples pictures bench docs site clean
+.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples pictures bench cost docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ examples: setup ## the examples on Spark, larger, each against its answer, and N
 
 bench: setup ## side by side with Spark's own stream-stream join
 	@.venv/bin/python -m benchmarks.side_by_side
+
+cost: setup ## CPU of a million rows, against the baseline (RENEW=reason makes that anew)
+	@RENEW="$(RENEW)" scripts/cost
 
 docs: setup ## run the docstrings' examples, check links
 	@scripts/docs
