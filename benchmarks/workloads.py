@@ -202,6 +202,16 @@ def prepare(workload: Workload, root: Path) -> Path:
     return data
 
 
+def no_rows(root: Path) -> Path:
+    """The directory of a workload without ticks: no files at all."""
+    data = root / "no-rows"
+    for side in SIDES:
+        (data / side).mkdir(parents=True, exist_ok=True)
+    known = {**asdict(Workload("no-rows", rows=0, ticks=0, heap="")), "sides": SIDES}
+    (data / MARK).write_text(json.dumps(known, sort_keys=True))
+    return data
+
+
 def prepared(data: Path, heap: str) -> Workload:
     """The workload whose files are in ``data``."""
     known = json.loads((data / MARK).read_text())
