@@ -1,7 +1,7 @@
 """A whole run of either system, from the command to its end, as `benchmarks.bars` measures it.
 
-watersmeet is run by its command line, Spark by a script of its own (`benchmarks.spark_own`): same files, cores, heap
-and neutral settings, state and result on disk, and neither has an archive of the JVM's classes.
+watersmeet is run by its command line, Spark by a script of its own (`benchmarks.spark_own`): same files,
+cores and heap, state and result on disk, and neither has an archive of the JVM's classes.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OURS, SPARK = "watersmeet", "spark"
 
 @dataclass(frozen=True)
 class Whole:
-    """``seconds``, ``cpu_s``: from the command to its end, all its processes; ``ticks_s``: of ticks but the first;
-    ``peak``: bytes; ``rows_out``: None when they are not those of DuckDB's batch join."""
+    """``seconds``, ``cpu_s``: from the command to its end, all its processes; ``ticks_s``: of ticks but the
+    first; ``peak``: bytes; ``rows_out``: None when they are not those of DuckDB's batch join."""
 
     seconds: float
     cpu_s: float
@@ -66,7 +66,9 @@ def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> W
     work.mkdir(parents=True)
     env = {**environment(), "XDG_CACHE_HOME": str(work / "cache")}
     began = time.monotonic()
-    usage = measure.run(command(system, workload, data, work, kind), work / "log", env=env, timeout_s=TIMEOUT_S)
+    usage = measure.run(
+        command(system, workload, data, work, kind), work / "log", env=env, timeout_s=TIMEOUT_S
+    )
     seconds = time.monotonic() - began
     ended, rows = [], None
     if not empty:
@@ -84,5 +86,3 @@ def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> W
     )
     shutil.rmtree(work)
     return found
-
-

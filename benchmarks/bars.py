@@ -1,0 +1,138 @@
+"""What is aimed at beside Spark's own joins, as one table: workload, measured, bar, met or not.
+
+    python -m benchmarks.bars [--only PART]… [--rounds N] [--quick]
+
+Both systems run side by side: same files, cores and heap, in turn, every other round in the opposite order
+(see `benchmarks.whole`). A *whole run* is from the command to its end, less the same command with no rows;
+the line below it says what comes without that subtraction. Ratios are taken within a round; what counts is
+their median. CPU seconds are those of all processes, the start included. All rows are compared with DuckDB's
+batch join.
+
+``--quick``: one round of the small workloads. The whole takes an hour or more. Of other bars:
+`benchmarks.keyless`, `benchmarks.retention` and `benchmarks.start`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks import whole
+from benchmarks.side_by_side import Bar
+from benchmarks.whole import OURS, SPARK, Whole
+from benchmarks.workloads import WORKLOADS
+
+
+@dataclass(frozen=True)
+class Part:
+    """``faster``, ``less_cpu``: at least so many times, of the whole run; ``warm``: of ticks after the third;
+    ``tick``, ``tick_ms``: at most, of a tick's median to Spark's, and in ms."""
+
+    workload: str
+    kinds: tuple[str, ...]
+    faster: float | None = None
+    warm: float | None = None
+    less_cpu: float | None = None
+    tick: float | None = None
+    tick_ms: float | None = None
+
+
+PARTS = {
+    "1k": Part("1k", ("inner", "left"), tick=0.4, tick_ms=120),
+    "100k": Part("100k", ("inner", "left"), faster=7, warm=12, less_cpu=5),
+    "500k": Part("500k", ("inner",), faster=10, less_cpu=8),
+    "three": Part("100k", ("inner3", "left3"), faster=12),
+}
+PEAK = 0.5
+"""Of Spark's memory, at most."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One run of each system, with rows and with none."""
+
+    ours: Whole
+    spark: Whole
+    ours_empty: Whole
+    spark_empty: Whole
+
+    def less_empty(self) -> float:
+        return (self.spark.seconds - self.spark_empty.seconds) / (self.ours.seconds - self.ours_empty.seconds)
+
+
+def bars(part: Part, kind: str, rounds: Sequence[Round]) -> Iterator[Bar]:
+    """What the rounds say of a part, a bar each. Those without a bar of their own have 0, and are met."""
+    workload = WORKLOADS[part.workload]
+    name = f"{part.workload}, {kind}"
+
+    def of(each: Iterator[float]) -> float:
+        return median(each)
+
+    yield Bar(f"{name}: whole run, × Spark", of(r.less_empty() for r in rounds), part.faster or 0)
+    yield Bar(
+        f"{name}: the same, empty run not taken off", of(r.spark.seconds / r.ours.seconds for r in rounds), 0
+    )
+    ticks = [(r.ours.tick(workload), r.spark.tick(workload)) for r in rounds]
+    yield Bar(f"{name}: ticks after the third, × Spark", of(b / a for a, b in ticks), part.warm or 0)
+    if part.tick is not None:
+        yield Bar(f"{name}: median tick, of Spark's", of(a / b for a, b in ticks), part.tick, at_most=True)
+    if part.tick_ms is not None:
+        yield Bar(f"{name}: median tick, ms", of(a * 1000 for a, _ in ticks), part.tick_ms, at_most=True)
+    yield Bar(f"{name}: CPU, × less", of(r.spark.cpu_s / r.ours.cpu_s for r in rounds), part.less_cpu or 0)
+    yield Bar(
+        f"{name}: peak memory, of Spark's", of(r.ours.peak / r.spark.peak for r in rounds), PEAK, at_most=True
+    )
+
+
+def table(found: Sequence[Bar]) -> str:
+    """One line per bar."""
+    width = max(len(bar.text) for bar in found)
+    lines = [f"{'workload':{width}}  measured       bar"]
+    for bar in found:
+        if bar.wanted:
+            verdict = f"{'≤' if bar.at_most else '≥'} {bar.wanted:<6g} {'met' if bar.met else 'NOT MET'}"
+        else:
+            verdict = "–"
+        lines.append(f"{bar.text:{width}}  {bar.value:8.2f}  {verdict:>8}")
+    return "\n".join(lines)
+
+
+def measured(part: Part, kind: str, number: int) -> Round:
+    """A round. Raises: SystemExit, when rows differ."""
+    workload, found = WORKLOADS[part.workload], dict[tuple[str, bool], Whole]()
+    for system in (OURS, SPARK) if number % 2 == 0 else (SPARK, OURS):
+        for empty in (True, False):
+            run = found[system, empty] = whole.run(system, workload, kind, empty=empty)
+            what = "no rows" if empty else f"{part.workload}, {kind}"
+            print(
+                f"round {number + 1}, {system}, {what}: {run.seconds:.1f} s, {run.cpu_s:.1f} CPU s",
+                flush=True,
+            )
+            if not empty and run.rows_out is None:
+                raise SystemExit(f"{part.workload}, {kind}: the rows of {system} are not those of DuckDB")
+    return Round(found[OURS, False], found[SPARK, False], found[OURS, True], found[SPARK, True])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bars", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--only", action="append", choices=list(PARTS), help="a part (default: all)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="one round of 1k and 100k, inner joins")
+    asked = parser.parse_args(argv)
+    found: list[Bar] = []
+    for name in asked.only or (("1k", "100k") if asked.quick else PARTS):
+        part = PARTS[name]
+        for kind in part.kinds[:1] if asked.quick else part.kinds:
+            rounds = [measured(part, kind, n) for n in range(1 if asked.quick else asked.rounds)]
+            found += bars(part, kind, rounds)
+    print(f"\n{table(found)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+"""`benchmarks.bars`: what rounds come to, as a table."""
+
+from __future__ import annotations
+
+from benchmarks.bars import PARTS, Round, bars, table
+from benchmarks.whole import Whole
+
+
+def run(seconds: float, cpu_s: float, tick_s: float, peak: int) -> Whole:
+    return Whole(seconds, cpu_s, [9.0, 9.0, *[tick_s] * 9], peak, 1)
+
+
+def test_rounds_are_judged_against_the_bars_by_their_median_ratio() -> None:
+    empty = Whole(10.0, 8.0, [], 1, None)
+    slow = Round(run(20.0, 30.0, 0.5, 60), run(100.0, 120.0, 7.0, 100), empty, empty)
+    rounds = [Round(run(20.0, 20.0, 0.5, 60), run(90.0, 120.0, 6.0, 100), empty, empty), slow, slow]
+    lines = table(list(bars(PARTS["100k"], "inner", rounds))).splitlines()
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "100k, inner: whole run, × Spark 9.00 ≥ 7 met",
+        "100k, inner: the same, empty run not taken off 5.00 –",
+        "100k, inner: ticks after the third, × Spark 14.00 ≥ 12 met",
+        "100k, inner: CPU, × less 4.00 ≥ 5 NOT MET",
+        "100k, inner: peak memory, of Spark's 0.60 ≤ 0.5 NOT MET",
+    ]
+
+
+def test_small_ticks_are_judged_in_milliseconds_too() -> None:
+    empty = Whole(10.0, 8.0, [], 1, None)
+    rounds = [Round(run(20.0, 20.0, 0.1, 60), run(30.0, 40.0, 0.4, 100), empty, empty)]
+    found = {bar.text: (bar.value, bar.met) for bar in bars(PARTS["1k"], "left", rounds)}
+    assert found["1k, left: median tick, ms"] == (100.0, True)
+    assert found["1k, left: median tick, of Spark's"] == (0.25, True)
