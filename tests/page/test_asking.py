@@ -37,7 +37,7 @@ def served(code: str, job: AskedJob = JOB, **limits: Any):
 
 
 def asked(host: str, path: str, **headers: str) -> tuple[int, Any]:
-    connection = HTTPConnection(host, timeout=20)
+    connection = HTTPConnection(host, timeout=100)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     text = answer.read().decode()
@@ -126,6 +126,17 @@ def test_one_at_a_time_and_none_for_whom_nobody_waits(tmp_path):
             pid = pid_in(file)  # its turn came
             assert is_there(pid)
     until_gone(pid)
+
+
+def test_a_page_that_ends_leaves_no_question_behind(tmp_path, caplog):
+    file, connection = tmp_path / "pid", socket.socket()
+    with connection, served(SLOW.format(str(file))) as host:
+        name, _, port = host.partition(":")
+        connection.connect((name, int(port)))
+        connection.sendall(f"GET /why.json?input=a HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        pid = pid_in(file)
+    until_gone(pid)
+    assert "Traceback" not in caplog.text
 
 
 @pytest.mark.parametrize(

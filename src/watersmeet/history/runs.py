@@ -75,32 +75,32 @@ Records = dict[str, FrozenRecord]
 """What has been read, by name: it is written once."""
 
 
-def read(store: Store, names: list[str], problems: list[str], known: Records) -> list[Run]:
+def read(store: Store, names: list[str], problems: list[str], records: Records) -> list[Run]:
     """The runs among stored names, oldest first. ``problems``: gets a line for each that cannot be read;
-    ``known``: what is in it is not read again, and what is read goes into it."""
-    for gone in known.keys() - set(names):
-        del known[gone]
+    ``records``: what is in it is not read again, and what is read goes into it."""
+    for gone in records.keys() - set(names):
+        del records[gone]
     keys = sorted({match[1] for name in names if (match := _NAME.fullmatch(name))})
     runs = []
     for key in keys:
-        begun = _read(store, _name(key, "begun"), Begun, problems, known)
+        begun = _read(store, _name(key, "begun"), Begun, problems, records)
         name = _name(key, "ended")
-        ended = _read(store, name, Ended, problems, known) if name in names else None
+        ended = _read(store, name, Ended, problems, records) if name in names else None
         if begun is not None:
             runs.append(Run(id=key, begun=begun, ended=ended))
     return runs
 
 
 def _read(
-    store: Store, name: str, kind: type[Written], problems: list[str], known: Records
+    store: Store, name: str, kind: type[Written], problems: list[str], records: Records
 ) -> Written | None:
     """The record of that name; None, and a line more of ``problems``, where it cannot be read."""
-    there = known.get(name)
+    there = records.get(name)
     if isinstance(there, kind):
         return there
     try:
         record = kind.model_validate_json(unsealed(name, bytes(store.read(name))))
-        known[name] = record
+        records[name] = record
         return record
     except StateError as error:
         problems.append(error.message)

@@ -148,6 +148,8 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
             return JSONResponse(await feed.asker.told(question, lambda: _gone(request)))
         except NotAnswered as error:
             return PlainTextResponse(error.words, error.status)
+        except asyncio.CancelledError:  # the page ends, and does not wait for it
+            return PlainTextResponse("the page has ended", 503)
 
     async def file(request: Request) -> Response:
         name = request.path_params["name"]

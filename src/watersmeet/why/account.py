@@ -14,15 +14,16 @@ _UNMATCHED = ("padded", "released_unmatched")
 def left_as(rows: QueryRows, spot: Spot) -> Literal["matched", "unmatched"] | None:
     """As what a row left the join, whoever it may have met; None: it has not left, or that is not known.
 
-    The rows of an input that leave in a tick are counted as matched, or not. Where the tick is known in which
-    a row left, and one of these counts has not grown in it, the row is of the other.
+    Rows of an input that leave in a tick are counted as matched, or not. Where one of these counts has not
+    grown from the last tick of which it is known that the row had not left, to the first in which it had, the
+    row is of the other.
     """
     slot, history, join = spot.released, rows.history, rows.join
     if join is None or join.kind in (JoinKind.SEMI, JoinKind.ANTI):  # a row may leave before its time there
         return None
-    if slot >= len(history) or history.is_behind_gap(slot):
+    if slot >= len(history):
         return None
-    if slot == spot.slot and not spot.branch.of.exact[spot.row]:
+    if slot == spot.slot and not spot.branch.of.exact[spot.row]:  # it may have left long before
         return None
     subject = subject_of("input", rows.query.name, spot.branch.side.name)
 
