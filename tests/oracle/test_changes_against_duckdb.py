@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.duckdb_batch import answer, fill, size
+from tests.support.duckdb_batch import answer_up_to, fill
 from tests.support.effort import RANDOM_CASES
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.local import replay_case
@@ -58,10 +58,11 @@ def after_each_step(case: dict[str, Any], connection: duckdb.DuckDBPyConnection)
                 rows = [json.loads(row) for row in contents[name].elements()]
                 fill(connection, name, case["tables"][name]["columns"], rows)
             changed.clear()
-            count += size(connection, case["query"])
-            if count > MOST_ROWS:
+            rows_now = answer_up_to(connection, case["query"], MOST_ROWS - count)
+            if rows_now is None:
                 return None
-            joined.append(bag(answer(connection, case["query"]), changelog=False))
+            count += len(rows_now)
+            joined.append(bag(rows_now, changelog=False))
         except (duckdb.BinderException, duckdb.InvalidInputException, duckdb.ConversionException):
             # half a character is no text there, and its timestamps end before its dates
             return None

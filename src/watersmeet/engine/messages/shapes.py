@@ -104,7 +104,7 @@ class SideShape:
             return self
         return self.shared if self.shared.arrangement == self.arrangement else None
 
-    @property
+    @cached_property
     def stored_schema(self) -> pa.Schema:
         """The kept columns as runs hold them: event times are int64 without NULLs; where one is NULL is in a
         column of its own."""

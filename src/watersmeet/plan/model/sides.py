@@ -153,8 +153,7 @@ class SidePlan:
     @property
     def feeds(self) -> tuple[FeedPlan, ...]:
         """All ways by which rows of nodes beneath come to this side."""
-        stages = tuple(feed for _, feed in self.stages)
-        return stages if self.feed is None else (self.feed,)
+        return tuple(feed for _, feed in self.stages) if self.feed is None else (self.feed,)
 
     @property
     def title(self) -> str:
