@@ -1,6 +1,9 @@
-"""The numbers within which settings of a job may be chosen, and what they are if nobody does."""
+"""The numbers within which settings of a job may be chosen, what they are if nobody does, and who does small work."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
 
 TASK_MEMORY = 1 << 30
 """Bytes that one task may hold at once, unless the job says otherwise."""
@@ -8,3 +11,18 @@ LEAST_TASK_MEMORY = 16 << 20
 
 LEAST_KEPT_TICKS, MOST_KEPT_TICKS = 2, 10_000
 """Ticks whose state is kept, the newest among them: the one before it is kept in any case."""
+
+SMALL_TICKS = "small_ticks"
+
+
+class SmallTicks(Enum):
+    """Who does what a tick has to do where that is little. ``AUTO``: the driver, without a job of Spark's,
+    where it can. ``SPARK``: always tasks of Spark's."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+
+
+def small_ticks_in(settings: Mapping[str, str]) -> SmallTicks:
+    """What the settings of a run say; those are checked."""
+    return SmallTicks(settings.get(SMALL_TICKS, SmallTicks.AUTO.value))

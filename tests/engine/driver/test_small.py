@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.driver import driver as driver_module
+from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
-from watersmeet.engine.nodes.task import NodeTask
+from watersmeet.engine.nodes.task import Alone, NodeTask
 
 JOB = """SET output_mode = changelog; SET plan = delta;
 CREATE TABLE c (id BIGINT, name STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -52,9 +54,11 @@ class Works:
 
 
 class HandedOver(LocalJob):
-    """Runs what is small as the engine on Spark does; ``alone``: of how many nodes that was so."""
+    """Runs what is small as the engine on Spark does, the last node too where ``whole``; ``alone``: how many
+    nodes were run so, ``nodes``: of how many."""
 
-    alone = 0
+    alone = nodes = 0
+    whole = False
 
     def _run(self, query: Any) -> Any:
         driver = self.driver
@@ -62,11 +66,12 @@ class HandedOver(LocalJob):
 
         def handed(name: str, number: int) -> Any:
             task = node_task(name, number)
-            if number == query.root.number:
+            if number == query.root.number and not self.whole:
                 return task
             ran = driver.run_small(name, number, task)
             self.alone += ran is not None
-            return task if ran is None else Told(task, ran.texts)
+            self.nodes += 1
+            return task if ran is None else Told(task, ran)
 
         driver.node_task = handed  # type: ignore[method-assign]
         try:
@@ -76,14 +81,16 @@ class HandedOver(LocalJob):
 
 
 class Told:
-    """A task that was run: its control texts."""
+    """A task that was run: its rows and control texts."""
 
-    def __init__(self, task: NodeTask, texts: list[str]) -> None:
-        self.schema, self.tick, self.texts = task.schema, task.tick, texts
+    def __init__(self, task: NodeTask, ran: Alone) -> None:
+        self.schema, self.tick, self.ran = task.schema, task.tick, ran
 
     def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
         assert partitions == 1
-        yield pa.record_batch({CONTROL: self.texts})
+        for batch in self.ran.rows:
+            yield batch.append_column(CONTROL, pa.nulls(batch.num_rows, pa.string()))
+        yield pa.record_batch({CONTROL: self.ran.texts})
 
 
 def changed(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
@@ -217,3 +224,78 @@ def test_few_rows_that_another_query_made_go_out_by_the_driver(few: int, is_alon
     assert [ran is not None for ran in alone] == [is_alone]
     if is_alone:
         assert sum(batch.num_rows for batch in alone[0].rows) == 2
+
+
+RETAINED = """
+CREATE TABLE l (t BIGINT, k STRING, v BIGINT, WATERMARK FOR t AS t - 20) WITH ('connector' = 'memory');
+CREATE TABLE r (t BIGINT, k STRING, v BIGINT, WATERMARK FOR t AS t - 20) WITH ('connector' = 'memory');
+"""
+PAIRS = "SELECT l.v, r.v AS w FROM l {kind} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 9 AND l.t + 30{more}"
+CHAIN = """SELECT l.v, r.v AS w, x.v AS u FROM l {kind} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 9 AND l.t
+    LEFT JOIN r AS x ON x.k = l.k AND x.t BETWEEN l.t AND l.t + 20 AND x.v > l.v - 40"""
+
+
+def streamed(rng: random.Random, tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
+    """Rows of a tick: some late, some with no key; some ticks are large."""
+    count = rng.choice([0, 3, 8, 8, 40])
+    return {
+        name: [
+            ({"t": 10 * tick + rng.randrange(-25, 10), "k": rng.choice([*"abc", None]), "v": number}, 1)
+            for number in (100 * tick + n for n in range(count))
+        ]
+        for name in "lr"
+    }
+
+
+@pytest.mark.parametrize("most", [2_000_000, 12])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("INNER", PAIRS), ("LEFT", PAIRS), ("FULL", PAIRS), ("FULL", CHAIN)],
+    ids=["inner", "left", "full", "chain"],
+)
+def test_joins_that_the_driver_runs_come_to_the_same(
+    seed: int, kind: str, text: str, most: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Rows in their order, late ones, watermarks, accounts and what is retained, tick by tick to the end."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    plan = plan_job(parse_job(RETAINED + text.format(kind=kind, more=" AND l.v + r.v <> 7")))
+    rng = random.Random(f"{seed} {kind} {text}")
+    ours, plain = HandedOver(plan, MemoryStore()), LocalJob(plan, MemoryStore())
+    ours.whole, ours.driver.small_rows = True, 60
+    plain.driver.small_rows = -1
+    put_out = 0
+    for tick in range(20):
+        rows, end = streamed(rng, tick), tick == 19
+        one, other = ours.tick(rows, end=end), plain.tick(rows, end=end)
+        assert one.rows == other.rows, (seed, tick)
+        assert one.late == other.late
+        put_out += len(one.rows["console"])
+        mine, theirs = one.result.queries["console"], other.result.queries["console"]
+        for told in ("account", "state", "matches", "rows_out", "output_watermarks", "input_watermarks"):
+            assert getattr(mine, told) == getattr(theirs, told), (seed, tick, told)
+    assert put_out > 100
+    assert ours.alone < ours.nodes, "large ticks are not the driver's"
+    assert ours.alone > ours.nodes / 2 or most < 2_000_000
+
+
+def test_what_is_released_counts_as_rows_that_come():
+    plan = plan_job(parse_job(RETAINED + PAIRS.format(kind="LEFT", more="")))
+    job = HandedOver(plan, MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    rows = [({"t": t, "k": "a", "v": t}, 1) for t in range(1000)]
+    job.tick({"l": rows})
+    assert job.alone == 0
+    few = {name: [({"t": t, "k": "b", "v": 1}, 1)] for name, t in (("l", 1001), ("r", 200))}
+    job.tick(few)
+    assert job.alone == 0, "170 rows or so are put out"
+    job.tick({"r": [({"t": 220, "k": "b", "v": 1}, 1)]})
+    assert job.alone == 1
+
+
+def test_what_a_run_fetches_is_bounded():
+    few = Amount(rows=1, nbytes=1, pairs=0, memory=1, few=1, kept=FETCHED_BYTES + 1)
+    assert few.is_small(1)
+    assert not few.is_small(1, fetched=True)
+    assert not replace(few, pairs=driver_module.MOST_MATCHES + 1.0).is_small(1)
+    assert not few.is_small(small_rows_in({"small_ticks": "spark"}))
+    assert few.is_small(small_rows_in({}))

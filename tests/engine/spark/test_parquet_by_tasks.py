@@ -16,8 +16,12 @@ from pyarrow import parquet
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
-from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.tick.reading import by_tasks
+from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, _Source
 from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.state.file_lists import FileRead
+from watersmeet.state.store import MemoryStore
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
@@ -208,7 +212,7 @@ def test_files_of_older_sparks_are_left_to_spark(tmp_path):
 
 
 JOB = """
-SET parquet_reader = '{reader}'; SET late_output = late;
+SET parquet_reader = '{reader}'; SET small_ticks = '{small}'; SET late_output = late;
 CREATE MAPPING a_in (k BIGINT, t TIMESTAMP, s STRING) TYPE File OPTIONS
     ('path' = '{data}/a', 'format' = 'parquet', 'maxFilesPerTrigger' = '1');
 CREATE MAPPING b_in (k BIGINT, t TIMESTAMP, n INT) TYPE File OPTIONS
@@ -222,19 +226,29 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 """
 
 
-def ran(spark, monkeypatch, data: Path, out: Path, reader: str):
-    """The rows and late rows of a run, and per tick whether tasks read it."""
-    seen = []
-    told = ReadByTasks.told
+def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "auto"):
+    """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
+    that a node had, and whether tasks read it."""
+    seen, dealt, tasks = [], [], []
+    told, dealt_out = ReadByTasks.told, ReadByTasks._by_tasks
 
-    def noted(self, batch):
-        found = told(self, batch)
+    def noted(self, batch, start):
+        found = told(self, batch, start)
         seen.append(found is not None)
         return found
 
+    def handed_on(self, shares):
+        dealt.append(len(shares))
+        return dealt_out(self, shares)
+
+    def ended(result, *_):
+        tasks.append((max(result.tasks.values(), default=0), bool(dealt)))
+        dealt.clear()
+
     monkeypatch.setattr(ReadByTasks, "told", noted)
-    job = parse_job(JOB.format(reader=reader, data=data, out=out))
-    run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True)
+    monkeypatch.setattr(ReadByTasks, "_by_tasks", handed_on)
+    job = parse_job(JOB.format(reader=reader, small=small, data=data, out=out))
+    run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True, on_tick=ended)
     monkeypatch.undo()
     rows = parquet.read_table(out / "joined").to_pylist()
     late = [
@@ -242,11 +256,12 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str):
     ]
     for row in late:
         row["record"] = json.loads(row["record"]) if isinstance(row["record"], str) else row["record"]
-    return sorted(map(repr, rows)), sorted(map(repr, late)), seen
+    return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks
 
 
 def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed):
-    """Also where in the middle comes a file that is Spark's to read."""
+    """Also where in the middle comes a file that is Spark's to read, and where the driver, or no driver, does
+    what is little."""
     rng = random.Random(seed)
     print(f"seed {seed}")
     data = tmp_path / "data"
@@ -270,8 +285,41 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
             parquet.write_table(table, data / side / f"{number}.parquet", row_group_size=90)
     plain = ran(spark, monkeypatch, data, tmp_path / "one", "spark")
     mixed = ran(spark, monkeypatch, data, tmp_path / "two", "auto")
-    assert plain[:2] == mixed[:2]
+    large = ran(spark, monkeypatch, data, tmp_path / "three", "auto", "spark")
+    assert plain[:2] == mixed[:2] == large[:2]
+    assert [each for each, _ in mixed[3][:4]] == [0, 0, 0, 0], "nodes are the driver's"
+    assert all(each > 0 for each, _ in large[3])
+    assert [read for _, read in large[3][:2]] == [True, True]
+    assert not any(read for _, read in mixed[3])
+    assert large[2] == mixed[2]
     assert len(plain[0]) > 300
     assert plain[1]
     assert set(plain[2]) == {False}
-    assert mixed[2] == [True, True, False, False], "the third file of a is Spark's, and all that follow"
+    assert mixed[2] == [True, True, False, False, False], (
+        "the third file of a is Spark's, and all that follow"
+    )
+
+
+def test_few_rows_are_known_by_what_files_say(tmp_path):
+    """And rows that come to more bytes than their files have are handed over."""
+    path, store = tmp_path / "a.parquet", MemoryStore()
+    parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
+    size = path.stat().st_size
+    batch = BatchFiles(
+        [FileRead(0, 0, path.as_uri(), 0, size, 0), FileRead(0, -1, "file:///gone", 0, 9, 0)], [], {}
+    )
+    reader = ReadByTasks.__new__(ReadByTasks)
+    for small, few in ((400, True), (399, False), (-1, False)):
+        reader._small_rows = small
+        assert reader._are_few(batch) is few
+    reader._small_rows = 400
+    path.write_bytes(b"no parquet")
+    assert not reader._are_few(batch)
+    parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
+    reader._ingest = IngestFiles({0: _Source(None, {"c": ("c", sql_type("STRING"))})}, store)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_tasks, "SMALL_BYTES", size)
+        assert reader._are_few(batch)
+        assert reader._by_driver([[(0, Part(str(path)))]], None) is None
+        patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
+        assert not reader._are_few(batch)

@@ -8,6 +8,7 @@ are more tasks than cores.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watersmeet.engine.driver.kinds.registry import driver_of
@@ -16,6 +17,7 @@ from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.nodes.spread.hot import OF_A_ROW
 from watersmeet.event_time import NEVER
 from watersmeet.plan.model.nodes import NodePlan
+from watersmeet.spec.limits import SmallTicks, small_ticks_in
 from watersmeet.state.manifest import LiveRun
 
 SMALL_ROWS = 20_000
@@ -25,6 +27,9 @@ come shows when they do."""
 
 MOST_MATCHES = 200_000
 """Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
+
+FETCHED_BYTES = 64 << 20
+"""Of the runs that are kept, where the driver would have to fetch them: executors have most of theirs."""
 
 WORTH_A_TASK = 50_000
 """Rows that take longer than a further task of Spark's."""
@@ -36,12 +41,18 @@ them into another order, and make others of them."""
 MOST_TASKS = 4_096
 
 
+def small_rows_in(settings: Mapping[str, str]) -> int:
+    """`SMALL_ROWS`, or where the settings of a run want tasks always, less than any number of rows."""
+    return -1 if small_ticks_in(settings) is SmallTicks.SPARK else SMALL_ROWS
+
+
 @dataclass(frozen=True)
 class Amount:
     """Of a node in a tick: rows that come, are merged, or are released (about), and the bytes of their runs.
 
     ``pairs``: of keys that runs tell of, at most. ``memory``: bytes that a task may hold. ``few``: rows that
-    come or are merged, where the node goes by these alone and their bytes are few.
+    come or are merged, and those that are released where these cost as much, where the node goes by these
+    alone and their bytes are few. ``kept``: bytes of the runs that are there.
     """
 
     rows: int
@@ -49,10 +60,14 @@ class Amount:
     pairs: float
     memory: int
     few: int | None
+    kept: int = 0
 
-    def is_small(self, most_rows: int) -> bool:
-        """Whether what the node does goes by its new rows alone, and these are few."""
-        return self.few is not None and self.few <= most_rows
+    def is_small(self, most_rows: int, *, fetched: bool = False) -> bool:
+        """Whether what the node does goes by its new rows alone, and these are few. ``fetched``: runs would
+        have to be fetched."""
+        if self.few is None or self.few > most_rows or self.pairs > MOST_MATCHES:
+            return False
+        return not fetched or self.kept <= FETCHED_BYTES
 
     def tasks(self, cores: int, pairs_of_a_row: float) -> int:
         """In how many tasks to run it.
@@ -79,7 +94,7 @@ def _rounded(wanted: float, cores: int) -> int:
 
 def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
     """What the tasks of a node are told to do, by what is said of the runs."""
-    rows = nbytes = few = of_few = 0
+    rows = nbytes = few = of_few = kept = 0
     for side in work.sides:
         merged = side.merged_away()
         runs = [*side.new_runs, *(live.run for live in side.contents)]
@@ -87,17 +102,22 @@ def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
         few += sum(run.rows for run in runs) + sum(file.rows for file in side.pads)
         of_few += sum(run.nbytes for run in runs)
         for live in side.runs:
+            kept += live.run.nbytes
             if not side.replaced and live.run.name not in merged:
                 share = _released(side, live)
                 rows += int(live.stored * share)
                 nbytes += int(live.run.nbytes * share)
-    goes_by_new = driver_of(node).goes_by_new_rows(shape) and of_few <= SMALL_BYTES
+    driver = driver_of(node)
+    if driver.releases_as_rows:
+        few, of_few, rows, nbytes = few + rows, of_few + nbytes, 0, 0
+    goes_by_new = driver.goes_by_new_rows(shape) and of_few <= SMALL_BYTES
     return Amount(
         rows=rows + few,
         nbytes=nbytes + of_few,
-        pairs=driver_of(node).told_pairs(work),
+        pairs=driver.told_pairs(work),
         memory=shape.memory,
         few=few if goes_by_new else None,
+        kept=kept,
     )
 
 

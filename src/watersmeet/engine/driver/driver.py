@@ -355,7 +355,8 @@ class TickDriver:
 
     def run_small(self, query: str, number: int, task: NodeTask) -> Alone | None:
         """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage."""
-        if not self.amount(query, number).is_small(self.small_rows):
+        fetched = self.store.traffic is not None
+        if not self.amount(query, number).is_small(self.small_rows, fetched=fetched):
             return None
         try:
             with self.store.together():

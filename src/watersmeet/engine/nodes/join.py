@@ -7,7 +7,7 @@ runs that the driver wants merged                                   new runs, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -110,7 +110,7 @@ def _run_append(
     elif shape.kind.hides_right:
         yield from first_matches(shape, looked_up, reach or looked_up, report)
     elif reach is None:
-        yield from _matches(shape, looked_up, report)
+        yield from _matches(shape, looked_up, share)
     else:
         yield from matches_by_range(shape, slices, reach, report)
     writers = _writers(shape)
@@ -122,7 +122,7 @@ def _run_append(
         elif asof is None:
             _settle_new(own, leaves, report.side(side))
         if asof is None:
-            yield from _release(shape, side, own, report.side(side), leaves=leaves)
+            yield from _release(shape, side, own, share, leaves=leaves)
         for batch, low, high in pad_files(own.work, own.store, share.partition, share.partitions):
             yield from pad(shape, side, batch, np.arange(low, high))
         merged = merge_runs(own, share.tick, marks)
@@ -157,25 +157,36 @@ def _writers(shape: JoinShape) -> dict[Side, MarkWriter]:
     return {Side.LEFT: both, Side.RIGHT: MarkWriter() if is_same else both}
 
 
-def _matches(shape: JoinShape, slices: dict[Side, SideSlice], report: NodeReport) -> Iterator[pa.RecordBatch]:
+def _matches(shape: JoinShape, slices: dict[Side, SideSlice], share: Share) -> Iterator[pa.RecordBatch]:
     """New left rows with all right ones; then new right rows with old left ones."""
+
+    def counted(begin: Callable[[], Search | None]) -> Search | None:
+        search = begin()
+        if search is not None and share.most_matches is not None:
+            share.sees(search.candidates)
+        return search
+
     for side in Side:
         own, other = slices[side].new, slices[side.other]
         if own is None:
             continue
         pieces = [
             Sought(
-                partial(piece.search, shape.condition, own.rows, side), piece.rows.batch, piece.mark_matched
+                partial(counted, partial(piece.search, shape.condition, own.rows, side)),
+                piece.rows.batch,
+                piece.mark_matched,
             )
             for piece in other.old
         ]
         if side is Side.LEFT and other.new is not None:
-            search = partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
+            search = partial(
+                counted, partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
+            )
             pieces.append(Sought(search, other.new.rows.batch, other.new.mark_matched))
 
         def hit(rows: Rows, own: NewRows = own) -> None:
             own.mark_matched(rows)
-            report.matches += len(rows)
+            share.matched(len(rows))
 
         yield from put_matches(shape, side, own.rows, own.arrival, pieces, hit)
 
@@ -190,11 +201,13 @@ def _settle_new(own: SideSlice, leaves: bool, report: SideReport) -> None:
 
 
 def _release(
-    shape: JoinShape, side: Side, own: SideSlice, report: SideReport, *, leaves: bool = False
+    shape: JoinShape, side: Side, own: SideSlice, share: Share, *, leaves: bool = False
 ) -> Iterator[pa.RecordBatch]:
+    report = share.report.side(side)
     for pieces, is_new in ((own.old, False), (own.new_runs, True)):
         for piece in pieces:
             rows = own.released(piece, is_new=is_new)
+            share.sees(len(rows))
             if len(rows) and (leaves or "gone" in piece.live.marks):
                 rows = rows[~piece.are("gone", rows)]
             if not len(rows):

@@ -10,9 +10,13 @@ from watersmeet.engine.messages.work import NodeWork
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.state.store import Store
 
+CANDIDATES = 8
+"""For each match that a task is to find at most, it may look at so many candidates of one run, or release so
+many rows of it."""
+
 
 class ManyMatches(Exception):
-    """A task found more matches than it was to."""
+    """A task found more matches than it was to, or is about to do as much."""
 
 
 @dataclass(frozen=True)
@@ -35,4 +39,10 @@ class Share:
         """Count matches. Raises: ManyMatches."""
         self.report.matches += rows
         if self.most_matches is not None and self.report.matches > self.most_matches:
+            raise ManyMatches
+
+    def sees(self, rows: int) -> None:
+        """Say how many candidates, or rows that are released, come next, before any is taken. Raises:
+        ManyMatches."""
+        if self.most_matches is not None and rows > self.most_matches * CANDIDATES:
             raise ManyMatches

@@ -13,7 +13,13 @@ from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in, units_in
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
-from watersmeet.spec.limits import LEAST_KEPT_TICKS, LEAST_TASK_MEMORY, MOST_KEPT_TICKS
+from watersmeet.spec.limits import (
+    LEAST_KEPT_TICKS,
+    LEAST_TASK_MEMORY,
+    MOST_KEPT_TICKS,
+    SMALL_TICKS,
+    SmallTicks,
+)
 from watersmeet.spec.model import (
     AtLimit,
     Lateness,
@@ -67,6 +73,7 @@ RUN_SETTINGS = (
     "keep_ticks",
     "history",
     PARQUET_READER,
+    SMALL_TICKS,
     "metrics",
     "ui",
     "log_format",
@@ -225,6 +232,8 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         return str(_one_of(LogFormat, name, value, location).value)
     elif name == PARQUET_READER:
         return str(_one_of(ParquetReader, name, value, location).value)
+    elif name == SMALL_TICKS:
+        return str(_one_of(SmallTicks, name, value, location).value)
     elif name == "trigger":
         try:
             if value.strip().lower().startswith("interval"):

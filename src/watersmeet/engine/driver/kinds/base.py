@@ -151,6 +151,9 @@ class NodeDriver(ABC, Generic[P, S]):
     carries_changes: ClassVar[bool] = False
     """Rows of its sides have diffs, in append mode, too."""
 
+    releases_as_rows: ClassVar[bool] = False
+    """A row that is released costs its tasks about as much as one that comes."""
+
     def shape(self, query: QueryPlan, node: P, sides: tuple[SideShape, ...], strategy: Strategy) -> S:
         """What the tasks know before any tick. ``sides``: of the node's sides, then of its tables.
 

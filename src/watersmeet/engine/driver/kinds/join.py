@@ -11,7 +11,7 @@ from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Inc
 from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
 from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
-from watersmeet.engine.nodes.spread.hot import told_pairs
+from watersmeet.engine.nodes.spread.hot import may_split, told_pairs
 from watersmeet.event_time import NEVER, Side, TimeColumn, Watermark
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.match.lasting import PairBound
@@ -24,6 +24,8 @@ from watersmeet.watermark.output import output_watermarks
 
 
 class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
+    releases_as_rows = True
+
     def shape_of(
         self, query: QueryPlan, node: JoinPlan, sides: tuple[SideShape, ...], common: CommonFields
     ) -> JoinShape:
@@ -63,6 +65,11 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
             given.brought(node.left),
         )
         return Decided({left: decided, right: asked}, work)
+
+    def goes_by_new_rows(self, shape: JoinShape) -> bool:
+        """By a key, of rows that are not changed, and of which all pairs leave: there it is known how many
+        candidates a look-up has before any is taken (`Share.sees`)."""
+        return may_split(shape) and not shape.kind.hides_right
 
     def told_pairs(self, work: NodeWork) -> float:
         return told_pairs(work)

@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from watersmeet.engine.driver.amount import small_rows_in
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
@@ -37,6 +38,7 @@ from watersmeet.engine.spark.checkpoint.restart import (
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
 from watersmeet.engine.spark.job.beats import beating, pause_between
+from watersmeet.engine.spark.job.breaking import Failed, Stopping
 from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
@@ -57,8 +59,8 @@ from watersmeet.engine.spark.sources.topics import TopicIds, Topics
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.reading.again import Rereading
-from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
-from watersmeet.engine.spark.tick.reading.of_tick import Reading
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks, listing_of
+from watersmeet.engine.spark.tick.reading.of_tick import Reading, SparkReads
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
 from watersmeet.plan.identity.settings import digest_of
@@ -71,18 +73,6 @@ from watersmeet.state.store import make_private
 _POLL_S = 0.2
 _GRACE_S = 4.0
 """When a stop has waited so long for the tick in hand, it looks whether a broker is away."""
-
-
-class _Stopping(Exception):
-    """Ends a stream between ticks."""
-
-
-class _Failed(Exception):
-    """What Spark is told of a tick that failed.
-
-    Spark keeps what a batch raises, in a thread that never ends. The error itself would be kept with all
-    frames that it passed, and what these hold: at exit, libraries would report what they could not free.
-    """
 
 
 @dataclass
@@ -243,20 +233,24 @@ class JobRun:
         self.telling.note(*self.driver.said)
         self.driver.inputs.declare_partitions(partitions)
         self.alignment = Alignment(spark, sources, self.driver)
-        self._reports = reports_of(scanned.sources, store) if sources else None
+        self._scanned = scanned.sources
         self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
-        self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run))
+        self.driver.small_rows = few = small_rows_in(settings.run)
+        self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run), few)
         told, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, tasks, self.takings, told)
 
     def _stream(self) -> None:
         """Ticks from the stream until it is stopped, caught up, or fails."""
-        if self._reports is None:
+        if not self._scanned:
             self._only_read_tables()
             return
         with self._heartbeat():
             while not self.settings.stop.is_set():
-                self._stream_once(self._reports)
+                self._stream_once()
+                if self.by_tasks.gave_up:  # the batch in hand comes again
+                    self._failure = None if isinstance(self._failure, Stopping) else self._failure
+                    continue
                 if not (self.settings.until_caught_up and self.alignment.goes_on(ends_in(self._host) or [])):
                     break
         if self.settings.until_caught_up:
@@ -283,7 +277,9 @@ class JobRun:
             if not self.settings.stop.is_set() and self.driver.reads_tables(_now_us()):
                 self._own_tick(self._intended(end=False))
 
-    def _stream_once(self, reports: DataFrame) -> None:
+    def _stream_once(self) -> None:
+        self._is_listed, store = self.by_tasks.begin_stream(), self.checkpoint.store
+        reports = listing_of(self._scanned) if self._is_listed else reports_of(self._scanned, store)
         writer = reports.writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
         name = self.plan.queries[0].name
@@ -306,7 +302,7 @@ class JobRun:
             if self._failure is not None:  # of the tick in hand, while it was waited for
                 raise self._failure
         except Exception as error:
-            if not isinstance(self._failure, _Stopping):
+            if not isinstance(self._failure, Stopping):
                 in_short = readable_error(self._failure or error)
                 raise self.topics.told(in_short, self._topics, ends_in(self._host)) from None
         finally:
@@ -333,7 +329,7 @@ class JobRun:
         try:
             with self._lock:
                 if self.settings.stop.is_set():
-                    raise _Stopping
+                    raise Stopping
                 query_id = self.checkpoint.query_id() or ""
                 offsets = self.checkpoint.offsets(batch)
                 if is_committed(self.driver.manifest, query_id, offsets, self.plan):
@@ -352,17 +348,19 @@ class JobRun:
                     self.topics.check(self._topics)
 
                 self._reading = files
-                reading = Reading(reports, files, self.by_tasks, self.rereading)
+                reading = Reading(None if self._is_listed else reports, files, self.by_tasks, self.rereading)
                 self._tick(reading, offsets.clock_us, host, check=check)
                 self.files.committed(files)
                 self._host = host
+        except SparkReads as why:
+            self._failure, failed = Stopping(), str(why)
         except BaseException as error:
-            if self._failure is None or not isinstance(error, _Stopping):
-                self._failure = _Stopping() if self._cancelled else error
+            if self._failure is None or not isinstance(error, Stopping):
+                self._failure = Stopping() if self._cancelled else error
             failed = str(error)
         else:
             return
-        raise _Failed(failed)
+        raise Failed(failed)
 
     def _tick(
         self,
@@ -385,6 +383,8 @@ class JobRun:
                 check=check,
                 end=end,
             )
+        except SparkReads:
+            raise
         except Exception as error:
             raise in_words(error, self.plan) from None
         result = with_read(result, host, self.plan.sources)
@@ -472,7 +472,7 @@ class JobRun:
 
         with beating(beat, pause_s / 2, self.settings.stop):
             yield
-        if self._failure is not None and not isinstance(self._failure, _Stopping):
+        if self._failure is not None and not isinstance(self._failure, Stopping):
             raise readable_error(self._failure) from None
 
 

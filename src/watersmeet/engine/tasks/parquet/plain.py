@@ -97,6 +97,11 @@ class Part:
         return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
 
 
+def rows_in(path: str) -> int:
+    """How many rows a file says that it has. Raises: OSError or ArrowException: it does not say."""
+    return int(parquet.read_metadata(path).num_rows)
+
+
 def rows_of(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
     """The rows of a part in their order, in batches of at most `ROWS` rows and about `BYTES`.
 

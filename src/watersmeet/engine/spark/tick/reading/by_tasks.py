@@ -2,8 +2,13 @@
 
 Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
 plain streams of local Parquet files of which nothing but columns is asked, and where Arrow reads a file as
-Spark does (`engine.tasks.parquet.plain`). A task that finds one that it does not know tells so, and Spark
-reads the tick, and all that follow in this run: what the tasks have written by then is named nowhere.
+Spark does (`engine.tasks.parquet.plain`). Few rows the driver reads in the place of tasks. Whoever finds a
+file that it does not know tells so, and Spark reads the tick, and all that follow in this run: what was
+written of it by then is named nowhere.
+
+The stream's frame has no rows then (`listing_of`): to plan a scan takes Spark longer than to list its files.
+When it comes to Spark to read, the stream ends, and begins again with rows, with the batch that it was at, as
+after a run that was killed.
 """
 
 from __future__ import annotations
@@ -12,11 +17,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.driver.amount import SMALL_BYTES
+from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.properties import PARTS
@@ -26,8 +34,9 @@ from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
 from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
-from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_in, rows_of
 from watersmeet.errors import EngineError
+from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, ParquetReader, format_of, local_path, path_of
@@ -59,6 +68,14 @@ MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
 
 
+MOST_FILES = 16
+"""That the driver reads in the place of tasks."""
+
+
+class _ManyBytes(Exception):
+    """Rows come to more bytes than the driver is to read."""
+
+
 @dataclass(frozen=True)
 class _Source:
     """``columns``: those that are wanted: of the frame -> declared, with its type."""
@@ -67,37 +84,92 @@ class _Source:
     columns: Mapping[str, tuple[str, SqlType]]
 
 
+def listing_of(sources: Sequence[tuple[DataFrame, SourceView]]) -> DataFrame:
+    """A frame in place of `reports_of`: by it Spark lists the files of all sources, and it has no rows."""
+    nothing = [frame.selectExpr("'' AS kind", "'' AS text").where("false") for frame, _ in sources]
+    return reduce(DataFrame.unionAll, nothing)
+
+
 class ReadByTasks:
-    """Of one run of a job; see the module."""
+    """Of one run of a job; see the module. ``gave_up``: Spark is to read a tick of the stream that is there,
+    which has no rows."""
 
     def __init__(
-        self, spark: SparkSession, plan: JobPlan, scanned: Scan, store: Store, reader: ParquetReader
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        scanned: Scan,
+        store: Store,
+        reader: ParquetReader,
+        small_rows: int,
     ) -> None:
         self._spark = spark
+        self._small_rows = small_rows
         self._frames: dict[int, DataFrame] = {}
         self.why_not = _why_not(spark, plan, scanned, reader)
         """Why Spark reads the files from here on; None: tasks do."""
         sources = {} if self.why_not is not None else dict(enumerate(_taken(plan, scanned)))
-        self._function = Carrying(IngestFiles(sources, store))
+        self.gave_up, self._may_list = False, True
+        self._ingest = IngestFiles(sources, store)
+        self._function = Carrying(self._ingest)
 
-    def told(self, batch: BatchFiles | None) -> list[Any] | None:
+    def begin_stream(self) -> bool:
+        """A stream begins; whether it needs no rows, since tasks read its files. Once it turned out that it
+        does, those that follow have rows, also for the ticks that tasks read."""
+        self.gave_up = False
+        return self.why_not is None and self._may_list
+
+    def give_up(self) -> None:
+        """Spark is to read a tick of a stream without rows: it begins anew."""
+        self.gave_up, self._may_list = True, False
+
+    def told(self, batch: BatchFiles | None, start: TickStart) -> list[Any] | None:
         """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
         shares = None if batch is None or self.why_not is not None else self._dealt(batch)
         if shares is None:
             return None
         if not shares:
             return []
+        told = self._by_driver(shares, start) if self._are_few(batch) else None
+        if told is None:
+            told = self._by_tasks(shares)
+        if told is None:
+            return None
+        self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
+        return told if self.why_not is None else None
+
+    def _are_few(self, batch: BatchFiles | None) -> bool:
+        """Whether the files say that they have few rows and bytes."""
+        files = [] if batch is None else [file for file in batch.files if file.batch >= 0]
+        if self._small_rows < 0 or len(files) > MOST_FILES or sum(f.size for f in files) > SMALL_BYTES:
+            return False
+        try:
+            return sum(rows_in(str(local_of(file.path))) for file in files) <= self._small_rows
+        except (OSError, pa.ArrowException):
+            return False  # who reads it says what is wrong with it
+
+    def _by_driver(self, shares: Dealt, start: TickStart) -> list[Any] | None:
+        """What tasks would tell. None: rows come to more bytes than was to be seen, and what was written is
+        garbage."""
+        parts = [part for share in shares for part in share]
+        try:
+            with self._ingest.store.together():
+                return list(self._ingest.told(parts, start, SMALL_BYTES))
+        except NotPlain as why:
+            return [(NOT_PLAIN, str(why))]
+        except _ManyBytes:
+            return None
+
+    def _by_tasks(self, shares: Dealt) -> list[Any] | None:
         text = json.dumps([[(n, part.path, part.start, part.end) for n, part in share] for share in shares])
         if len(text) > MOST_TOLD:
             return None
         context = self._spark.sparkContext
         context.setLocalProperty(PARTS, text)
         try:
-            told: list[Any] = self._frame(len(shares)).collect()
+            return list(self._frame(len(shares)).collect())
         finally:
             context.setLocalProperty(PARTS, "")  # or it goes with all tasks of the tick
-        self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
-        return told if self.why_not is None else None
 
     def _dealt(self, batch: BatchFiles) -> Dealt | None:
         files = []
@@ -129,20 +201,32 @@ class IngestFiles:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         for number in numbers:
             try:
-                told = list(self._told(parts_in(told_of_tick(PARTS))[number]))
+                told = list(self.told(parts_in(told_of_tick(PARTS))[number], start_of_tick()))
             except NotPlain as why:
                 told = [(NOT_PLAIN, str(why))]
             if told:
                 yield told_rows(told)
 
-    def _told(self, parts: Sequence[tuple[int, Part]]) -> Iterator[tuple[str, str]]:
+    def told(
+        self, parts: Sequence[tuple[int, Part]], start: TickStart, most_bytes: int | None = None
+    ) -> Iterator[tuple[str, str]]:
+        """What ingest tells of the rows of the parts, each with the number of its source.
+
+        Raises:
+            NotPlain: a file is for Spark to read.
+            _ManyBytes: they come to more than ``most_bytes``.
+        """
         tasks: dict[int, SourceTask] = {}
+        nbytes = 0
         for number, part in parts:
             source = self.sources[number]
             wanted = dict(source.columns.values())
             for rows in rows_of(part, wanted):
+                nbytes += size(rows.columns)
+                if most_bytes is not None and nbytes > most_bytes:
+                    raise _ManyBytes
                 if number not in tasks:
-                    tasks[number] = SourceTask(source.view, start_of_tick(), self.store)
+                    tasks[number] = SourceTask(source.view, start, self.store)
                 arrays = [rows.column(declared) for declared, _ in source.columns.values()]
                 tasks[number].take(pa.RecordBatch.from_arrays(arrays, names=list(source.columns)))
         for task in tasks.values():

@@ -19,28 +19,41 @@ from watersmeet.engine.spark.tick.reading.again import Rereading
 from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
 
 
+class SparkReads(Exception):
+    """A stream that lists files alone has a tick whose rows are Spark's to read: the stream is to begin anew,
+    with its rows. Its text: why."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """Of one tick.
 
     Args:
-        reports: the scan with `Ingest` over it.
+        reports: the scan with `Ingest` over it; None: the stream has no rows, it lists files alone.
         files: of its file sources.
         by_tasks, rereading: those of the run, if it has them.
     """
 
-    reports: DataFrame
+    reports: DataFrame | None
     files: BatchFiles | None = None
     by_tasks: ReadByTasks | None = None
     rereading: Rereading | None = None
 
     def told(self, spark: SparkSession, start: TickStart) -> list[Any]:
-        """What ingest tells of the rows of all sources: (kind, text) each."""
+        """What ingest tells of the rows of all sources: (kind, text) each.
+
+        Raises:
+            SparkReads: Spark is to read them, and there are no ``reports``.
+        """
         context = spark.sparkContext
         context.setLocalProperty(START, start_text(start))
-        told = None if self.by_tasks is None else self.by_tasks.told(self.files)
+        told = None if self.by_tasks is None else self.by_tasks.told(self.files, start)
         if told is not None:
             return told
+        if self.reports is None:
+            if self.by_tasks is not None:
+                self.by_tasks.give_up()
+            raise SparkReads("files of this tick are not for tasks to read")
         reread = None if self.rereading is None else self.rereading.of_batch(self.files)
         if reread is None:
             return self.reports.collect()
