@@ -1,4 +1,4 @@
-"""The numbers within which settings of a job may be chosen, what they are if nobody does, and who does small work."""
+"""The numbers within which settings of a job may be chosen, their defaults, and who does what is little."""
 
 from __future__ import annotations
 
