@@ -226,8 +226,9 @@ class Process:
             self.process.stdout.close()
 
 
-def write_job(folder: Path) -> None:
-    (folder / "job.sql").write_text(JOB.format(folder=folder, lag=LAG_S))
+def write_job(folder: Path, small_ticks: str = "auto") -> None:
+    text = f"SET small_ticks = '{small_ticks}';\n{JOB.format(folder=folder, lag=LAG_S)}"
+    (folder / "job.sql").write_text(text)
 
 
 def rows_of(folder: Path, sink: str) -> str:

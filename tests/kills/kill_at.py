@@ -26,7 +26,7 @@ from watersmeet.cli.main import main
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.tick import together
-from watersmeet.engine.spark.tick.nodes import FeedFrame, SinkFrame
+from watersmeet.engine.spark.tick.nodes import SinkFrame
 from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.sinks.files import FileSink
 from watersmeet.sinks.function.sink import FunctionSink
@@ -49,7 +49,7 @@ def kill_at(point: str, tick: int) -> None:
 
     run, intend = Ticks.run, Checkpoint.intend
     advance, commit = TickDriver.advance, TickDriver.commit
-    write, feed = SinkFrame.write, FeedFrame.run
+    write, settle = SinkFrame.write, TickDriver.settle
     publish_together = together.publish_together
     publishes = {kind: kind.publish for kind in (FileSink, FunctionSink, KafkaSink, PostgresSink)}
 
@@ -76,11 +76,11 @@ def kill_at(point: str, tick: int) -> None:
             die()
         return found
 
-    def patched_feed(self, task, *others):
-        found = feed(self, task, *others)
-        if point == "beneath" and is_time(task.tick):
+    def patched_settle(self, name, number, *others, **named):
+        settle(self, name, number, *others, **named)
+        root = next(query.root.number for query in self.plan.queries if query.name == name)
+        if point == "beneath" and number != root and is_time(self.tick + 1):
             die()
-        return found
 
     def patched_publish(self, insert, number, attempt, identity):
         found = publishes[type(self)](self, insert, number, attempt, identity)
@@ -111,7 +111,7 @@ def kill_at(point: str, tick: int) -> None:
     together.publish_together = patched_together
     Checkpoint.intend = patched_intend
     TickDriver.advance, TickDriver.commit = patched_advance, patched_commit
-    SinkFrame.write, FeedFrame.run = patched_write, patched_feed
+    SinkFrame.write, TickDriver.settle = patched_write, patched_settle
     for kind in publishes:
         kind.publish = patched_publish
 

@@ -114,12 +114,13 @@ POINTS = [
 
 
 def test_killed_at_every_point(seed, tmp_path, uninterrupted):
-    """One job, killed at one point after the other, each time where the last one left it."""
-    write_job(tmp_path)
+    """One job, killed at one point after the other, each time where the last one left it: by tasks, and by
+    the driver, in turns, so that what the one began the other repeats."""
     Growing(tmp_path, seed, FILES).add(FILES)
     runs = []
     try:
-        for point in POINTS:
+        for number, point in enumerate(POINTS):
+            write_job(tmp_path, "spark" if number % 2 else "auto")
             runs.append(run := Process(tmp_path, *TO_THE_END, kill_at=point))
             assert run.await_end() == -signal.SIGKILL, f"{point}: {run.errors.read_text()}"
             ticks = told_ticks(tmp_path)
