@@ -290,6 +290,9 @@ def test_what_is_released_counts_as_rows_that_come():
     assert job.alone == 0, "170 rows or so are put out"
     job.tick({"r": [({"t": 220, "k": "b", "v": 1}, 1)]})
     assert job.alone == 1
+    job.driver.tasks_are_asked = True
+    job.tick({"r": [({"t": 221, "k": "b", "v": 1}, 1)]})
+    assert job.alone == 1, "so many tasks as the user says, in every tick"
 
 
 def test_what_a_run_fetches_is_bounded():

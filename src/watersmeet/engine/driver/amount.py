@@ -52,7 +52,8 @@ class Amount:
 
     ``pairs``: of keys that runs tell of, at most. ``memory``: bytes that a task may hold. ``few``: rows that
     come or are merged, and those that are released where these cost as much, where the node goes by these
-    alone and their bytes are few. ``kept``: bytes of the runs that are there.
+    alone and their bytes are few. ``kept``: bytes of the runs that are there. ``of_join``: whose tasks are as
+    many as the user says, if they do, also where there is little to do.
     """
 
     rows: int
@@ -61,6 +62,7 @@ class Amount:
     memory: int
     few: int | None
     kept: int = 0
+    of_join: bool = False
 
     def is_small(self, most_rows: int, *, fetched: bool = False) -> bool:
         """Whether what the node does goes by its new rows alone, and these are few. ``fetched``: runs would
@@ -118,6 +120,7 @@ def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
         memory=shape.memory,
         few=few if goes_by_new else None,
         kept=kept,
+        of_join=driver.releases_as_rows,
     )
 
 

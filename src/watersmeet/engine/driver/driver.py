@@ -101,7 +101,7 @@ class TickDriver:
         self.flush_rows, self.flush_bytes = FLUSH_ROWS, FLUSH_BYTES
         self.placing: Placing | None = None
         self.small_rows = SMALL_ROWS
-        self.keep_late = self.keep_broken = self.ordered = False
+        self.keep_late = self.keep_broken = self.ordered = self.tasks_are_asked = False
         self.tasks = 1
         self._incomplete = frozenset[str]()
         self.said, self._contents, self._begin = list[str](), list[Contents](), frozenset[str]()
@@ -355,8 +355,10 @@ class TickDriver:
 
     def run_small(self, query: str, number: int, task: NodeTask) -> Alone | None:
         """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage."""
-        fetched = self.store.traffic is not None
-        if not self.amount(query, number).is_small(self.small_rows, fetched=fetched):
+        amount, fetched = self.amount(query, number), self.store.traffic is not None
+        if amount.of_join and self.tasks_are_asked:
+            return None
+        if not amount.is_small(self.small_rows, fetched=fetched):
             return None
         try:
             with self.store.together():

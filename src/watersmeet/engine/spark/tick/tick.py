@@ -152,7 +152,7 @@ class Ticks:
         }
         driver.keep_late = outputs.late is not None or outputs.shed is not None
         driver.keep_broken = outputs.broken is not None
-        driver.ordered = partitions == 1
+        driver.ordered, driver.tasks_are_asked = partitions == 1, partitions is not None
 
     def prepare(self, owner: str, *, pending: bool = False, set_aside: bool = False) -> list[str]:
         """Let every sink check what it can; see `Sink.prepare` and `Sink.resume`.
