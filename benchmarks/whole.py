@@ -54,8 +54,9 @@ def command(system: str, workload: Workload, data: Path, work: Path, kind: str) 
     ]
 
 
-SETTINGS = ("spark.driver.memory", "spark.local.dir")
-"""Of those that both have; the others watersmeet sets itself."""
+SETTINGS = ("spark.driver.memory", "spark.local.dir", "spark.sql.streaming.minBatchesToRetain")
+"""Of those that both have; the others watersmeet sets itself. Ticks are timed by the commits of all batches,
+of which it would keep the last twenty."""
 
 
 def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> Whole:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from benchmarks import whole
 from benchmarks.bars import PARTS, Round, bars, table
-from benchmarks.whole import Whole
+from benchmarks.whole import OURS, Whole
+from benchmarks.workloads import WORKLOADS
 
 
 def run(seconds: float, cpu_s: float, tick_s: float, peak: int) -> Whole:
@@ -30,3 +36,11 @@ def test_small_ticks_are_judged_in_milliseconds_too() -> None:
     found = {bar.text: (bar.value, bar.met) for bar in bars(PARTS["1k"], "left", rounds)}
     assert found["1k, left: median tick, ms"] == (100.0, True)
     assert found["1k, left: median tick, of Spark's"] == (0.25, True)
+
+
+@pytest.mark.parametrize("part", list(PARTS))
+def test_no_commit_goes_before_its_time_is_read(part: str, tmp_path: Path) -> None:
+    workload = WORKLOADS[PARTS[part].workload]
+    command = whole.command(OURS, workload, tmp_path, tmp_path, PARTS[part].kinds[0])
+    (kept,) = [given for given in command if given.startswith("spark.sql.streaming.minBatchesToRetain=")]
+    assert int(kept.partition("=")[2]) > workload.all_ticks
