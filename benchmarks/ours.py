@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from benchmarks.child import CORES, Arguments, Report, bytes_in, commit_times, parse
+from benchmarks.child import Arguments, Report, bytes_in, commit_times, parse
 from benchmarks.workloads import KINDS
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
@@ -72,7 +72,6 @@ def main() -> None:
         job,
         plan,
         checkpoint=str(arguments.checkpoint),
-        partitions=CORES,
         until_caught_up=True,
         on_tick=on_tick,
     )
