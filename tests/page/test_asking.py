@@ -128,15 +128,20 @@ def test_one_at_a_time_and_none_for_whom_nobody_waits(tmp_path):
     until_gone(pid)
 
 
-def test_a_page_that_ends_leaves_no_question_behind(tmp_path, caplog):
+def test_a_page_that_ends_leaves_no_question_behind_and_says_nothing(tmp_path, caplog, capfd):
     file, connection = tmp_path / "pid", socket.socket()
     with connection, served(SLOW.format(str(file))) as host:
         name, _, port = host.partition(":")
+        assert asked(host, f"/why.json?key={'x' * 100_000}")[0] in (400, 413)
+        with socket.create_connection((name, int(port))) as nonsense:
+            nonsense.sendall(b"nonsense\r\n\r\n")
+            assert b" 400 " in nonsense.recv(1000)
         connection.connect((name, int(port)))
         connection.sendall(f"GET /why.json?input=a HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
         pid = pid_in(file)
     until_gone(pid)
     assert "Traceback" not in caplog.text
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 import threading
@@ -19,6 +20,9 @@ from watersmeet.spec.watched.addresses import LOOPBACK, Address, cannot_listen
 _LOOK_S = 0.05
 _END_S = 5.0
 """So long is waited in the end for who still reads the history for the page: its store may not answer."""
+_NOT_TOLD = ("Invalid HTTP request received.", "Cancel %s running task(s)")
+"""What the server says of browsers: that one sent nonsense, which it is told itself, or still waited for an
+answer when the page ended. It would stand between the lines of the job."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,12 @@ class Serving:
 
     def _server(self) -> uvicorn.Server:
         config = uvicorn.Config(self.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        logging.getLogger("uvicorn.error").addFilter(_is_told)
         return uvicorn.Server(config)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith(_NOT_TOLD)
 
 
 def _listening(address: Address) -> socket.socket:
