@@ -29,11 +29,12 @@ from benchmarks.ours import job_text
 from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.merge_policy import choose
-from watersmeet.engine.messages.reports import SideReport
+from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import CONTROL, JoinShape
-from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.nodes.join import _least, _release
 from watersmeet.engine.tasks.ingest import IngestWriter
+from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
@@ -145,13 +146,16 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
                 old_limits=dict.fromkeys(task.layout.releasing, old),
                 new_limits=dict.fromkeys(task.layout.releasing, new),
             )
-            report = SideReport()
+            told = NodeReport(partition=partition, sides=[SideReport() for _ in Side])
+            of_node = NodeWork(tick=driver.tick, sides=[work for _ in Side])
+            share = Share(driver.store, driver.tick, of_node, told, partition, partitions)
+            report = told.side(side)
             with clock.of("choose"):
                 choose(runs)
             with clock.of("open"):
                 own = SideSlice(task, work, driver.store, hashes, hashes)
             with clock.of("release"):
-                for _ in _release(shape, side, own, report):
+                for _ in _release(shape, side, own, share):
                     pass
             with clock.of("least"):
                 _least(own, report, partition, partitions)

@@ -74,7 +74,8 @@ def main() -> None:
     running.awaitTermination()
     ticks = arguments.workload.all_ticks
     progress = [json.loads(each.json) for each in running.recentProgress]
-    last = next((each["stateOperators"] for each in progress if each["batchId"] == ticks - 1), [])
+    states = (each["stateOperators"] for each in progress if each["batchId"] == ticks - 1)
+    last: list[dict[str, Any]] = next(states, [])
     Report(
         started=started,
         ended=commit_times(arguments.checkpoint / "commits", ticks),
