@@ -1,7 +1,7 @@
 """Questions about rows of a job, each answered in a process of its own, as by `watersmeet why`.
 
 Sources are read again for it, which may take long: so it is not done where the job runs, or the page is
-served. The process has the lowest priority, is given so many seconds and so much memory, and ends when nobody
+served. The process gives way to the job, is given so many seconds and so much memory, and ends when nobody
 waits for its answer any more. There is one at a time.
 """
 

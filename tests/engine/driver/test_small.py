@@ -302,3 +302,5 @@ def test_what_a_run_fetches_is_bounded():
     assert not replace(few, pairs=driver_module.MOST_MATCHES + 1.0).is_small(1)
     assert not few.is_small(small_rows_in({"small_ticks": "spark"}))
     assert few.is_small(small_rows_in({}))
+
+

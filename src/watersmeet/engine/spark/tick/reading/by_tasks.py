@@ -67,7 +67,6 @@ _SETTINGS = (
 MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
 
-
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
 
