@@ -13,11 +13,13 @@ import pyarrow as pa
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.driver import amount as amount_module
 from watersmeet.engine.driver import driver as driver_module
 from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
 from watersmeet.engine.nodes.task import Alone, NodeTask
+from watersmeet.state.traffic import Meter
 
 JOB = """SET output_mode = changelog; SET plan = delta;
 CREATE TABLE c (id BIGINT, name STRING, d INT) WITH ('connector' = 'memory', 'diff.column' = 'd');
@@ -304,3 +306,39 @@ def test_what_a_run_fetches_is_bounded():
     assert few.is_small(small_rows_in({}))
 
 
+def one_by_one(*given: tuple[int, str, int]) -> list[tuple[dict[str, Any], int]]:
+    return [({"t": t, "k": k, "v": v}, 1) for t, k, v in given]
+
+
+@pytest.mark.parametrize(("most", "is_alone"), [(2, False), (4, True)])
+@pytest.mark.parametrize("what", ["candidates", "released"])
+def test_work_that_finds_no_match_is_bounded(what: str, most: int, is_alone: bool, monkeypatch: Any):
+    """20 pairs that the condition refuses, or 20 rows that go: for each match 8 of these are allowed."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    job = HandedOver(
+        plan_job(parse_job(RETAINED + PAIRS.format(kind="LEFT", more=" AND l.v + r.v < 0"))), MemoryStore()
+    )
+    job.whole, job.driver.small_rows = True, 60
+    job.tick({"l": one_by_one(*((5, "a", n) for n in range(20)))})
+    assert job.alone == 1
+    then = {"r": one_by_one((5, "a", 1))}
+    if what == "released":
+        then = {"l": one_by_one((500, "b", 1)), "r": one_by_one((500, "c", 1))}
+    job.tick(then)
+    assert job.alone - 1 == is_alone
+
+
+class Remote(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.traffic = Meter()  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("store", "alone"), [(MemoryStore, 2), (Remote, 1)])
+def test_runs_that_are_kept_count_where_they_would_be_fetched(store: Any, alone: int, monkeypatch: Any):
+    monkeypatch.setattr(amount_module, "FETCHED_BYTES", 10)
+    job = HandedOver(plan_job(parse_job(RETAINED + PAIRS.format(kind="INNER", more=""))), store())
+    job.whole, job.driver.small_rows = True, 60
+    for side in "lr":
+        job.tick({side: one_by_one((5, "a", 1))})
+    assert job.alone == alone

@@ -85,6 +85,14 @@ def test_a_jvm_that_ends_is_not_waited_for(started, tmp_path):
     assert processes[0].returncode == 1
 
 
+def test_ctrl_c_of_a_terminal_is_not_for_the_jvm(started, tmp_path):
+    """It would end, and with it the tick that a stop lets finish."""
+    started("import signal, sys; sys.exit(str(signal.getsignal(signal.SIGINT) is signal.SIG_IGN))")
+    with (tmp_path / "words").open("w+b") as words, pytest.raises(PySparkRuntimeError):
+        gateway.launch(settings(), words)
+    assert (tmp_path / "words").read_text() == "True\n"
+
+
 def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
     processes = started("import time; time.sleep(600)")
 

@@ -323,3 +323,6 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
         assert reader._by_driver([[(0, Part(str(path)))]], None) is None
         patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
         assert not reader._are_few(batch)
+    for files, few in ((by_tasks.MOST_FILES, True), (by_tasks.MOST_FILES + 1, False)):
+        reader._small_rows = 400 * files
+        assert reader._are_few(BatchFiles(batch.files[:1] * files, [], {})) is few
