@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -317,10 +318,22 @@ def _let_workers_import() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
 
 
+_HINTS = (
+    (
+        re.compile(r"heap|[Cc]annot allocate memory|insufficient memory|OutOfMemoryError", re.ASCII),
+        "the driver's JVM takes spark.driver.memory (--conf spark.driver.memory=2g): "
+        "is it a size, and does the machine, or ulimit -v, give that much?",
+    ),
+    (re.compile(r"Too many open files"), "let the process open more files (ulimit -n)"),
+)
+"""What the JVM says of itself -> what to do. It is said in English, whatever the locale."""
+
+
 def _not_started(error: BaseException, conf: Mapping[str, str], words: str) -> EngineError:
     SparkContext._gateway = None  # a gateway that died would be taken for a live one
+    hint = next((hint for said, hint in _HINTS if said.search(words)), None)
     packages = conf.get("spark.jars.packages")
-    if packages:
+    if packages and hint is None:
         return EngineError(
             f"Spark did not start: could not resolve {packages}",
             code="packages-unresolved",
@@ -328,8 +341,9 @@ def _not_started(error: BaseException, conf: Mapping[str, str], words: str) -> E
             "or put the jars into a directory and name it: --jars DIR, SET jars = 'DIR', "
             f"or the variable {JARS_VARIABLE}",
         )
+    told = [line for line in words.splitlines() if not line.lstrip().startswith(("at ", "... "))]
     return EngineError(
-        "\n".join([f"Spark did not start: {readable(error)}", *words.splitlines()[-MOST_WORDS:]]),
+        "\n".join([f"Spark did not start: {readable(error)}", *told[-MOST_WORDS:]]),
         code="spark-not-started",
-        hint="Spark 4 needs Java 17 or newer",
+        hint=hint or "Spark 4 needs Java 17 or newer",
     )
