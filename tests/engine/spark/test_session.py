@@ -90,4 +90,5 @@ def test_packages_are_not_blamed_where_java_did_not_start():
     packages = {"spark.jars.packages": "a:b:1"}
     told = session._not_started(RuntimeError("exited"), packages, "Invalid maximum heap size: -Xmxlots")
     assert told.code == "spark-not-started"
-    assert session._not_started(RuntimeError("exited"), packages, "").code == "packages-unresolved"
+    for said in ("", "unresolved dependency: org.x#heap-tools;1.0: not found"):
+        assert session._not_started(RuntimeError("exited"), packages, said).code == "packages-unresolved"

@@ -320,7 +320,10 @@ def _let_workers_import() -> None:
 
 _HINTS = (
     (
-        re.compile(r"heap|[Cc]annot allocate memory|insufficient memory|OutOfMemoryError", re.ASCII),
+        re.compile(
+            r"(object|maximum|minimum|initial|Java) heap|heap size|Cannot allocate memory"
+            r"|insufficient memory|OutOfMemoryError"
+        ),
         "the driver's JVM takes spark.driver.memory (--conf spark.driver.memory=2g): "
         "is it a size, and does the machine, or ulimit -v, give that much?",
     ),
