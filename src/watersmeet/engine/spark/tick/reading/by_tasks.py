@@ -124,7 +124,9 @@ class ReadByTasks:
 
     def told(self, batch: BatchFiles | None, start: TickStart) -> list[Any] | None:
         """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
-        shares = None if batch is None or self.why_not is not None else self._dealt(batch)
+        if batch is None or self.why_not is not None:
+            return None
+        shares = self._dealt(batch)
         if shares is None:
             return None
         if not shares:
@@ -137,9 +139,9 @@ class ReadByTasks:
         self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
         return told if self.why_not is None else None
 
-    def _are_few(self, batch: BatchFiles | None) -> bool:
+    def _are_few(self, batch: BatchFiles) -> bool:
         """Whether the files say that they have few rows and bytes."""
-        files = [] if batch is None else [file for file in batch.files if file.batch >= 0]
+        files = [file for file in batch.files if file.batch >= 0]
         if self._small_rows < 0 or len(files) > MOST_FILES or sum(f.size for f in files) > SMALL_BYTES:
             return False
         try:
