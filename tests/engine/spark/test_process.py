@@ -34,6 +34,10 @@ def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, t
         assert second.await_end() == 0, second.errors.read_text()
         # Spark notes files, then plans their batch: stopped in between, it reads them with the next ones
         assert first.ticks + second.ticks in (4, 5), (first.lines, second.lines)
+        batches = list((tmp_path / "state" / "spark" / "commits").glob("[0-9]*"))
+        assert (
+            first.ticks + second.ticks == len(batches) + 1
+        )  # each is told as a tick, and so is the last one
     finally:
         second.clean_up()
     for sink in ("joined", "chain"):
