@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks import whole
+from benchmarks.measure import ChildFailed
 from benchmarks.side_by_side import Bar
 from benchmarks.whole import OURS, SPARK, Whole
 from benchmarks.workloads import WORKLOADS
@@ -101,11 +102,14 @@ def table(found: Sequence[Bar]) -> str:
 
 
 def measured(part: Part, kind: str, number: int) -> Round:
-    """A round. Raises: SystemExit, when rows differ."""
+    """A round. Raises: SystemExit, when rows differ or a system fails."""
     workload, found = WORKLOADS[part.workload], dict[tuple[str, bool], Whole]()
     for system in (OURS, SPARK) if number % 2 == 0 else (SPARK, OURS):
         for empty in (True, False):
-            run = found[system, empty] = whole.run(system, workload, kind, empty=empty)
+            try:
+                run = found[system, empty] = whole.run(system, workload, kind, empty=empty)
+            except ChildFailed as failed:
+                raise SystemExit(str(failed)) from None
             what = "no rows" if empty else f"{part.workload}, {kind}"
             print(
                 f"round {number + 1}, {system}, {what}: {run.seconds:.1f} s, {run.cpu_s:.1f} CPU s",
