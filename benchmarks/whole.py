@@ -49,8 +49,7 @@ def command(system: str, workload: Workload, data: Path, work: Path, kind: str) 
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     return [
         *(sys.executable, "-m", "watersmeet", "run", str(work / "job.sql"), "--until-caught-up", "--quiet"),
-        *("--master", f"local[{CORES}]", "--partitions", str(CORES)),
-        *("--checkpoint", str(arguments.checkpoint), *given),
+        *("--master", f"local[{CORES}]", "--checkpoint", str(arguments.checkpoint), *given),
     ]
 
 

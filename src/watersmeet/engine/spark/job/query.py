@@ -288,7 +288,7 @@ class JobRun:
         once, every = self.settings.until_caught_up, f"{self.settings.trigger_ms} milliseconds"
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=every)
         make_private(self.checkpoint.spark)
-        query = self._query = writer.start()
+        query = self._query = self.by_tasks.started(writer) if self._is_listed else writer.start()
         waiting = Waiting(self.brokers.silent, self.telling.note)
         try:
             self.alignment.begin(query)

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from watersmeet.engine.driver.amount import SMALL_BYTES
 from watersmeet.engine.messages.work import TickStart
@@ -66,6 +67,9 @@ _SETTINGS = (
 
 MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
+
+LEAVES_OUT_SCANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
+"""By which Spark plans no scan of a stream below WHERE false: not its default, for what holds state would go too."""
 
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
@@ -117,6 +121,19 @@ class ReadByTasks:
         does, those that follow have rows, also for the ticks that tasks read."""
         self.gave_up = False
         return self.why_not is None and self._may_list
+
+    def started(self, writer: DataStreamWriter) -> StreamingQuery:
+        """A stream of `listing_of`, begun; streams keep the settings that they begin with."""
+        conf = self._spark.conf
+        before = conf.get(LEAVES_OUT_SCANS, None)
+        conf.set(LEAVES_OUT_SCANS, "true")
+        try:
+            return writer.start()
+        finally:
+            if before is None:
+                conf.unset(LEAVES_OUT_SCANS)
+            else:
+                conf.set(LEAVES_OUT_SCANS, before)
 
     def give_up(self) -> None:
         """Spark is to read a tick of a stream without rows: it begins anew."""
