@@ -22,7 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from watersmeet.engine.driver.amount import SMALL_BYTES
 from watersmeet.engine.messages.work import TickStart
@@ -69,7 +70,7 @@ MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
 
 LEAVES_OUT_SCANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
-"""By which Spark plans no scan of a stream below WHERE false: not its default, for what holds state would go too."""
+"""By which Spark plans no scan of a stream below WHERE false. Not its default: what holds state would go too."""
 
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
