@@ -70,7 +70,7 @@ MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
 
 LEAVES_OUT_SCANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
-"""By which Spark plans no scan of a stream below WHERE false. Not its default: what holds state would go too."""
+"""By which Spark plans no scan of a stream below WHERE false. Not its default: state would go too."""
 
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
