@@ -1,8 +1,9 @@
-"""Columns of changes that the driver computes and stages itself are those that Spark computes and writes, in
-values and in types."""
+"""Columns that the driver, or tasks, compute and stage themselves are those that Spark computes and writes,
+in values and in types."""
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections import Counter
 from decimal import Decimal
@@ -16,7 +17,9 @@ from pyarrow import parquet
 from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.spark.tick import tick as tick_module
 from watersmeet.engine.spark.tick.nodes import SinkFrame
+from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.errors import WatersmeetError
+from watersmeet.front.sql import parse_job
 
 pytestmark = pytest.mark.spark
 
@@ -96,4 +99,90 @@ def test_what_leaves_its_type_stops_the_job_with_its_values(spark, tmp_path):
     written(tmp_path, greatest=2**31 - 1)
     with pytest.raises(WatersmeetError, match="2147483647"):
         until_caught_up(spark, JOB.format(folder=tmp_path, out=tmp_path / "own"), tmp_path / "c1")
+    assert not list((tmp_path / "own").glob("out-*"))
+
+
+APPEND = """
+SET small_ticks = '{small}';
+CREATE TABLE a (k BIGINT, t TIMESTAMP, n STRING, i INT, x DOUBLE, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
+    WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = '{format}');
+CREATE TABLE b (k BIGINT, t TIMESTAMP, v DECIMAL(15,2), WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
+    WITH ('connector' = 'file', 'path' = '{folder}/b', 'format' = '{format}');
+CREATE TABLE out WITH ('connector' = 'file', 'path' = '{out}', 'format' = 'parquet');
+INSERT INTO out SELECT {columns}
+    FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + INTERVAL '10' SECONDS;
+"""
+COLUMNS = """upper(a.n) || '!' AS u, concat(a.n, '-', CAST(b.k AS STRING)) AS c, a.i + 1 AS i, a.x * -1 AS x,
+    a.x / 3 AS third, CASE WHEN b.v > 1 THEN a.k ELSE -a.k END AS w, coalesce(b.v, 0) AS v,
+    b.v IS NULL AS none, a.t, substring(a.n, 2, 1) AS s, try_divide(a.i, b.v) AS d,
+    repeat('é', 3) AS r, 7 AS seven"""
+
+
+def streams(folder: Path) -> None:
+    def at(second: int) -> datetime.datetime:
+        return datetime.datetime(2024, 1, 1, 0, 0, second, tzinfo=datetime.UTC)
+
+    texts = ["é", None, "", "ß", "e\u0301", "\U0001f600x"] * 300
+    numbers = [7, None, -1, 0, 7, -(2**31)] * 300
+    doubles = [0.0, -0.0, float("nan"), float("inf"), None, 1e-300] * 300
+    ticks = [at(number % 50) for number in range(1_800)]
+    kinds = [("k", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("n", pa.string()), ("i", pa.int32())]
+    a = {"k": list(range(1_800)), "t": ticks, "n": texts, "i": numbers, "x": doubles}
+    b = {"k": list(range(0, 1_800, 2)), "t": ticks[::2], "v": [Decimal("0.00"), Decimal("-7.25"), None] * 300}
+    for name, rows, types in (
+        ("a", a, [*kinds, ("x", pa.float64())]),
+        ("b", b, [*kinds[:2], ("v", pa.decimal128(15, 2))]),
+    ):
+        (folder / name).mkdir()
+        parquet.write_table(pa.table(rows, pa.schema(types)), folder / name / "0.parquet")
+
+
+def put_out(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
+    tables = [parquet.read_table(file) for file in out.glob("*/*.parquet")]
+    (types,) = {tuple((field.name, field.type) for field in table.schema) for table in tables}
+    return list(types), Counter(str(row) for table in tables for row in table.to_pylist())
+
+
+def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch):
+    streams(tmp_path)
+    by_driver, without_spark = [], []
+    stage, planned = SinkFrame._stage, tick_module.plain_outputs
+    monkeypatch.setattr(SinkFrame, "_stage", lambda *given: by_driver.append(1) or stage(*given))
+
+    def noted(*of: Any) -> Plain | None:
+        found = planned(*of)
+        without_spark.extend([] if found is None else [1])
+        return found
+
+    monkeypatch.setattr(tick_module, "plain_outputs", noted)
+
+    def ran(name: str, small: str) -> tuple[list[tuple[str, Any]], Counter[str]]:
+        by_driver.clear()
+        without_spark.clear()
+        text = APPEND.format(
+            folder=tmp_path, out=tmp_path / name, small=small, format="parquet", columns=COLUMNS
+        )
+        run = parse_job(text).run
+        until_caught_up(spark, text, tmp_path / f"{name}-c", partitions=None, run=run)
+        return put_out(tmp_path / name)
+
+    found = ran("driver", "auto")
+    assert by_driver
+    assert without_spark
+    assert ran("tasks", "spark") == found
+    assert without_spark
+    assert not by_driver
+    monkeypatch.setattr(tick_module, "plain_outputs", lambda *_: None)
+    assert ran("spark", "spark") == found
+    assert sum(found[1].values()) > 1_000
+
+
+@pytest.mark.parametrize("small", ["auto", "spark"])
+def test_a_column_that_fails_stops_the_job_with_its_values(spark, tmp_path, small):
+    streams(tmp_path)
+    text = APPEND.format(
+        folder=tmp_path, out=tmp_path / "own", small=small, format="parquet", columns="a.k / (a.i + 1) AS q"
+    )
+    with pytest.raises(WatersmeetError, match=r"DIVIDE_BY_ZERO.*-1"):
+        until_caught_up(spark, text, tmp_path / "c", partitions=None, run=parse_job(text).run)
     assert not list((tmp_path / "own").glob("out-*"))

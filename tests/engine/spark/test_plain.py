@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
 
@@ -22,8 +23,8 @@ CREATE TABLE b (k BIGINT, v DECIMAL(12,2), d INT) WITH ('connector' = 'memory', 
 JOINED = "FROM a JOIN b ON a.k = b.k"
 
 
-def plain(query: str) -> Plain | None:
-    job = LocalJob(plan_job(parse_job(JOB + query)), MemoryStore())
+def plain(query: str, tables: str = JOB) -> Plain | None:
+    job = LocalJob(plan_job(parse_job(tables + query)), MemoryStore())
     (planned,) = job.plan.queries
     return plain_outputs(planned, job.driver.shapes[planned.name][planned.root.number])
 
@@ -84,12 +85,29 @@ def test_sums_are_those_of_a_counter():
         ]
         diffs = pa.array([row[-1] for row in drawn], pa.int64())
         batches.append(pa.RecordBatch.from_arrays([*arrays, diffs], names=[*kinds, DIFF]))
-    made = rows.rows(batches, 7)
-    assert made.schema == rows.schema
+    made = pa.Table.from_batches(rows.rows(batches, 7), rows.schema)
     found = [tuple(row.values()) for row in made.to_pylist()]
     assert {row[:-2]: row[-2] for row in found} == {row: total for row, total in wanted.items() if total}
     assert len({row[:-2] for row in found}) == len(found)
     assert {row[-1] for row in found} == {7}
     assert 0 in wanted.values()
-    assert rows.rows([], 7).num_rows == 0
-    assert rows.rows([], 7).schema == rows.schema
+    assert sum(batch.num_rows for batch in rows.rows([], 7)) == 0
+
+
+def test_what_is_computed_far_wider_comes_in_pieces(monkeypatch):
+    monkeypatch.setattr(plain_module, "PIECE_BYTES", 1 << 20)
+    text = (
+        JOB.replace("changelog", "append")
+        .replace(", 'diff.column' = 'd'", "")
+        .replace("d INT", "t TIMESTAMP")
+    )
+    text = text.replace("TIMESTAMP)", "TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' SECOND)")
+    rows = plain(f"SELECT a.k, repeat(a.n, 1000) AS r {JOINED} AND a.t = b.t", text)
+    assert rows is not None
+    names = {"a.k": pa.array(range(5_000)), "a.n": pa.array([str(n % 10) for n in range(5_000)])}
+    pieces = list(rows.rows([pa.record_batch(names)] * 2, 0))
+    assert max(piece.nbytes for piece in pieces) < 2 << 20
+    assert len(pieces) < 30
+    table = pa.Table.from_batches(pieces)
+    assert table.column("k").to_pylist() == [*range(5_000)] * 2
+    assert table.column("r")[17].as_py() == "7" * 1_000

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job.java_rows import rows_pass_java
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
@@ -110,6 +111,7 @@ def run_job(
         jars=jars,
         kafka="kafka" in connectors,
         time_zone=job.options.time_zone,
+        java_rows=rows_pass_java(plan, job.run),
         submitted=submitted(),
     )
     refuse_connect(conf)

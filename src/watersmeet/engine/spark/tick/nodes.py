@@ -74,11 +74,7 @@ class ToSink:
             if self.plain is None or part is None:
                 yield from rows
             else:
-                names, schema = [column for column, _ in self.plain.outputs], self.plain.schema
-                chosen = (
-                    pa.RecordBatch.from_arrays(batch.select(names).columns, schema=schema) for batch in rows
-                )
-                staged = part.write(partition, schema, chosen)
+                staged = part.write(partition, self.plain.schema, self.plain.rows(rows, task.tick))
                 if staged is not None:
                     yield pa.record_batch({STAGED: pa.array([json.dumps(dict(staged))])})
 
@@ -253,7 +249,7 @@ class SinkFrame:
             part = self._sink.arrow_part(self._plain.schema, self._query, task.tick, attempt)
             ran = alone() if part is not None else None
             if part is not None and ran is not None:
-                return ran.texts, self._stage(part, self._plain.rows(ran.rows, task.tick), task.tick, attempt)
+                return ran.texts, self._stage(part, ran, task, attempt)
             if self._plain.summed:
                 part = None
         self._reports.value = []
@@ -290,17 +286,21 @@ class SinkFrame:
             return list(texts.values()), None
         return list(texts.values()), rows if self._counter is not None or took is None else took.rows
 
-    def _stage(self, part: ArrowPart, rows: pa.Table, tick: int, attempt: str) -> int:
-        """Stage the rows of a tick from this process; how many they are."""
+    def _stage(self, part: ArrowPart, ran: Alone, task: NodeTask, attempt: str) -> int:
+        """Stage the rows of a node that this process has run; how many they are."""
+        plain = self._plain
+        assert plain is not None
+        summed = list(plain.rows(ran.rows, task.tick)) if plain.summed else None
+        count: int = sum(batch.num_rows for batch in (ran.rows if summed is None else summed))
 
         def write() -> None:
-            assert self._plain is not None
-            staged = part.write(0, self._plain.schema, iter(rows.to_reader()))
-            self._sink.take_parts(self._query, tick, attempt, [] if staged is None else [staged])
+            rows = plain.rows(ran.rows, task.tick) if summed is None else iter(summed)
+            staged = part.write(0, plain.schema, rows)
+            self._sink.take_parts(self._query, task.tick, attempt, [] if staged is None else [staged])
 
-        took = self._takings.of(self._sink, self._query, tick, attempt, write, lambda: rows.num_rows)
-        check_taken(self._query, took, rows.num_rows)
-        return int(rows.num_rows)
+        took = self._takings.of(self._sink, self._query, task.tick, attempt, write, lambda: count)
+        check_taken(self._query, took, count)
+        return count
 
     def _found(self, task: NodeTask) -> dict[int, str]:
         """The reports of the task's partitions."""

@@ -1,13 +1,14 @@
 """Rows that go into a sink as they left the tasks: which those are, and sums of them without Spark.
 
 Rows of changes are summed before they leave (`tick.summed`). Those of groups have nothing to sum where a
-row says all of its group: what a group was and what it is differ, and groups differ by their keys. Of changes
-columns may be computed, too, where that is done as Spark does it (`plan.exact`).
+row says all of its group: what a group was and what it is differ, and groups differ by their keys. Columns
+may be computed, too, where that is done as Spark does it (`plan.exact`): a row's way through Spark costs more
+than all else that is done for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.kernel.batches import size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -25,6 +27,12 @@ from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Input, OutputColumn, OutputMode
 
+FIRST_ROWS = 256
+PIECE_BYTES = 32 << 20
+MOST_TIMES = 16
+"""What is computed may be far wider than what it is computed of: so many rows come first, then as many as
+would come to so many bytes, were they as those before, and at most so many times as many as these."""
+
 
 @dataclass(frozen=True)
 class Plain:
@@ -32,7 +40,7 @@ class Plain:
 
     Args:
         outputs: (column of the tasks' rows, name in the sink), no name twice.
-        computed: columns that are made of the tasks' rows; then rows are summed here or by Spark.
+        computed: columns that are made of the tasks' rows.
         summed: rows have to be summed first, by all of the columns but the last two: diff and tick.
         schema: of the rows in the sink.
     """
@@ -47,22 +55,45 @@ class Plain:
         own = from_arrow_schema(self.schema)
         return [field.dataType for field in own] == [field.dataType for field in schema]
 
-    def rows(self, batches: Sequence[pa.RecordBatch], tick: int) -> pa.Table:
-        """All rows of a tick as the sink takes them, of what left the tasks."""
-        names = [column for column, _ in self.outputs]
+    def rows(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a tick as the sink takes them, of what left the tasks: those that are summed when all
+        are there, others in their order, one batch after the other."""
+        if self.summed:
+            yield from self._sums(list(batches), tick).to_batches()
+            return
+        for batch in batches:
+            if not self.computed:
+                yield self._taken(batch, tick)
+                continue
+            at, count = 0, FIRST_ROWS
+            while at < batch.num_rows:
+                made = self._taken(batch.slice(at, count), tick)
+                yield made
+                at += count
+                fitting = PIECE_BYTES * count // max(size(made.columns), 1)
+                count = max(min(fitting, count * MOST_TIMES), 1)
+
+    def _taken(self, batch: pa.RecordBatch, tick: int) -> pa.RecordBatch:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        rows = pa.Table.from_batches([batch]) if self.computed else None
+        columns |= {column.name: column.of(rows) for column in self.computed}
+        if any(column == TICK for column, _ in self.outputs):
+            columns.setdefault(TICK, pa.repeat(pa.scalar(tick), batch.num_rows))
+        return pa.RecordBatch.from_arrays([columns[name] for name, _ in self.outputs], schema=self.schema)
+
+    def _sums(self, batches: Sequence[pa.RecordBatch], tick: int) -> pa.Table:
         if not batches:
             return self.schema.empty_table()
+        names = [column for column, _ in self.outputs]
         table = pa.Table.from_batches(batches)
         made = [(column.name, column.of(table)) for column in self.computed]
         for name, values_made in made:
             table = table.append_column(name, values_made)
-        if TICK in names:
-            table = table.append_column(TICK, pa.repeat(pa.scalar(tick), table.num_rows))
-        if self.summed:
-            values = [name for name in names if name not in (DIFF, TICK)]
-            sums = table.group_by(values, use_threads=False).aggregate([(DIFF, "sum"), (TICK, "max")])
-            table = sums.select([*values, f"{DIFF}_sum", f"{TICK}_max"]).rename_columns([*values, DIFF, TICK])
-            table = table.filter(pc.not_equal(table.column(DIFF), 0))
+        table = table.append_column(TICK, pa.repeat(pa.scalar(tick), table.num_rows))
+        values = [name for name in names if name not in (DIFF, TICK)]
+        sums = table.group_by(values, use_threads=False).aggregate([(DIFF, "sum"), (TICK, "max")])
+        table = sums.select([*values, f"{DIFF}_sum", f"{TICK}_max"]).rename_columns([*values, DIFF, TICK])
+        table = table.filter(pc.not_equal(table.column(DIFF), 0))
         return pa.Table.from_arrays(table.select(names).columns, schema=self.schema)
 
 
@@ -75,7 +106,7 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
         if isinstance(output.expr, exp.Column):
             columns.append((output.expr.name, output.name))
             continue
-        column = _computed(query, shape, output, len(columns)) if is_changes else None
+        column = _computed(query, shape, output, len(columns))
         if column is None:
             return None
         computed.append(column)

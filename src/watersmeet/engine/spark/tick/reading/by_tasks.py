@@ -269,7 +269,7 @@ def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: ParquetR
     if asks_files_in_order(plan):
         return "an ASOF join asks which rows come first, which is as Spark reads them"
     for source in plan.sources:
-        if not _is_plain(source):
+        if not is_plain(source):
             return f'"{source.name}" is no plain stream of local Parquet files'
         if source.name not in scanned.plain:
             return f'of "{source.name}" expressions are asked'
@@ -285,7 +285,7 @@ def _taken(plan: JobPlan, scanned: Scan) -> Iterator[_Source]:
         yield _Source(views[source.name], wanted)
 
 
-def _is_plain(source: Source) -> bool:
+def is_plain(source: Source) -> bool:
     """Whether it is a stream of local Parquet files that are read as they are."""
     return (
         source.traits.files

@@ -1,0 +1,67 @@
+"""Whether rows of a job pass through Java, as far as its plan says: where none do, Java plans and schedules,
+and no more.
+
+A guess that is wrong costs time alone: files that turn out to be for Spark to read are read by less
+optimised code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from watersmeet.engine.spark.job.run_settings import asks_files_in_order
+from watersmeet.engine.spark.tick.reading.by_tasks import is_plain
+from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.join_inputs import JoinInputs
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import GroupedPlan
+from watersmeet.plan.model.sides import BranchPlan
+from watersmeet.spec.model import Expr, Input, OutputMode, Sink
+from watersmeet.spec.options.files import ParquetReader, format_of, reader_in
+
+_BY_TASKS = ("delta", "iceberg")
+"""Tables that tasks write; of files those in Parquet."""
+
+
+def rows_pass_java(plan: JobPlan, run: Mapping[str, str]) -> bool:
+    """``run``: the settings of the run."""
+    by_tasks = (
+        reader_in(run) is ParquetReader.AUTO
+        and all(is_plain(source) for source in plan.sources)
+        and not plan.tables
+        and not asks_files_in_order(plan)
+        and all(query.is_index or _is_written_by_tasks(query.sink) for query in plan.queries)
+    )
+    return not by_tasks or not all(_is_of_columns(query) for query in plan.queries)
+
+
+def _is_written_by_tasks(sink: Sink) -> bool:
+    return sink.connector in _BY_TASKS or (sink.connector == "file" and format_of(sink.options) == "parquet")
+
+
+def _is_of_columns(query: QueryPlan) -> bool:
+    """Whether tasks compute all that it asks of rows, beside its conditions."""
+    if query.where is not None or any(query.every(GroupedPlan)):
+        return False
+    if query.options.output_mode is not OutputMode.APPEND:
+        return False
+    read = [branch for side in query.sides for _, branch in side.ingested]
+    return all(_is_read(branch) for branch in read) and all(
+        _is_computed(query, output.expr) for output in query.outputs
+    )
+
+
+def _is_read(branch: BranchPlan) -> bool:
+    return branch.flag is None and all(isinstance(expr, exp.Column) for _, expr in branch.columns)
+
+
+def _is_computed(query: QueryPlan, expr: Expr) -> bool:
+    if isinstance(expr, exp.Column):
+        return True
+    rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
+    try:
+        return not exact(expr, JoinInputs((rows,), time_zone=query.options.time_zone)).type.is_time
+    except NotExact:
+        return False

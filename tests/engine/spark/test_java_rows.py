@@ -1,0 +1,62 @@
+"""Which jobs give Java no rows, and which compiler it gets then."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.spark.job.java_rows import rows_pass_java
+from watersmeet.engine.spark.job.session import JAVA_OPTIONS, QUICK_COMPILER, settings
+
+FILES = "'connector' = 'file', 'path' = '/data/{name}', 'format' = 'parquet'"
+JOB = """
+CREATE TABLE a (k BIGINT, t TIMESTAMP, s STRING, WATERMARK FOR t AS t - INTERVAL '5' SECONDS) WITH ({a});
+CREATE TABLE b (k BIGINT, t TIMESTAMP, n INT, WATERMARK FOR t AS t - INTERVAL '5' SECONDS) WITH ({b});
+CREATE TABLE out WITH ({out});
+INSERT INTO out {select};
+"""
+BAND = "ON a.k = b.k AND b.t BETWEEN a.t AND a.t + INTERVAL '1' MINUTE"
+WINDOWS = """SELECT window_start, count(*) AS n
+    FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start"""
+
+
+def passes(select: str = f"SELECT a.k, b.n FROM a JOIN b {BAND}", before: str = "", **tables: str) -> bool:
+    given = {name: FILES.format(name=name) for name in ("a", "b", "out")} | tables
+    job = parse_job(before + JOB.format(select=select, **given))
+    return rows_pass_java(plan_job(job), job.run)
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT a.k, b.n FROM a JOIN b {BAND}",
+        f"SELECT upper(a.s) AS u, a.k + b.n AS s, b.t FROM a LEFT JOIN b {BAND}",
+        f"SELECT a.k FROM a LEFT SEMI JOIN b {BAND}",
+    ],
+)
+def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
+    assert not passes(select)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"a": FILES.format(name="a").replace("parquet", "json")},
+        {"b": FILES.format(name="b").replace("/data", "s3a://bucket")},
+        {"out": FILES.format(name="out").replace("parquet", "json")},
+        {"out": "'connector' = 'console'"},
+        {"before": "SET parquet_reader = 'spark';"},
+        {"select": f"SELECT a.t + INTERVAL '1' SECOND AS u FROM a JOIN b {BAND}"},
+        {"select": f"SELECT sentences(a.s) AS x FROM a JOIN b {BAND}"},
+        {"select": WINDOWS},
+    ],
+)
+def test_all_else_may(given: dict[str, str]):
+    assert passes(**given)
+
+
+def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():
+    assert QUICK_COMPILER in settings(java_rows=False)[JAVA_OPTIONS]
+    assert QUICK_COMPILER not in settings()[JAVA_OPTIONS]
+    own = settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=4"})[JAVA_OPTIONS]
+    assert own.index(QUICK_COMPILER) < own.index("-XX:TieredStopAtLevel=4")  # the last one counts
