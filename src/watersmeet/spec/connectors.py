@@ -27,7 +27,8 @@ class Connector:
     written, is not known here; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
     else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
     said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
-    ``by_key``: a row may take the place of another, by a PRIMARY KEY.
+    ``by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a table of
+    Parquet files.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Connector:
     sinks: bool = False
     unique_names: bool = False
     by_key: bool = False
+    parquet: bool = False
 
     @property
     def called(self) -> str:
@@ -67,8 +69,8 @@ _ALL = (
     Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True, unique_names=True),
-    Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True),
-    Connector("iceberg", sinks=True, unique_names=True, by_key=True),
+    Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True, parquet=True),
+    Connector("iceberg", sinks=True, unique_names=True, by_key=True, parquet=True),
     Connector("function", sinks=True, unique_names=True, by_key=True),
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.job.java_rows import rows_pass_java
 from watersmeet.engine.spark.job.session import JAVA_OPTIONS, QUICK_COMPILER, settings
+from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
 
 FILES = "'connector' = 'file', 'path' = '/data/{name}', 'format' = 'parquet'"
 JOB = """

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
-from watersmeet.engine.spark.job.java_rows import rows_pass_java
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
 from watersmeet.engine.spark.sources.look import problems_of
+from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
     LATE_INSERT,

@@ -10,8 +10,8 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
 * The JVM's optimising compiler held back (`COMPILER`): it took nearly half of the JVM's time in the first
   dozen ticks, for code that runs for milliseconds a tick. Executors of a cluster have the same options: each
   has to compile by itself what one process compiles once.
-* Only the quick compiler where no rows pass through Java (`job.java_rows`): 12.8 CPU seconds instead of 15.6
-  for twelve ticks of 100,000 rows a side with the start, and no more in ticks 67 to 89 either.
+* Only the quick compiler where no rows pass through Java (`tick.reading.java_rows`): 12.8 CPU seconds instead
+  of 15.6 for twelve ticks of 100,000 rows a side with the start, and no more in ticks 67 to 89 either.
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
   and a second per worker, once. It is started at once, while the job is planned (`early`).
 
@@ -88,7 +88,7 @@ def settings(
         jars: directory of jars, or jars separated by commas; None: the variable WATERSMEET_SPARK_JARS.
         kafka: the job needs Spark's Kafka connector: from ``jars``, else by Maven coordinates.
         time_zone: that of the job.
-        java_rows: rows of the job pass through Java (`job.java_rows`).
+        java_rows: rows of the job pass through Java (`tick.reading.java_rows`).
 
     Raises:
         EngineError: ``conf`` sets what rows rest on.

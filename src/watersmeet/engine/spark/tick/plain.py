@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from watersmeet.engine.messages.shapes import NodeShape
-from watersmeet.kernel.batches import size
+from watersmeet.kernel.batches import batches_of, size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
 from watersmeet.plan.conditions.conjuncts import text_of
@@ -59,7 +59,7 @@ class Plain:
         """The rows of a tick as the sink takes them, of what left the tasks: those that are summed when all
         are there, others in their order, one batch after the other."""
         if self.summed:
-            yield from self._sums(list(batches), tick).to_batches()
+            yield from batches_of(self._sums(list(batches), tick))
             return
         for batch in batches:
             if not self.computed:

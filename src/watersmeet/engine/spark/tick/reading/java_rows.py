@@ -21,9 +21,6 @@ from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Expr, Input, OutputMode, Sink
 from watersmeet.spec.options.files import ParquetReader, format_of, reader_in
 
-_BY_TASKS = ("delta", "iceberg")
-"""Tables that tasks write; of files those in Parquet."""
-
 
 def rows_pass_java(plan: JobPlan, run: Mapping[str, str]) -> bool:
     """``run``: the settings of the run."""
@@ -38,7 +35,7 @@ def rows_pass_java(plan: JobPlan, run: Mapping[str, str]) -> bool:
 
 
 def _is_written_by_tasks(sink: Sink) -> bool:
-    return sink.connector in _BY_TASKS or (sink.connector == "file" and format_of(sink.options) == "parquet")
+    return sink.traits.parquet or (sink.traits.files and format_of(sink.options) == "parquet")
 
 
 def _is_of_columns(query: QueryPlan) -> bool:
