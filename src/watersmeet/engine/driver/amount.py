@@ -109,6 +109,7 @@ def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
                 share = _released(side, live)
                 rows += int(live.stored * share)
                 nbytes += int(live.run.nbytes * share)
+    kept += 0 if work.table is None else sum(run.nbytes for run in work.table.runs)
     driver = driver_of(node)
     if driver.releases_as_rows:
         few, of_few, rows, nbytes = few + rows, of_few + nbytes, 0, 0

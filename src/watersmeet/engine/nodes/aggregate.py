@@ -63,7 +63,7 @@ def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBat
     hashes = HashRange.of_share(share)
     own = SideSlice(shape.sides[0], share.work.sides[0], share.store, hashes, hashes)
     report = share.report.sides[0]
-    yield from _closed(shape, own, report)
+    yield from _closed(shape, own, share)
     marks = MarkWriter()
     report.merged = merge_runs(own, share.tick, marks)
     merged = own.work.merged_away()
@@ -76,8 +76,9 @@ def aggregate_rows(shape: AggregateShape, share: Share) -> Iterator[pa.RecordBat
         least_alive(own, pieces, report)
 
 
-def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterator[pa.RecordBatch]:
+def _closed(shape: AggregateShape, own: SideSlice, share: Share) -> Iterator[pa.RecordBatch]:
     """The results; rows are released, or marked as gone."""
+    report = share.report.sides[0]
     if shape.kind is WindowKind.SESSION:
         yield from _closed_sessions(shape, own, report)
         return
@@ -86,6 +87,7 @@ def _closed(shape: AggregateShape, own: SideSlice, report: SideReport) -> Iterat
     chosen = []
     for piece in [*own.old, *own.new_runs]:
         rows = np.sort(passed(piece, shape.time, before, until))
+        share.sees(len(rows) * -(-shape.size // shape.slide))
         if len(rows):
             chosen.append(of_piece(piece, rows))
     for part in in_parts(chosen, shape.memory):

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.messages.work import AsofWork
 from watersmeet.engine.tasks.results import (
@@ -34,6 +33,7 @@ from watersmeet.engine.tasks.results import (
     pad,
     put_out,
 )
+from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, NEVER, Mask, Side, Times, Watermark, below
 from watersmeet.kernel.asof import CAME, Askers, Nearest, Sought, nearest
@@ -58,11 +58,10 @@ class _Stock:
 class AsofTask:
     """One hash range of an ASOF join in one tick."""
 
-    def __init__(
-        self, shape: JoinShape, slices: dict[Side, SideSlice], work: AsofWork, report: NodeReport
-    ) -> None:
+    def __init__(self, shape: JoinShape, slices: dict[Side, SideSlice], work: AsofWork, share: Share) -> None:
         assert shape.reach is not None
-        self._shape, self._reach, self._work, self._report = shape, shape.reach, work, report
+        self._shape, self._reach, self._work, self._report = shape, shape.reach, work, share.report
+        self._share = share
         self._left, self._right = slices[Side.LEFT], slices[Side.RIGHT]
         new = [] if self._right.new is None else [_Stock(self._right.new.rows, None)]
         self._old_stocks = [_Stock(piece.rows, piece) for piece in self._right.old]
@@ -97,6 +96,7 @@ class AsofTask:
         if not len(released) and not len(hits):
             return
         rows = np.union1d(released, hits)
+        self._share.sees(len(rows))
         rows = rows[~piece.are("gone", rows)]
         if not len(rows):
             return
@@ -213,6 +213,7 @@ class AsofTask:
             rows = piece.rows
             first, end = ranges(slots, low, high, rows.slots, rows.base, rows.shift, rows.greatest)
             end = np.where(low <= high, end, first)
+            self._share.sees(int((end - first).sum()))
             parts += [row for _, row in expand(first, end)]
         if not parts:
             return NO_ROWS
@@ -241,6 +242,7 @@ class AsofTask:
         for stock in self._old_stocks:
             assert stock.piece is not None
             rows = stock.piece.own(stock.piece.run.between(reach.right, after, _next(self._work.settled)))
+            self._share.sees(len(rows))
             yield from self._first_settled(stock, np.sort(rows))
         if new is not None:
             yield from self._first_settled(
@@ -271,6 +273,7 @@ class AsofTask:
         for pieces, is_new in ((right.old, False), (right.new_runs, True)):
             for piece in pieces:
                 rows = right.released(piece, is_new=is_new)
+                self._share.sees(len(rows))
                 if len(rows):
                     self._count_released(piece, rows[~piece.are("gone", rows)])
         if not self._reach.latest:
@@ -282,6 +285,7 @@ class AsofTask:
             rows = stock.piece.own(
                 stock.piece.run.between(column, max(self._work.asked_before, limit), asked)
             )
+            self._share.sees(len(rows))
             if len(rows):
                 entering.append((number, np.sort(rows)))
         if right.new is not None:

@@ -14,22 +14,26 @@ import pyarrow as pa
 from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.tasks.results import NO_ROWS, count, put_out
+from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side
-from watersmeet.kernel.match.pairs import find, has_match, rows_matched
+from watersmeet.kernel.match.pairs import candidates, find, has_match, rows_matched
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import Columns
 from watersmeet.spec.model import JoinKind
 
 
 def first_matches(
-    shape: JoinShape, own: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], report: NodeReport
+    shape: JoinShape, own: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], share: Share
 ) -> Iterator[pa.RecordBatch]:
     """Mark own rows that have a match; by a SEMI join, give out the left ones that have their first.
 
     Args:
         reach: per side, all rows that may match own ones of the other side.
     """
+    if share.most_matches is not None:
+        _look_ahead(shape, own, reach, share)
+    report = share.report
     left, right = own[Side.LEFT], own[Side.RIGHT]
     left_around, right_around = reach[Side.LEFT], reach[Side.RIGHT]
     hits = [(piece, _hits(shape, piece, right_around)) for piece in left.old]
@@ -63,6 +67,20 @@ def first_matches(
             yield from _left_rows(shape, piece.rows.batch, chosen, report)
         else:
             piece.mark_matched(chosen)
+
+
+def _look_ahead(
+    shape: JoinShape, own: Mapping[Side, SideSlice], reach: Mapping[Side, SideSlice], share: Share
+) -> None:
+    """Say how many candidates new rows have. Raises: ManyMatches."""
+    for side in Side:
+        new, other = own[side].new, reach[side.other]
+        if new is None:
+            continue
+        there = [piece.looked_up for piece in other.old]
+        there += [] if other.new is None else [other.new.looked_up]
+        for rows in there:
+            share.sees(candidates(shape.condition, new.rows, side, rows))
 
 
 def mark_gone(piece: RunSlice, rows: Rows, report: SideReport, what: str = "matched") -> None:

@@ -106,9 +106,9 @@ def _run_append(
     looked_up = {**slices, **{side: whole.rows for side, whole in wholes.items()}}
     report, asof = share.report, share.work.asof
     if asof is not None:
-        yield from AsofTask(shape, slices, asof, report).run()
+        yield from AsofTask(shape, slices, asof, share).run()
     elif shape.kind.hides_right:
-        yield from first_matches(shape, looked_up, reach or looked_up, report)
+        yield from first_matches(shape, looked_up, reach or looked_up, share)
     elif reach is None:
         yield from _matches(shape, looked_up, share)
     else:

@@ -26,7 +26,7 @@ from watersmeet.engine.tasks.results import (
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import HashRange, NewRows, RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
-from watersmeet.kernel.match.pairs import Search, has_match
+from watersmeet.kernel.match.pairs import Search, candidates, has_match
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.manifest import LiveRun
@@ -63,6 +63,8 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
     rows, report = new.rows, share.report
     if shape.kind.hides_right:
         for piece in table:
+            if share.most_matches is not None:
+                share.sees(candidates(shape.condition, rows, Side.LEFT, piece.rows))
             new.matched |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
         if shape.kind is JoinKind.SEMI and new.matched.any():
             report.matches += int(new.matched.sum())
@@ -73,12 +75,15 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
 
     def hit(rows: Rows) -> None:
         new.mark_matched(rows)
-        report.matches += len(rows)
+        share.matched(len(rows))
 
-    pieces = [
-        Sought(partial(Search.of, shape.condition, rows, Side.LEFT, piece.rows), piece.rows.batch, _unmarked)
-        for piece in table
-    ]
+    def begin(piece: RunSlice) -> Search | None:
+        search = Search.of(shape.condition, rows, Side.LEFT, piece.rows)
+        if search is not None and share.most_matches is not None:
+            share.sees(search.candidates)
+        return search
+
+    pieces = [Sought(partial(begin, piece), piece.rows.batch, _unmarked) for piece in table]
     yield from put_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)
 
 

@@ -63,7 +63,7 @@ def closed_panes(shape: AggregateShape, partial: PartialShape, share: Share) -> 
     for hashes in parts:
         rows, kept = brought_and_kept(shape, partial.side, share, hashes)
         new = _made(shape, partial, rows.new_runs)
-        yield from _closed(shape, partial, kept, new)
+        yield from _closed(shape, partial, kept, new, share)
         release_sums(kept, report)
         if new is not None:
             _keep(shape, kept, new, share.tick, report)
@@ -140,13 +140,14 @@ def _stored(partial: PartialShape, groups: pa.Table) -> Partial:
 
 
 def _closed(
-    shape: AggregateShape, partial: PartialShape, kept: SideSlice, new: Partial | None
+    shape: AggregateShape, partial: PartialShape, kept: SideSlice, new: Partial | None, share: Share
 ) -> Iterator[pa.RecordBatch]:
     before, now = limits(shape, kept)
     since, until = last_end(shape, before), last_end(shape, now)
     chosen = []
     for piece in kept.old:
         rows = np.sort(passed(piece, shape.time, before, until))
+        share.sees(len(rows) * -(-shape.size // shape.slide))
         if len(rows):
             chosen.append(of_piece(piece, rows))
     if new is not None:

@@ -140,3 +140,8 @@ def _update(hasher: hashlib.blake2b, array: pa.Array) -> None:
         rows[array.is_null().to_numpy(zero_copy_only=False)] = 0
         values = rows
     hasher.update(values.tobytes())
+
+
+def is_elsewhere(residual: object) -> bool:
+    """Whether something else than the tasks computes a condition's residual."""
+    return isinstance(residual, Answers | Elsewhere | Questions)

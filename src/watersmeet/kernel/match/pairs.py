@@ -206,6 +206,12 @@ def find(
         yield from search.pairs()
 
 
+def candidates(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> int:
+    """How many candidates `find` would look at; none is taken."""
+    spans = _ranges(condition, needles, side, rows)
+    return 0 if spans is None else int((spans[2] - spans[1]).sum())
+
+
 def _ranges(
     condition: Condition, needles: SortedRows, side: Side, rows: SortedRows
 ) -> tuple[int, Rows, Rows] | None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from watersmeet.engine.driver.asof_limits import asof_work
 from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Incoming, NodeDriver, Outgoing
-from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
+from watersmeet.engine.driver.kinds.condition import condition_of, goes_by_keys, held_to_match
 from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
-from watersmeet.engine.nodes.spread.hot import may_split, told_pairs
+from watersmeet.engine.nodes.spread.hot import told_pairs
 from watersmeet.event_time import NEVER, Side, TimeColumn, Watermark
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.match.lasting import PairBound
@@ -67,9 +67,9 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         return Decided({left: decided, right: asked}, work)
 
     def goes_by_new_rows(self, shape: JoinShape) -> bool:
-        """By a key, of rows that are not changed, and of which all pairs leave: there it is known how many
-        candidates a look-up has before any is taken (`Share.sees`)."""
-        return may_split(shape) and not shape.kind.hides_right
+        """By a key, of rows that are not changed: there it is known how many candidates a look-up has before
+        any is taken (`Share.sees`)."""
+        return goes_by_keys(shape) and shape.broadcast is None and not shape.changelog
 
     def told_pairs(self, work: NodeWork) -> float:
         return told_pairs(work)

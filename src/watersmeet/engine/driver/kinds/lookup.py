@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
-from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
+from watersmeet.engine.driver.kinds.condition import condition_of, goes_by_keys, held_to_match
 from watersmeet.engine.messages.shapes import LookupShape, SideShape
 from watersmeet.event_time import Side
 from watersmeet.plan.model.job import QueryPlan
@@ -30,6 +30,9 @@ class LookupDriver(NodeDriver[LookupPlan, LookupShape]):
 
     def held(self, query: QueryPlan, node: LookupPlan, side: SidePlan) -> Held:
         return held_to_match(query, node, side)
+
+    def goes_by_new_rows(self, shape: LookupShape) -> bool:
+        return goes_by_keys(shape)
 
     def table(
         self,

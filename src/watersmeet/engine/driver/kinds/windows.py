@@ -34,6 +34,8 @@ from watersmeet.watermark.windows import passed_below, release_limit, start_wate
 
 
 class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
+    releases_as_rows = True
+
     def shape_of(
         self, query: QueryPlan, node: AggregatePlan, sides: tuple[SideShape, ...], common: CommonFields
     ) -> AggregateShape:
@@ -62,6 +64,10 @@ class WindowDriver(NodeDriver[AggregatePlan, AggregateShape]):
         if node.kind is WindowKind.SESSION:
             return replace(held, watched=side.event_times)
         return replace(held, releasing=(node.time,))
+
+    def goes_by_new_rows(self, shape: AggregateShape) -> bool:
+        """How many rows a session has that closes shows when they are there."""
+        return shape.kind is not WindowKind.SESSION and not shape.by_spark
 
     def decide(self, node: AggregatePlan, given: Incoming) -> Decided:
         key = node.time_key

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -72,6 +73,9 @@ MOST_TOLD = 1 << 20
 LEAVES_OUT_SCANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
 """By which Spark plans no scan of a stream below WHERE false. Not its default: state would go too."""
 
+_STARTING = threading.Lock()
+"""Of two jobs that begin at once in one session, neither takes the other's setting for the user's."""
+
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
 
@@ -126,15 +130,16 @@ class ReadByTasks:
     def started(self, writer: DataStreamWriter) -> StreamingQuery:
         """A stream of `listing_of`, begun; streams keep the settings that they begin with."""
         conf = self._spark.conf
-        before = conf.get(LEAVES_OUT_SCANS, None)
-        conf.set(LEAVES_OUT_SCANS, "true")
-        try:
-            return writer.start()
-        finally:
-            if before is None:
-                conf.unset(LEAVES_OUT_SCANS)
-            else:
-                conf.set(LEAVES_OUT_SCANS, before)
+        with _STARTING:
+            before = conf.get(LEAVES_OUT_SCANS, None)
+            conf.set(LEAVES_OUT_SCANS, "true")
+            try:
+                return writer.start()
+            finally:
+                if before is None:
+                    conf.unset(LEAVES_OUT_SCANS)
+                else:
+                    conf.set(LEAVES_OUT_SCANS, before)
 
     def give_up(self) -> None:
         """Spark is to read a tick of a stream without rows: it begins anew."""
