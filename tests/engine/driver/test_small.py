@@ -304,7 +304,7 @@ def test_joins_that_the_driver_runs_come_to_the_same(
 def test_look_ups_that_the_driver_runs_come_to_the_same(
     kind: str, most: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """6 rows of a tick ask for a key that has 2 rows and more: 12 candidates, where 8 are allowed, or many."""
+    """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 8 are allowed, or very many."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
     query = f"SELECT l.t{{}} FROM l {kind} JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k AND c.v <> 'w'"
