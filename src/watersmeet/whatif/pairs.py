@@ -119,7 +119,7 @@ def batch_plan(insert: Insert, job: Job, *, apart: bool = False) -> JobPlan:
     left, right = (_alias(side) for side in (relation.left, relation.right))
     query = replace(
         insert.query,
-        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: _numbered(own, apart)),
+        relation=with_inputs(replace(relation, kind=JoinKind.INNER), lambda own: numbered(own, apart=apart)),
         outputs=(_output("l", left), _output("r", right)),
     )
     own = replace(insert, sink=Sink("pairs", "memory"), query=query)
@@ -151,7 +151,7 @@ def _alias(relation: Relation) -> str:
     return relation.alias
 
 
-def _numbered(given: Input, apart: bool) -> Input:
+def numbered(given: Input, *, apart: bool) -> Input:
     """The input with the rows' numbers, and watermarks that never move."""
     number = Column(ROW, BIGINT)
 

@@ -45,8 +45,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Met:
-    """A row of the other input that it met. ``left_out``: the condition by which the joined row went no
-    further (WHERE of an outer join)."""
+    """A row of the other input that it met; in a chain of joins ``row`` has those of all other inputs by
+    alias, None where there are NULLs in the place of one, and ``place`` all their places. ``left_out``: the
+    condition by which the joined row went no further (WHERE of an outer join)."""
 
     row: Row
     place: str
@@ -69,7 +70,8 @@ class Fate:
     """What became of one row of an input. ``place``: where it stands in its source; ``tick``: that read it;
     ``text``: what became of it and why, in words; ``left``: the tick in which it was put out unmatched or
     let go; ``until``: of a retained row, what has to pass for it to leave. ``more_met``: rows that it met
-    and that are not listed; ``left_out``: the condition by which its pad went no further."""
+    and that are not listed; ``left_out``: the condition by which its pad went no further; ``reached``: in a
+    chain of joins, what it was joined with before it went no further."""
 
     row: Row
     source: str
@@ -83,6 +85,7 @@ class Fate:
     near: Sequence[Near] = ()
     until: str | None = None
     left_out: str | None = None
+    reached: Sequence[Met] = ()
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,14 @@ from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Branch, Expr, Insert, Job, JoinKind, Source
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.answer import Answer, Fate, Tick
+from watersmeet.why.chains import Chain
 from watersmeet.why.columns import columns_of, mentioned, value_of
 from watersmeet.why.fates import Fates
 from watersmeet.why.inputs import keys_of, queries_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
 from watersmeet.why.recorded import Recorded
+from watersmeet.why.replayed import is_chain
 from watersmeet.why.reread import UNREAD, Reread
 from watersmeet.why.rows import QueryRows
 from watersmeet.why.times import canonical, of_a_time, parsed
@@ -191,7 +193,10 @@ def _answer(
     masks = [_mask(asked, query, branch) for branch in inputs[alias]]
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
     pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
-    fates = Fates(rows, alias, pairs)
+    chain = None
+    if len(numbers) and is_chain(query, insert):
+        chain = Chain(rows, job, alias, numbers[: asked.question.most])
+    fates = Fates(rows, alias, pairs, chain)
     most = asked.question.most
     told = [fates.fate(int(number)) for number in numbers[:most]]
     named = {branch.source.name for _, branch in asked.side(query).sources}

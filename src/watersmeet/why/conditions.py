@@ -21,7 +21,7 @@ from watersmeet.spec.model import Expr
 from watersmeet.types.json_values import values_of
 from watersmeet.why.columns import value_of
 
-_COMPARED = (exp.GTE, exp.GT, exp.LTE, exp.LT, exp.EQ, exp.NullSafeEQ)
+_COMPARED = (exp.GTE, exp.GT, exp.LTE, exp.LT, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,10 @@ class Conditions:
         texts = [_text(side) for side in (left, right)]
         is_strict = isinstance(expr, exp.GT | exp.LT)
         said = " against ".join(texts)
-        if any(not side[0].is_valid for side in (left, right)) or not all(
+        is_null = any(not side[0].is_valid for side in (left, right))
+        if isinstance(expr, exp.NEQ) and not is_null:
+            return f"both are {texts[0]}" if texts[0] == texts[1] else f"{' equals '.join(texts)}"
+        if is_null or not all(
             pa.types.is_timestamp(side.type) or pa.types.is_date(side.type) for side in (left, right)
         ):
             return said

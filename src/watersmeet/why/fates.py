@@ -21,8 +21,10 @@ from watersmeet.types.sql_type import SqlType
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.account import left_as
 from watersmeet.why.answer import Fate, Met, Tick, What
+from watersmeet.why.chains import Chain
 from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
+from watersmeet.why.inputs import key_plans_of
 from watersmeet.why.judged import (
     AHEAD,
     BENEATH,
@@ -33,7 +35,7 @@ from watersmeet.why.judged import (
     NULL_TIME,
     UNMATCHABLE,
 )
-from watersmeet.why.near import nearest
+from watersmeet.why.near import nearest_to
 from watersmeet.why.rows import QueryRows, Spot
 
 SHOWN = 5
@@ -44,10 +46,11 @@ Told = tuple[What, str, dict[str, Any]]
 
 
 class Fates:
-    """Tells fates of rows of one input; ``pairs``: of all that met, by their numbers (left, right)."""
+    """Tells fates of rows of one input; ``pairs``: of all that met, by their numbers (left, right), of a join
+    of two inputs; ``chain``: of a chain of joins."""
 
-    def __init__(self, rows: QueryRows, alias: str, pairs: Pairs | None) -> None:
-        self.rows, self.alias, self.pairs = rows, alias, pairs
+    def __init__(self, rows: QueryRows, alias: str, pairs: Pairs | None, chain: Chain | None = None) -> None:
+        self.rows, self.alias, self.pairs, self.chain = rows, alias, pairs, chain
         self.side = next(side for side in rows.query.sides if side.name == alias)
         join = rows.join
         self.is_left = join is not None and join.left.name == alias
@@ -101,6 +104,9 @@ class Fates:
         assert came == UNMATCHABLE
         why = f"it can match nothing: {self._failed(spot, beneath=False)}"
         tick = self.rows.tick(spot)
+        if self.side.padded and self.rows.join is None:  # its pad goes through further joins
+            what, text, more = self._of_others(spot, number)
+            return what, f"{text}; at its own join {why}", more
         if self.side.padded:
             text = f"{self._as_pad()} {tick}, at once, for {why}"
             return self._padded(spot, text, {"left": tick})
@@ -155,10 +161,10 @@ class Fates:
         return [conditions.words(number, row) for number, mask in enumerate(failing) if mask[0]]
 
     def _null_keys(self, given: Input, branch: Branch, row: pa.Table) -> list[str]:
-        join, bare = self.rows.join, replace(given, alias="")  # as keys have their columns
+        bare = replace(given, alias="")  # as keys have their columns
         nulls = []
-        for key in () if join is None else join.keys:
-            expr = key.left if self.is_left else key.right
+        for key, is_left in key_plans_of(self.rows.query, self.side):
+            expr = key.left if is_left else key.right
             conditions = Conditions(JoinInputs((bare,), time_zone=self.rows.zone), ())
             try:
                 table = columns_of(bare, branch, mentioned([expr], ""), row, self.rows.zone)
@@ -170,15 +176,23 @@ class Fates:
 
     # what the join did
 
+    def _of_others(self, spot: Spot, number: int) -> Told:
+        """Of queries that are not one join of two inputs."""
+        query, tick = self.rows.query, self.rows.tick(spot)
+        if self.chain is not None and not self.chain.hides:
+            return self.chain.told(spot, number, self._why_not)
+        if self.chain is not None:
+            return "on_time", f"on time {tick}; which rows a SEMI or ANTI join let go by it is not told", {}
+        root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
+        if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
+            return "put_out", f"on time {tick}, and put out in it", {}
+        reason = f"what becomes of it in {_kind_of(query)} is not told: plain joins of streams are"
+        return "on_time", f"on time {tick}; {reason}", {}
+
     def _of_candidate(self, spot: Spot, number: int) -> Told:
-        query, join = self.rows.query, self.rows.join
         tick = self.rows.tick(spot)
-        if join is None:
-            root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
-            if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
-                return "put_out", f"on time {tick}, and put out in it", {}
-            reason = f"what becomes of it in {_kind_of(query)} is not told: joins of two inputs are"
-            return "on_time", f"on time {tick}; {reason}", {}
+        if self.rows.join is None:
+            return self._of_others(spot, number)
         if self.rows.shed:
             return "not_known", f"on time {tick}; rows of the query were shed, and maybe this one", {}
         sure, maybe = self._partners(spot, number)
@@ -189,7 +203,7 @@ class Fates:
             other = maybe[0]
             words = f"on time {tick}; whether it met {self.other.name} {_line(other.values)} is not known"
             return "not_known", f"{words}, for it is not when that one came", {}
-        near = nearest(self.rows, self.other, spot, self._why_not)
+        near = nearest_to(self.rows, self.other, spot, self._why_not)
         gone = self._gone(spot)
         if not self._sees_all(spot):
             left = left_as(self.rows, spot)
@@ -397,6 +411,8 @@ class Fates:
     def _why_not(self, spot: Spot, near: Spot) -> list[str]:
         """What of the row itself kept it from meeting another."""
         other = Fates(self.rows, near.branch.side.name, self.pairs)
+        if near.came_to == UNMATCHABLE and other.rows.join is None:
+            return [f"it can match nothing: {other._failed(near, beneath=False)}"]
         if near.came_to != MAY_MATCH or near.unsure:
             return [other._told(near, 0)[1]]
         if self.rows.were_there(spot, near) is False:

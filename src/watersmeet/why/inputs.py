@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watersmeet.plan.evaluated import shown
+from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
@@ -50,10 +51,15 @@ def queries_of(plan: JobPlan) -> list[QueryPlan]:
     return [query for query in plan.apart or plan.queries if not query.is_index]
 
 
-def keys_of(query: QueryPlan, side: SidePlan) -> list[Expr]:
-    """The equality keys of the join that takes the input's rows, as expressions over its columns."""
+def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]:
+    """The equality keys of the join that takes the input's rows, and whether these are its left ones."""
     for node in query.every(MatchPlan):
         for number, own in enumerate((node.left, node.right)):
             if own.name == side.name:
-                return [key.right if number else key.left for key in node.keys]
+                return [(key, number == 0) for key in node.keys]
     return []
+
+
+def keys_of(query: QueryPlan, side: SidePlan) -> list[Expr]:
+    """The same as expressions over the input's columns."""
+    return [key.left if is_left else key.right for key, is_left in key_plans_of(query, side)]

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from watersmeet.event_time import MAX_TIME
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import Branch, Expr, Join, JoinKind
+from watersmeet.spec.model import Branch, Expr, Input, Join, JoinKind
 from watersmeet.why.answer import Near
 from watersmeet.why.columns import beside, columns_of, mentioned, repeated
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import InputRows
 from watersmeet.why.rows import QueryRows, Spot
+
+WhyNot = Callable[[Spot, Spot], list[str]]
+"""Says of two rows what but the condition kept them from meeting."""
 
 Reals = npt.NDArray[np.float64]
 
@@ -23,22 +27,43 @@ NEAREST = 3
 """No more are told."""
 
 
+def nearest_to(rows: QueryRows, other: SidePlan, spot: Spot, why_not: WhyNot) -> list[Near]:
+    """Of the join of two inputs that is all of a query: `nearest` to one row of the one."""
+    side = spot.branch.side
+    relation = rows.insert.query.relation
+    assert isinstance(relation, Join)
+    return nearest(
+        rows,
+        other,
+        spot,
+        why_not,
+        [relation.on, *_where_of_inner(rows, relation)],
+        (side.input,),
+        lambda exprs: rows.columns(spot, mentioned(exprs, side.name)),
+    )
+
+
 def nearest(
-    rows: QueryRows, other: SidePlan, spot: Spot, why_not: Callable[[Spot, Spot], list[str]]
+    rows: QueryRows,
+    other: SidePlan,
+    spot: Spot,
+    why_not: WhyNot,
+    condition: Sequence[Expr | None],
+    inputs_of_own: tuple[Input, ...],
+    own_columns: Callable[[Sequence[Expr]], pa.Table],
 ) -> list[Near]:
     """The rows of the ``other`` input that came nearest to meeting one: with its keys, if there are some,
     then by how many conditions failed, then by their times.
 
     Args:
+        spot: the one, or of joined rows the one that is asked for.
         why_not: says of two rows what but the condition kept them from meeting.
+        inputs_of_own, own_columns: the inputs joined in it, and what expressions mention of it.
     """
-    side = spot.branch.side
-    relation = rows.insert.query.relation
-    assert isinstance(relation, Join)
-    inputs = JoinInputs((side.input, other.input), time_zone=rows.zone)
-    conditions = Conditions.of(inputs, [relation.on, *_where_of_inner(rows, relation)])
+    inputs = JoinInputs((*inputs_of_own, other.input), time_zone=rows.zone)
+    conditions = Conditions.of(inputs, condition)
     exprs = [own.expr for own in conditions.conjuncts]
-    own = rows.columns(spot, mentioned(exprs, side.name))
+    own = own_columns(exprs)
     candidates: list[tuple[int, int, int, Near]] = []
     for branch in rows.inputs[other.name]:
         count = len(branch.came_to)

@@ -14,13 +14,14 @@ from watersmeet.names import DIFF, PARTITION
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.spec.model import Branch, Expr, Insert, Join
+from watersmeet.spec.model import Branch, Expr, Insert
 from watersmeet.types.json_values import rows_of
 from watersmeet.why.answer import Tick
 from watersmeet.why.columns import columns_of
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import InputRows
 from watersmeet.why.recorded import Recorded, joined_of
+from watersmeet.why.replayed import joins_of
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,9 @@ class QueryRows:
     @cached_property
     def own_conditions(self) -> list[Expr]:
         """Conditions that a row must meet by itself, wherever they stand, as the query has them."""
-        relation = self.insert.query.relation
         conditions = [self.insert.query.where]
-        if isinstance(relation, Join):
-            conditions += [relation.on, relation.where]
+        for join in joins_of(self.insert.query.relation):
+            conditions += [join.on, join.where]
         every = [own.expr for own in Conditions.of(self._both, conditions).conjuncts]
         return [expr for expr in every if len({alias for alias, _ in refs(expr)}) == 1]
 

@@ -103,6 +103,8 @@ def _of_fate(fate: Fate) -> Iterator[str]:
     for met in fate.met if len(fate.met) > 1 or any(met.left_out for met in fate.met) else ():
         left_out = "" if met.left_out is None else f"; left out by {met.left_out}"
         yield f"    met {_row(met.row)} {met.tick}{left_out}"
+    for own in fate.reached if len(fate.reached) > 1 else ():
+        yield f"    was joined with {_row(own.row)} {own.tick}"
     if fate.more_met:
         yield f"    … and {counted(fate.more_met, 'other row')}"
     for near in fate.near:

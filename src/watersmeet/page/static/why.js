@@ -115,6 +115,9 @@ const why = (function () {
     if (one.met.length > 1 || one.met.some((met) => met.left_out !== null)) {
       parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out)))));
     }
+    if (one.reached.length > 1) {
+      parts.push(make("p", {}, "It was joined with"), make("ul", {}, ...one.reached.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick)))));
+    }
     if (one.more_met) parts.push(make("p", {}, "… and others: " + plain(one.more_met)));
     if (one.near.length) {
       parts.push(make("p", {}, "Nearest, and what kept it from them"), make("ul", { class: "near" }, ...one.near.map((near) =>

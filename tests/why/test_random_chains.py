@@ -1,0 +1,129 @@
+"""Every row of random chains of three joined streams has the fate that a nested-loop oracle saw; where ticks
+or rows are not known, nothing is said that is not so.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+from tests.support.chain_fates import Combined, KnownOfChain, chain_fates
+from tests.support.fates import ROW, Who, numbered
+from tests.support.random_multiway import random_multiway_case
+from tests.support.recorded_cases import RecordedCase
+from tests.why.test_random_fates import ALL, in_part, with_gaps
+from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.testing.oracle.case import Refused, Unsupported
+from watersmeet.why.answer import Fate, Met
+from watersmeet.why.asked import Asked, Question, answers
+from watersmeet.why.recorded import Recorded, recorded
+
+CASES, GAP_CASES = 16, 14
+WANTED = ("joined", "padded", "retained", "released_unmatched", "late")
+CHAINS = {"inputs": 3, "semi": False, "time": "BIGINT"}
+
+
+def played(seed: int) -> tuple[dict[str, Any], RecordedCase, dict[Who, KnownOfChain]] | None:
+    """A case that can be answered for, if the seed gives one."""
+    profile = dict(CHAINS) if seed % 3 else {"inputs": 3, "semi": True, "plan": "cascade"}
+    case = numbered(random_multiway_case(seed, **profile))
+    try:
+        known = chain_fates(case)
+    except (Refused, Unsupported):
+        return None
+    run = RecordedCase(case)
+    return None if run.problem is not None or not known else (case, run, known)
+
+
+def told(run: RecordedCase, alias: str, history: Recorded, reread: Any) -> list[Fate]:
+    asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
+    (answer,) = answers(asked, run.job, history, reread)
+    return list(answer.fates)
+
+
+def combined(alias: str, fate: Fate, met: Met) -> Combined:
+    others = [(other, None if row is None else row[ROW]) for other, row in met.row.items()]
+    return frozenset([(alias, fate.row[ROW]), *others])
+
+
+def differences(alias: str, fate: Fate, known: KnownOfChain, *, leaves: bool) -> list[str]:
+    """What an answer says otherwise than the oracle. ``leaves``: both keep the same rows between joins."""
+    if known.what != "new":
+        return [] if fate.what == known.what else [f"{fate.what}, not {known.what}"]
+    if fate.what == "on_time":  # of the right side of a SEMI or ANTI join
+        return [] if "is not told" in fate.text else ["told"]
+    problems = []
+    out, count = known.out, sum(known.out.values())
+    if fate.what == "joined":
+        met = Counter((own.tick.number, combined(alias, fate, own)) for own in fate.met)
+        if met - out or len(fate.met) + fate.more_met != count:
+            problems.append(f"met {met} and {fate.more_met} more, not {out}")
+    elif (fate.what in ("padded", "put_out")) != bool(count):
+        problems.append(f"{fate.what}, and put out was {out}")
+    left = None if fate.left is None else fate.left.number
+    if fate.what == "retained" and left is not None:
+        problems.append("retained, and left")
+    if leaves and left != known.gone:
+        problems.append(f"left {left}, not {known.gone}")
+    return problems
+
+
+def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    number = cases = 0
+    while cases < CASES or (cases < 4 * CASES and not all(map(seen.get, WANTED))):
+        number += 1
+        ready = played(seed + number)
+        if ready is None:
+            continue
+        case, run, known = ready
+        cases += 1
+        history, (query,) = recorded(run.past), run.plan.queries
+        is_delta = bool(query.every(DeltaPlan))
+        for alias in sorted({alias for alias, _ in known}):
+            fates = told(run, alias, history, run.reread)
+            assert len(fates) == sum(own == alias for own, _ in known), (seed + number, alias)
+            for fate in fates:
+                own = known[alias, fate.row[ROW]]
+                leaves = not is_delta and not query.reordered
+                problems = differences(alias, fate, own, leaves=leaves)
+                assert not problems, (seed + number, alias, fate, own, problems, case)
+                seen[fate.what] += 1
+            if is_delta:  # how many it kept says the account of the run
+                kept = sum(own.what in ("joined", "retained") and own.left is None for own in fates)
+                assert kept == (history.levels(f"input/q/{alias}", "retained")[-1] or 0), seed + number
+    assert all(map(seen.get, WANTED)), seen
+
+
+def test_of_chains_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:
+    rng, number, cases = random.Random(seed), 0, 0
+    seen: Counter[str] = Counter()
+    while cases < GAP_CASES:
+        number += 1
+        ready = played(seed + 5 * number)
+        if ready is None:
+            continue
+        case, run, known = ready
+        cases += 1
+        history = recorded(with_gaps(run.past, rng) if cases % 3 else run.past)
+        reread = in_part(run.reread, rng) if cases % 2 or cases % 3 == 0 else run.reread
+        if not history.tells_reading:
+            continue
+        for alias in sorted({alias for alias, _ in known}):
+            for fate in told(run, alias, history, reread):
+                own = known[alias, fate.row[ROW]]
+                out = {what: tick for tick, what in own.out if tick <= history.ticks[-1]}
+                for met in fate.met:
+                    tick = out.get(combined(alias, fate, met))
+                    wrong = tick is None or (
+                        met.tick.number != tick if met.tick.exact else met.tick.number < tick
+                    )
+                    assert not wrong, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                is_out = fate.what in ("joined", "padded", "put_out")
+                assert not is_out or out, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                if fate.what in ("retained", "released_unmatched", "unmatchable"):
+                    assert not out, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                seen[fate.what] += 1
+    assert seen["not_known"] > 20, seen
+    assert seen["joined"] > 5, seen
