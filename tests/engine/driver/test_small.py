@@ -362,12 +362,19 @@ def one_by_one(*given: tuple[int, str, int]) -> list[tuple[dict[str, Any], int]]
 
 @pytest.mark.parametrize(("most", "is_alone"), [(2, False), (4, True)])
 @pytest.mark.parametrize("what", ["candidates", "released"])
-def test_work_that_finds_no_match_is_bounded(what: str, most: int, is_alone: bool, monkeypatch: Any):
-    """20 pairs that the condition refuses, or 20 rows that go: for each match 8 of these are allowed."""
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("LEFT", PAIRS), ("LEFT SEMI", EXISTS), ("LEFT ANTI", EXISTS), ("LEFT", NEAREST)],
+    ids=["left", "semi", "anti", "asof"],
+)
+def test_work_that_finds_no_match_is_bounded(
+    kind: str, text: str, what: str, most: int, is_alone: bool, monkeypatch: Any
+):
+    """20 pairs that the condition refuses (ASOF takes them), or 20 rows that go: for each match 8 of these
+    are allowed."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
-    job = HandedOver(
-        plan_job(parse_job(RETAINED + PAIRS.format(kind="LEFT", more=" AND l.v + r.v < 0"))), MemoryStore()
-    )
+    query = text.format(kind=kind, by=">=", more=" AND l.v + r.v < 0")
+    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
     job.whole, job.driver.small_rows = True, 60
     job.tick({"l": one_by_one(*((5, "a", n) for n in range(20)))})
     assert job.alone == 1
@@ -376,6 +383,32 @@ def test_work_that_finds_no_match_is_bounded(what: str, most: int, is_alone: boo
         then = {"l": one_by_one((500, "b", 1)), "r": one_by_one((500, "c", 1))}
     job.tick(then)
     assert job.alone - 1 == is_alone
+
+
+@pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
+def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
+    """A row is in 20 windows; 16 pairs of a row and a window that closes are allowed."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", 2)
+    query = WINDOW.format(kind=calls, by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
+    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    kept = ((100, k, 1) for k in "abc")
+    ticks = [[*kept], [(120, "d", 1)], [(121, "d", 1)], [(139, "d", 1)], [(200, "e", 1), (500, "e", 1)]]
+    alone = []
+    for rows in ticks:
+        before = job.alone
+        job.tick({"r": one_by_one(*rows)})
+        alone.append(job.alone - before)
+    assert alone == [1, 1, 1, 0, 0], "one window of three rows; 18 of them; all of rows, of the tick's too"
+
+
+def test_rows_of_a_tick_in_windows_that_it_closes_are_bounded(monkeypatch: Any):
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", 2)
+    query = WINDOW.format(kind="count(", by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
+    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    job.tick({"r": one_by_one((5, "a", 1), (500, "b", 1))})
+    assert job.alone == 0
 
 
 class Remote(MemoryStore):
@@ -391,4 +424,20 @@ def test_runs_that_are_kept_count_where_they_would_be_fetched(store: Any, alone:
     job.whole, job.driver.small_rows = True, 60
     for side in "lr":
         job.tick({side: one_by_one((5, "a", 1))})
+    assert job.alone == alone
+
+
+@pytest.mark.parametrize(("store", "alone"), [(MemoryStore, 2), (Remote, 0)])
+def test_a_table_counts_where_it_would_be_fetched(store: Any, alone: int, monkeypatch: Any):
+    monkeypatch.setattr(amount_module, "FETCHED_BYTES", 10)
+    case = {
+        "streams": {"l": {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}},
+        "tables": {"a": {"columns": {"k": "BIGINT", "v": "STRING"}}},
+        "query": "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k",
+    }
+    job = HandedOver(plan_job(case_job(case)), store())
+    job.whole, job.driver.small_rows = True, 60
+    for tick in range(2):
+        table: Any = {} if tick else {"a": [({"k": 1, "v": "u"}, 1)]}
+        job.tick({"l": [({"t": tick, "k": 1}, 1)]} | table)
     assert job.alone == alone

@@ -28,6 +28,7 @@ from watersmeet.engine.nodes.windows import (
     last_of_keys,
     later,
     limits,
+    most_pairs,
     of_piece,
     passed,
     result_rows,
@@ -87,7 +88,7 @@ def _closed(shape: AggregateShape, own: SideSlice, share: Share) -> Iterator[pa.
     chosen = []
     for piece in [*own.old, *own.new_runs]:
         rows = np.sort(passed(piece, shape.time, before, until))
-        share.sees(len(rows) * -(-shape.size // shape.slide))
+        share.sees(most_pairs(shape, len(rows), since, until))
         if len(rows):
             chosen.append(of_piece(piece, rows))
     for part in in_parts(chosen, shape.memory):

@@ -22,6 +22,7 @@ from watersmeet.engine.nodes.windows import (
     in_parts,
     last_end,
     limits,
+    most_pairs,
     of_piece,
     passed,
     result_rows,
@@ -147,11 +148,12 @@ def _closed(
     chosen = []
     for piece in kept.old:
         rows = np.sort(passed(piece, shape.time, before, until))
-        share.sees(len(rows) * -(-shape.size // shape.slide))
+        share.sees(most_pairs(shape, len(rows), since, until))
         if len(rows):
             chosen.append(of_piece(piece, rows))
     if new is not None:
         rows = np.flatnonzero(below(_starts(shape, new[0]), until))
+        share.sees(most_pairs(shape, len(rows), since, until))
         if len(rows):
             chosen.append((*new, rows))
     for part in in_parts(chosen, shape.memory):

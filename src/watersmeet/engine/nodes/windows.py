@@ -14,6 +14,7 @@ from watersmeet.engine.messages.summed import WindowGroupShape
 from watersmeet.engine.tasks.memory import run_bytes
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import (
+    ENDED,
     NEVER,
     Side,
     TimeColumn,
@@ -53,6 +54,14 @@ def passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Ro
     """Rows of the slice with a time in [since, now), in order of it."""
     rows = piece.run.between(column, since, now)
     return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
+
+
+def most_pairs(shape: AggregateShape, rows: int, since: Watermark, until: Watermark) -> int:
+    """With how many windows that end in (``since``, ``until``] so many rows are put together, at most."""
+    of_a_row = -(-shape.size // shape.slide)
+    if since > NEVER and until < ENDED:
+        of_a_row = min(of_a_row, (int(until) - int(since)) // shape.slide)
+    return rows * of_a_row
 
 
 Chosen = tuple[Columns, Slots, Rows]
