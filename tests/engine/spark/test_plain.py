@@ -14,6 +14,8 @@ import pytest
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
+from watersmeet.errors import EngineError
+from watersmeet.kernel.expressions.functions import base
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
 
 JOB = """SET output_mode = changelog;
@@ -94,15 +96,15 @@ def test_sums_are_those_of_a_counter():
     assert sum(batch.num_rows for batch in rows.rows([], 7)) == 0
 
 
+APPEND = (
+    JOB.replace("changelog", "append").replace(", 'diff.column' = 'd'", "").replace("d INT", "t TIMESTAMP")
+)
+APPEND = APPEND.replace("TIMESTAMP)", "TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' SECOND)")
+
+
 def test_what_is_computed_far_wider_comes_in_pieces(monkeypatch):
     monkeypatch.setattr(plain_module, "PIECE_BYTES", 1 << 20)
-    text = (
-        JOB.replace("changelog", "append")
-        .replace(", 'diff.column' = 'd'", "")
-        .replace("d INT", "t TIMESTAMP")
-    )
-    text = text.replace("TIMESTAMP)", "TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '1' SECOND)")
-    rows = plain(f"SELECT a.k, repeat(a.n, 1000) AS r {JOINED} AND a.t = b.t", text)
+    rows = plain(f"SELECT a.k, repeat(a.n, 1000) AS r {JOINED} AND a.t = b.t", APPEND)
     assert rows is not None
     names = {"a.k": pa.array(range(5_000)), "a.n": pa.array([str(n % 10) for n in range(5_000)])}
     pieces = list(rows.rows([pa.record_batch(names)] * 2, 0))
@@ -111,3 +113,16 @@ def test_what_is_computed_far_wider_comes_in_pieces(monkeypatch):
     table = pa.Table.from_batches(pieces)
     assert table.column("k").to_pylist() == [*range(5_000)] * 2
     assert table.column("r")[17].as_py() == "7" * 1_000
+
+
+def test_wide_rows_behind_narrow_ones_come_in_smaller_pieces(monkeypatch):
+    monkeypatch.setattr(base, "MOST_TEXT", 1 << 20)
+    rows = plain(f"SELECT repeat(a.n, CAST(a.k AS INT)) AS r {JOINED} AND a.t = b.t", APPEND)
+    assert rows is not None
+    lengths = [1] * 300 + [10_000] * 500
+    batch = pa.record_batch({"a.k": pa.array(lengths), "a.n": pa.array(["x"] * len(lengths))})
+    found = [len(text) for piece in rows.rows([batch], 0) for text in piece.column(0).to_pylist()]
+    assert found == lengths
+    monkeypatch.setattr(base, "MOST_TEXT", 9_999)
+    with pytest.raises(EngineError, match="10,000 bytes"):
+        list(rows.rows([batch], 0))

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import batches_of, size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
@@ -32,6 +33,8 @@ PIECE_BYTES = 32 << 20
 MOST_TIMES = 16
 """What is computed may be far wider than what it is computed of: so many rows come first, then as many as
 would come to so many bytes, were they as those before, and at most so many times as many as these."""
+TOO_WIDE = frozenset({"texts-too-long", "too-many-elements"})
+"""Codes of errors that fewer rows at once may not have."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,13 @@ class Plain:
                 continue
             at, count = 0, FIRST_ROWS
             while at < batch.num_rows:
-                made = self._taken(batch.slice(at, count), tick)
+                try:
+                    made = self._taken(batch.slice(at, count), tick)
+                except EngineError as error:
+                    if error.code not in TOO_WIDE or count == 1:
+                        raise
+                    count = max(count // MOST_TIMES, 1)  # these are wider than those before them
+                    continue
                 yield made
                 at += count
                 fitting = PIECE_BYTES * count // max(size(made.columns), 1)
