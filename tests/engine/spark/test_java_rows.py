@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from watersmeet import parse_job, plan_job
@@ -20,10 +22,15 @@ WINDOWS = """SELECT window_start, count(*) AS n
     FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start"""
 
 
-def passes(select: str = f"SELECT a.k, b.n FROM a JOIN b {BAND}", before: str = "", **tables: str) -> bool:
+def passes(
+    conf: tuple[str, ...] = (),
+    select: str = f"SELECT a.k, b.n FROM a JOIN b {BAND}",
+    before: str = "",
+    **tables: str,
+) -> bool:
     given = {name: FILES.format(name=name) for name in ("a", "b", "out")} | tables
     job = parse_job(before + JOB.format(select=select, **given))
-    return rows_pass_java(plan_job(job), job.run)
+    return rows_pass_java(plan_job(job), job.run, conf)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +42,7 @@ def passes(select: str = f"SELECT a.k, b.n FROM a JOIN b {BAND}", before: str = 
     ],
 )
 def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
-    assert not passes(select)
+    assert not passes(select=select)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +52,25 @@ def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
         {"b": FILES.format(name="b").replace("/data", "s3a://bucket")},
         {"out": FILES.format(name="out").replace("parquet", "json")},
         {"out": "'connector' = 'console'"},
+        {"out": FILES.format(name="out") + ", 'compression' = 'gzip'"},
+        {"conf": ("spark.sql.parquet.compression.codec",)},
         {"before": "SET parquet_reader = 'spark';"},
         {"select": f"SELECT a.t + INTERVAL '1' SECOND AS u FROM a JOIN b {BAND}"},
         {"select": f"SELECT sentences(a.s) AS x FROM a JOIN b {BAND}"},
         {"select": WINDOWS},
     ],
 )
-def test_all_else_may(given: dict[str, str]):
+def test_all_else_may(given: dict[str, Any]):
     assert passes(**given)
+
+
+def test_nested_columns_are_for_spark_to_read():
+    text = JOB.replace("s STRING", "s ARRAY<STRING>")
+    text = text.format(
+        select=f"SELECT a.k FROM a JOIN b {BAND}", **{n: FILES.format(name=n) for n in ("a", "b", "out")}
+    )
+    job = parse_job(text)
+    assert rows_pass_java(plan_job(job), job.run, ())
 
 
 def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():

@@ -105,14 +105,15 @@ def run_job(
     looked = look_at(plan, settings.given)
     raise_all([*problems_of(plan), *looked.problems])
     connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
+    asked = submitted()
     conf = session.settings(
         master=master,
         conf=conf,
         jars=jars,
         kafka="kafka" in connectors,
         time_zone=job.options.time_zone,
-        java_rows=rows_pass_java(plan, job.run),
-        submitted=submitted(),
+        java_rows=rows_pass_java(plan, job.run, {**asked, **(conf or {})}),
+        submitted=asked,
     )
     refuse_connect(conf)
     for note in looked.notes:

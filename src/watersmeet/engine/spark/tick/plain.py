@@ -149,7 +149,7 @@ def _computed(query: QueryPlan, shape: NodeShape, output: OutputColumn, number: 
     asked = columns_of(expression.tree)
     if not all(name in kinds and fits(kinds[name], type_) for name, type_ in asked.items()):
         return None
-    if any(part.is_time for part in (expression.type, *asked.values())):
+    if any(part.is_time for whole in (expression.type, *asked.values()) for part in whole.every):
         return None
     text = f'INSERT "{query.name}": the column {output.name} = {text_of(output.expr).replace("`", "")}'
     return Computed(ours(f"out{number}"), tree_of(expression.tree), expression.type, text, zoned=False)

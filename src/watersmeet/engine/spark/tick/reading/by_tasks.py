@@ -61,7 +61,7 @@ _LISTED = frozenset(
 )
 """Options that say which files are read when, not what is in them."""
 
-_SETTINGS = (
+SETTINGS = (
     *("spark.sql.parquet.", "spark.sql.files.", "spark.sql.sources.", "spark.sql.legacy."),
     *("spark.hadoop.parquet.", "parquet."),
 )
@@ -304,4 +304,4 @@ def is_plain(source: Source) -> bool:
 def _is_set(spark: SparkSession) -> bool:
     """Whether the user told Spark how to read files."""
     of_context = (name for name, _ in spark.sparkContext.getConf().getAll())
-    return says_how([*of_context, *spark.conf.getAll], *_SETTINGS)
+    return says_how([*of_context, *spark.conf.getAll], *SETTINGS)

@@ -7,26 +7,29 @@ optimised code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
-from watersmeet.engine.spark.tick.reading.by_tasks import is_plain
+from watersmeet.engine.spark.tick.reading.by_tasks import SETTINGS, is_plain
 from watersmeet.plan.exact import NotExact, exact
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
-from watersmeet.spec.model import Expr, Input, OutputMode, Sink
-from watersmeet.spec.options.files import ParquetReader, format_of, reader_in
+from watersmeet.spec.model import Expr, Input, OutputMode, Sink, Source
+from watersmeet.spec.options.files import OURS, ParquetReader, format_of, reader_in
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.spark_settings import says_how
 
 
-def rows_pass_java(plan: JobPlan, run: Mapping[str, str]) -> bool:
-    """``run``: the settings of the run."""
+def rows_pass_java(plan: JobPlan, run: Mapping[str, str], conf: Iterable[str]) -> bool:
+    """``run``: the settings of the run; ``conf``: names of those of Spark."""
     by_tasks = (
         reader_in(run) is ParquetReader.AUTO
-        and all(is_plain(source) for source in plan.sources)
+        and not says_how(conf, *SETTINGS)
+        and all(is_plain(source) and not _is_nested(source) for source in plan.sources)
         and not plan.tables
         and not asks_files_in_order(plan)
         and all(query.is_index or _is_written_by_tasks(query.sink) for query in plan.queries)
@@ -35,7 +38,15 @@ def rows_pass_java(plan: JobPlan, run: Mapping[str, str]) -> bool:
 
 
 def _is_written_by_tasks(sink: Sink) -> bool:
-    return sink.traits.parquet or (sink.traits.files and format_of(sink.options) == "parquet")
+    if sink.traits.parquet:
+        return True
+    return (
+        sink.traits.files and format_of(sink.options) == "parquet" and set(lowered(sink.options)) <= {*OURS}
+    )
+
+
+def _is_nested(source: Source) -> bool:
+    return any(column.type.is_nested for column in source.columns)
 
 
 def _is_of_columns(query: QueryPlan) -> bool:
