@@ -52,7 +52,7 @@ demo: setup ## two live streams joined on Spark, on real data (QUERY=name for an
 examples: setup ## the examples on Spark, larger, each against its answer, and Nexmark's speed (ROWS=200000, EVENTS=1000000)
 	@ROWS=$(ROWS) EVENTS=$(EVENTS) scripts/examples
 
-bench: setup ## the aims, side by side with Spark's own stream-stream join, as one table (ARGS="--quick", "--only 1k")
+bench: setup ## the aims, side by side with Spark's own stream-stream join (and Flink's, if there), as one table (ARGS="--quick", "--only 1k")
 	@.venv/bin/python -m benchmarks.bars $(ARGS)
 
 cost: setup ## CPU of a million rows, against the baseline (RENEW=reason makes that anew)

@@ -1,4 +1,4 @@
-"""What is aimed at beside Spark's own joins, as one table: workload, measured, bar, met or not.
+"""What is aimed at beside Spark's own joins and Flink's, as one table: workload, measured, bar, met or not.
 
     python -m benchmarks.bars [--only PART]… [--rounds N] [--quick]
 
@@ -7,6 +7,9 @@ Both systems run side by side: same files, cores and heap, in turn, every other 
 the line below it says what comes without that subtraction. Ratios are taken within a round; what counts is
 their median. CPU seconds are those of all processes, the start included. All rows are compared with DuckDB's
 batch join.
+
+Apache Flink takes part where the variable ``FLINK_VENV`` names a virtual environment that has it
+(`benchmarks.flink_own` says how to make one); else its parts are left out, which is said.
 
 ``--quick``: one round of the small workloads. The whole takes an hour or more. Of other bars:
 `benchmarks.keyless`, `benchmarks.retention` and `benchmarks.start`.
@@ -20,20 +23,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from benchmarks import whole
+from benchmarks import flink_own, whole
 from benchmarks.measure import ChildFailed
 from benchmarks.side_by_side import Bar
-from benchmarks.whole import OURS, SPARK, Whole
+from benchmarks.whole import FLINK, FLINK_BATCH, FLINK_SQL, FLINKS, OURS, SPARK, Whole
 from benchmarks.workloads import WORKLOADS
 
 
 @dataclass(frozen=True)
 class Part:
     """``faster``, ``less_cpu``: at least so many times, of the whole run; ``warm``: of ticks after the third;
-    ``tick``, ``tick_ms``: at most, of a tick's median to Spark's, and in ms."""
+    ``tick``, ``tick_ms``: at most, of a tick's median to Spark's, and in ms; ``other``: beside ours."""
 
     workload: str
     kinds: tuple[str, ...]
+    other: str = SPARK
     faster: float | None = None
     warm: float | None = None
     less_cpu: float | None = None
@@ -46,7 +50,12 @@ PARTS = {
     "100k": Part("100k", ("inner", "left"), faster=7, warm=12, less_cpu=5),
     "500k": Part("500k", ("inner",), faster=10, less_cpu=8),
     "three": Part("100k", ("inner3", "left3"), faster=12),
+    "flink-100k": Part("100k", ("inner", "left"), FLINK, faster=2),
+    "flink-500k": Part("500k", ("inner",), FLINK, faster=5),
+    "flink-sql": Part("100k", ("inner",), FLINK_SQL),
+    "flink-batch": Part("100k", ("inner",), FLINK_BATCH),
 }
+NAMES = {SPARK: "Spark", FLINK: "Flink", FLINK_SQL: "Flink, files in any order", FLINK_BATCH: "Flink, batch"}
 PEAK = 0.5
 """Of Spark's memory, at most."""
 
@@ -56,36 +65,40 @@ class Round:
     """One run of each system, with rows and with none."""
 
     ours: Whole
-    spark: Whole
+    theirs: Whole
     ours_empty: Whole
-    spark_empty: Whole
+    theirs_empty: Whole
 
     def less_empty(self) -> float:
-        return (self.spark.seconds - self.spark_empty.seconds) / (self.ours.seconds - self.ours_empty.seconds)
+        return (self.theirs.seconds - self.theirs_empty.seconds) / (
+            self.ours.seconds - self.ours_empty.seconds
+        )
 
 
 def bars(part: Part, kind: str, rounds: Sequence[Round]) -> Iterator[Bar]:
     """What the rounds say of a part, a bar each. Those without a bar of their own have 0, and are met."""
-    workload = WORKLOADS[part.workload]
-    name = f"{part.workload}, {kind}"
-
-    def of(each: Iterator[float]) -> float:
-        return median(each)
-
-    yield Bar(f"{name}: whole run, × Spark", of(r.less_empty() for r in rounds), part.faster or 0)
+    name, other, of = f"{part.workload}, {kind}", NAMES[part.other], median
+    if part.other != SPARK:
+        name += f", beside {other}"
+    yield Bar(f"{name}: whole run, × {other}", of(r.less_empty() for r in rounds), part.faster or 0)
     yield Bar(
-        f"{name}: the same, empty run not taken off", of(r.spark.seconds / r.ours.seconds for r in rounds), 0
+        f"{name}: the same, empty run not taken off", of(r.theirs.seconds / r.ours.seconds for r in rounds), 0
     )
-    ticks = [(r.ours.tick(workload), r.spark.tick(workload)) for r in rounds]
+    if part.other == SPARK:
+        yield from _of_ticks(part, name, rounds)
+    yield Bar(f"{name}: CPU, × less", of(r.theirs.cpu_s / r.ours.cpu_s for r in rounds), part.less_cpu or 0)
+    memory = of(r.ours.peak / r.theirs.peak for r in rounds)
+    yield Bar(f"{name}: peak memory, of {other}'s", memory, PEAK if part.other == SPARK else 0, at_most=True)
+
+
+def _of_ticks(part: Part, name: str, rounds: Sequence[Round]) -> Iterator[Bar]:
+    workload, of = WORKLOADS[part.workload], median
+    ticks = [(r.ours.tick(workload), r.theirs.tick(workload)) for r in rounds]
     yield Bar(f"{name}: ticks after the third, × Spark", of(b / a for a, b in ticks), part.warm or 0)
     if part.tick is not None:
         yield Bar(f"{name}: median tick, of Spark's", of(a / b for a, b in ticks), part.tick, at_most=True)
     if part.tick_ms is not None:
         yield Bar(f"{name}: median tick, ms", of(a * 1000 for a, _ in ticks), part.tick_ms, at_most=True)
-    yield Bar(f"{name}: CPU, × less", of(r.spark.cpu_s / r.ours.cpu_s for r in rounds), part.less_cpu or 0)
-    yield Bar(
-        f"{name}: peak memory, of Spark's", of(r.ours.peak / r.spark.peak for r in rounds), PEAK, at_most=True
-    )
 
 
 def table(found: Sequence[Bar]) -> str:
@@ -104,7 +117,7 @@ def table(found: Sequence[Bar]) -> str:
 def measured(part: Part, kind: str, number: int) -> Round:
     """A round. Raises: SystemExit, when rows differ or a system fails."""
     workload, found = WORKLOADS[part.workload], dict[tuple[str, bool], Whole]()
-    for system in (OURS, SPARK) if number % 2 == 0 else (SPARK, OURS):
+    for system in (OURS, part.other) if number % 2 == 0 else (part.other, OURS):
         for empty in (True, False):
             try:
                 run = found[system, empty] = whole.run(system, workload, kind, empty=empty)
@@ -117,7 +130,7 @@ def measured(part: Part, kind: str, number: int) -> Round:
             )
             if not empty and run.rows_out is None:
                 raise SystemExit(f"{part.workload}, {kind}: the rows of {system} are not those of DuckDB")
-    return Round(found[OURS, False], found[SPARK, False], found[OURS, True], found[SPARK, True])
+    return Round(found[OURS, False], found[part.other, False], found[OURS, True], found[part.other, True])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -129,12 +142,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="one round of 1k and 100k, inner joins")
     asked = parser.parse_args(argv)
     found: list[Bar] = []
-    for name in asked.only or (("1k", "100k") if asked.quick else PARTS):
+    parts = list(asked.only or (("1k", "100k") if asked.quick else PARTS))
+    if any(PARTS[name].other in FLINKS for name in parts) and flink_own.python() is None:
+        print(f"Flink is left out: {flink_own.MISSING}", flush=True)
+        parts = [name for name in parts if PARTS[name].other not in FLINKS]
+    for name in parts:
         part = PARTS[name]
         for kind in part.kinds[:1] if asked.quick else part.kinds:
             rounds = [measured(part, kind, n) for n in range(1 if asked.quick else asked.rounds)]
             found += bars(part, kind, rounds)
-    print(f"\n{table(found)}")
+    if found:
+        print(f"\n{table(found)}")
     return 0
 
 

@@ -87,11 +87,20 @@ def parse(doc: str, variants: tuple[str, ...]) -> Arguments:
     return Arguments(workload, given.data.resolve(), given.work.resolve(), given.kind, given.variant)
 
 
-def command(module: str, workload: Workload, data: Path, work: Path, kind: str, variant: str) -> list[str]:
-    """What starts a child; `parse` takes it apart."""
+def command(
+    module: str,
+    workload: Workload,
+    data: Path,
+    work: Path,
+    kind: str,
+    variant: str,
+    *,
+    python: str = sys.executable,
+) -> list[str]:
+    """What starts a child, in this Python or another; `parse` takes it apart."""
     given = {"data": data, "heap": workload.heap, "work": work, "kind": kind, "variant": variant}
     options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
-    return [sys.executable, "-m", module, *options]
+    return [python, "-m", module, *options]
 
 
 def commit_times(commits: Path, ticks: int) -> list[float]:

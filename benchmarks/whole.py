@@ -1,11 +1,13 @@
-"""A whole run of either system, from the command to its end, as `benchmarks.bars` measures it.
+"""A whole run of one system, from the command to its end, as `benchmarks.bars` measures it.
 
 watersmeet is run by its command line, Spark by a script of its own (`benchmarks.spark_own`): same files,
-cores and heap, state and result on disk, and neither has an archive of the JVM's classes.
+cores and heap, state and result on disk, and neither has an archive of the JVM's classes. Flink, where it is
+installed, is run by `benchmarks.flink_own`, which says what it needs: its state is in memory and not durable.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -14,19 +16,24 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from benchmarks import child, compare, measure
+import pyspark
+
+from benchmarks import child, compare, flink_own, measure
 from benchmarks.child import CORES, Arguments
 from benchmarks.ours import job_text
 from benchmarks.side_by_side import BENCH, TIMEOUT_S, environment
 from benchmarks.workloads import Workload, no_rows, prepare
 
 OURS, SPARK = "watersmeet", "spark"
+FLINK, FLINK_SQL, FLINK_BATCH = "flink", "flink-sql", "flink-batch"
+FLINKS = {FLINK: "default", FLINK_SQL: "sql", FLINK_BATCH: "batch"}
+"""Name → variant of `benchmarks.flink_own`."""
 
 
 @dataclass(frozen=True)
 class Whole:
     """``seconds``, ``cpu_s``: from the command to its end, all its processes; ``ticks_s``: of ticks but the
-    first; ``peak``: bytes; ``rows_out``: None when they are not those of DuckDB's batch join."""
+    first (not of Flink); ``peak``: bytes; ``rows_out``: None when not those of DuckDB's batch join."""
 
     seconds: float
     cpu_s: float
@@ -43,6 +50,12 @@ def command(system: str, workload: Workload, data: Path, work: Path, kind: str) 
     """What starts it. ``work``: a directory for all that is written."""
     if system == SPARK:
         return child.command("benchmarks.spark_own", workload, data, work, kind, "default")
+    if system in FLINKS:
+        python = flink_own.python()
+        assert python is not None, "`benchmarks.bars` leaves Flink out before"
+        return child.command(
+            "benchmarks.flink_own", workload, data, work, kind, FLINKS[system], python=str(python)
+        )
     arguments = Arguments(workload, data, work, kind, "default")
     (work / "job.sql").write_text(job_text(arguments))
     settings = {name: value for name, value in arguments.conf().items() if name in SETTINGS}
@@ -58,6 +71,11 @@ SETTINGS = ("spark.driver.memory", "spark.local.dir", "spark.sql.streaming.minBa
 of which it would keep the last twenty."""
 
 
+def hadoop_classes() -> str:
+    """The class path of Hadoop's classes that come with Spark: Flink's reader of Parquet has none itself."""
+    return os.pathsep.join(map(str, Path(pyspark.__file__).parent.glob("jars/hadoop-client-*.jar")))
+
+
 def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> Whole:
     """``empty``: the same command with no rows."""
     data = no_rows(BENCH / "data") if empty else prepare(workload, BENCH / "data")
@@ -65,6 +83,8 @@ def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> W
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     env = {**environment(), "XDG_CACHE_HOME": str(work / "cache")}
+    if system in FLINKS:
+        env["HADOOP_CLASSPATH"] = hadoop_classes()
     began = time.monotonic()
     usage = measure.run(
         command(system, workload, data, work, kind), work / "log", env=env, timeout_s=TIMEOUT_S
@@ -72,9 +92,12 @@ def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> W
     seconds = time.monotonic() - began
     ended, rows = [], None
     if not empty:
-        commits = work / "checkpoint" / ("commits" if system == SPARK else "spark/commits")
-        ended = child.commit_times(commits, workload.all_ticks)
-        have = compare.of_files(kind, f"{work}/out/*.parquet", f"{work}/out/*/*.parquet")
+        if system not in FLINKS:
+            commits = work / "checkpoint" / ("commits" if system == SPARK else "spark/commits")
+            ended = child.commit_times(commits, workload.all_ticks)
+        have = compare.of_files(
+            kind, f"{work}/out/*.parquet", f"{work}/out/*/*.parquet", f"{work}/out/part-*[0-9]"
+        )
         rows = have.rows if have == compare.expected(data, kind) else None
     last = usage.samples[-1]
     found = Whole(

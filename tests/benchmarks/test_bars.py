@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import whole
-from benchmarks.bars import PARTS, Round, bars, table
-from benchmarks.whole import OURS, Whole
+from benchmarks.bars import PARTS, Round, bars, main, table
+from benchmarks.whole import FLINK, FLINKS, OURS, Whole
 from benchmarks.workloads import WORKLOADS
 
 
@@ -44,3 +44,40 @@ def test_no_commit_goes_before_its_time_is_read(part: str, tmp_path: Path) -> No
     command = whole.command(OURS, workload, tmp_path, tmp_path, PARTS[part].kinds[0])
     (kept,) = [given for given in command if given.startswith("spark.sql.streaming.minBatchesToRetain=")]
     assert int(kept.partition("=")[2]) > workload.all_ticks
+
+
+def test_flink_is_judged_by_whole_runs_and_has_no_ticks() -> None:
+    empty, flink = Whole(10.0, 8.0, [], 1, None), Whole(35.0, 50.0, [], 50, 1)
+    rounds = [Round(run(20.0, 20.0, 0.5, 60), flink, empty, empty)]
+    lines = table(list(bars(PARTS["flink-100k"], "inner", rounds))).splitlines()
+    assert [" ".join(line.split()) for line in lines[1:]] == [
+        "100k, inner, beside Flink: whole run, × Flink 2.50 ≥ 2 met",
+        "100k, inner, beside Flink: the same, empty run not taken off 1.75 –",
+        "100k, inner, beside Flink: CPU, × less 2.50 –",
+        "100k, inner, beside Flink: peak memory, of Flink's 1.20 –",
+    ]
+
+
+def test_without_flink_its_parts_are_left_out_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = [text for name, part in PARTS.items() if part.other in FLINKS for text in ("--only", name)]
+    monkeypatch.delenv("FLINK_VENV", raising=False)
+    assert main(only) == 0
+    monkeypatch.setenv("FLINK_VENV", str(tmp_path))  # no Python in it
+    assert main(only) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second
+    assert first.startswith("Flink is left out: the variable FLINK_VENV names no virtual environment with it")
+
+
+def test_flink_runs_in_the_python_of_its_own_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (tmp_path / "lib" / "python3.11" / "site-packages" / "pyflink").mkdir(parents=True)
+    monkeypatch.setenv("FLINK_VENV", str(tmp_path))
+    command = whole.command(FLINK, WORKLOADS["100k"], tmp_path, tmp_path, "inner")
+    assert command[:3] == [str(tmp_path / "bin" / "python"), "-m", "benchmarks.flink_own"]
+    assert "hadoop-client-api" in whole.hadoop_classes()
