@@ -74,6 +74,9 @@ class Round:
             self.ours.seconds - self.ours_empty.seconds
         )
 
+    def cpu_less_empty(self) -> float:
+        return (self.theirs.cpu_s - self.theirs_empty.cpu_s) / (self.ours.cpu_s - self.ours_empty.cpu_s)
+
 
 def bars(part: Part, kind: str, rounds: Sequence[Round]) -> Iterator[Bar]:
     """What the rounds say of a part, a bar each. Those without a bar of their own have 0, and are met."""
@@ -87,6 +90,7 @@ def bars(part: Part, kind: str, rounds: Sequence[Round]) -> Iterator[Bar]:
     if part.other == SPARK:
         yield from _of_ticks(part, name, rounds)
     yield Bar(f"{name}: CPU, × less", of(r.theirs.cpu_s / r.ours.cpu_s for r in rounds), part.less_cpu or 0)
+    yield Bar(f"{name}: CPU, empty run taken off, × less", of(r.cpu_less_empty() for r in rounds), 0)
     memory = of(r.ours.peak / r.theirs.peak for r in rounds)
     yield Bar(f"{name}: peak memory, of {other}'s", memory, PEAK if part.other == SPARK else 0, at_most=True)
 

@@ -26,6 +26,7 @@ def test_rounds_are_judged_against_the_bars_by_their_median_ratio() -> None:
         "100k, inner: the same, empty run not taken off 5.00 –",
         "100k, inner: ticks after the third, × Spark 14.00 ≥ 12 met",
         "100k, inner: CPU, × less 4.00 ≥ 5 NOT MET",
+        "100k, inner: CPU, empty run taken off, × less 5.09 –",
         "100k, inner: peak memory, of Spark's 0.60 ≤ 0.5 NOT MET",
     ]
 
@@ -54,6 +55,7 @@ def test_flink_is_judged_by_whole_runs_and_has_no_ticks() -> None:
         "100k, inner, beside Flink: whole run, × Flink 2.50 ≥ 2 met",
         "100k, inner, beside Flink: the same, empty run not taken off 1.75 –",
         "100k, inner, beside Flink: CPU, × less 2.50 –",
+        "100k, inner, beside Flink: CPU, empty run taken off, × less 3.50 –",
         "100k, inner, beside Flink: peak memory, of Flink's 1.20 –",
     ]
 
