@@ -19,7 +19,7 @@ from watersmeet.kernel.aggregate import AggregateColumn
 from watersmeet.kernel.asof import Reach
 from watersmeet.kernel.expressions.evaluate import Computed
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.kernel.match.elsewhere import Elsewhere
+from watersmeet.kernel.match.elsewhere import Elsewhere, is_elsewhere
 from watersmeet.kernel.match.lasting import PairBound
 from watersmeet.kernel.match.pairs import Condition, PairTest
 from watersmeet.kernel.partial import Partials
@@ -366,6 +366,11 @@ class MatchShape(NodeShape):
     @property
     def asked(self) -> tuple[JoinedColumn, ...]:
         return self.condition.residual_columns
+
+    @property
+    def goes_by_keys(self) -> bool:
+        """Whether tasks find partners by hashes of keys, and compute the whole condition themselves."""
+        return bool(self.left.layout.key) and not is_elsewhere(self.condition.residual)
 
     def answered(self, residual: PairTest) -> MatchShape:
         if self.elsewhere is None:

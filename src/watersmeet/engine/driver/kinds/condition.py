@@ -9,14 +9,14 @@ from typing import Any
 
 from watersmeet.engine.driver.kinds.base import Held
 from watersmeet.engine.driver.kinds.columns import joined
-from watersmeet.engine.messages.shapes import JoinShape, LookupShape, SideShape
+from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Side
 from watersmeet.kernel.expressions.evaluate import Condition as ExactCondition
 from watersmeet.kernel.expressions.evaluate import columns_of, fits, tree_of
 from watersmeet.kernel.hashing import family
 from watersmeet.kernel.joined import JoinedColumn
-from watersmeet.kernel.match.elsewhere import Elsewhere, is_elsewhere
+from watersmeet.kernel.match.elsewhere import Elsewhere
 from watersmeet.kernel.match.pairs import Condition, PairTest
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.conditions import Bands
@@ -83,12 +83,6 @@ def _with(
         residual_columns=tuple(columns),
         reals=values.real,
     )
-
-
-def goes_by_keys(shape: JoinShape | LookupShape) -> bool:
-    """Whether tasks find partners by hashes of keys, and compute the whole condition themselves."""
-    by_hash = bool(shape.left.keys) and not shape.left.layout.by_value
-    return by_hash and not is_elsewhere(shape.condition.residual)
 
 
 def _check_keys(query: QueryPlan, node: MatchPlan, shapes: Mapping[Side, SideShape]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from watersmeet.engine.driver.asof_limits import asof_work
 from watersmeet.engine.driver.kinds.base import CommonFields, Decided, Held, Incoming, NodeDriver, Outgoing
-from watersmeet.engine.driver.kinds.condition import condition_of, goes_by_keys, held_to_match
+from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
 from watersmeet.engine.messages.shapes import JoinShape, SideShape
 from watersmeet.engine.messages.work import NodeWork
 from watersmeet.engine.nodes.spread.hot import told_pairs
@@ -69,7 +69,7 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
     def goes_by_new_rows(self, shape: JoinShape) -> bool:
         """By a key, of rows that are not changed: there it is known how many candidates a look-up has before
         any is taken (`Share.sees`)."""
-        return goes_by_keys(shape) and shape.broadcast is None and not shape.changelog
+        return shape.goes_by_keys and shape.broadcast is None and not shape.changelog
 
     def told_pairs(self, work: NodeWork) -> float:
         return told_pairs(work)

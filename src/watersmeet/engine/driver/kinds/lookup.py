@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from watersmeet.engine.driver.kinds.base import CommonFields, Held, NodeDriver
-from watersmeet.engine.driver.kinds.condition import condition_of, goes_by_keys, held_to_match
+from watersmeet.engine.driver.kinds.condition import condition_of, held_to_match
 from watersmeet.engine.messages.shapes import LookupShape, SideShape
 from watersmeet.event_time import Side
 from watersmeet.plan.model.job import QueryPlan
@@ -32,7 +32,7 @@ class LookupDriver(NodeDriver[LookupPlan, LookupShape]):
         return held_to_match(query, node, side)
 
     def goes_by_new_rows(self, shape: LookupShape) -> bool:
-        return goes_by_keys(shape)
+        return shape.goes_by_keys
 
     def table(
         self,

@@ -18,7 +18,6 @@ from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.tasks.told import key_as_written
 from watersmeet.event_time import Side
-from watersmeet.kernel.match.elsewhere import is_elsewhere
 from watersmeet.spec.model import JoinKind
 from watersmeet.state.runs.heavy import HeavyKey
 
@@ -118,10 +117,7 @@ def _met(of: Mapping[Side, _Rows]) -> dict[int, int]:
 def may_split(shape: JoinShape) -> bool:
     """Whether keys of the join are split at all. They are not where rows are changed or found in their order,
     nor where a condition is computed elsewhere; a join without a key, or with the hint, is spread anyhow."""
-    by_hash = bool(shape.left.layout.key) and not shape.left.layout.by_value and shape.broadcast is None
-    return (
-        by_hash and shape.reach is None and not shape.changelog and not is_elsewhere(shape.condition.residual)
-    )
+    return shape.goes_by_keys and shape.broadcast is None and shape.reach is None and not shape.changelog
 
 
 def _hot(shape: JoinShape, of: dict[Side, _Rows], bucket: int, share: float) -> HotKey:

@@ -23,10 +23,10 @@ from watersmeet.kernel.batches import batches_of, size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.exact import Exact, NotExact, exact
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.spec.model import Input, OutputColumn, OutputMode
+from watersmeet.spec.model import Expr, Input, OutputColumn, OutputMode
 
 FIRST_ROWS = 256
 PIECE_BYTES = 32 << 20
@@ -137,19 +137,26 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
     return Plain(tuple(columns), summed, schema, tuple(computed))
 
 
-def _computed(query: QueryPlan, shape: NodeShape, output: OutputColumn, number: int) -> Computed | None:
-    """A column that is computed here exactly as by Spark; None: it is not. Times are left to Spark: they are
-    written by its zone."""
+def exact_output(query: QueryPlan, expr: Expr) -> Exact | None:
+    """An expression over the rows of the query's last node, where tasks compute it as Spark does; None: they
+    do not. Times, and what is computed of them, are left to Spark: they are written by its zone."""
     rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
     try:
-        expression = exact(output.expr, JoinInputs((rows,), time_zone=query.options.time_zone))
+        expression = exact(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
     except NotExact:
+        return None
+    types = (expression.type, *columns_of(expression.tree).values())
+    return None if any(part.is_time for whole in types for part in whole.every) else expression
+
+
+def _computed(query: QueryPlan, shape: NodeShape, output: OutputColumn, number: int) -> Computed | None:
+    """A column that is computed here exactly as by Spark; None: it is not."""
+    expression = exact_output(query, output.expr)
+    if expression is None:
         return None
     kinds = {field.name: field.type for field in shape.row_schema}
     asked = columns_of(expression.tree)
     if not all(name in kinds and fits(kinds[name], type_) for name, type_ in asked.items()):
-        return None
-    if any(part.is_time for whole in (expression.type, *asked.values()) for part in whole.every):
         return None
     text = f'INSERT "{query.name}": the column {output.name} = {text_of(output.expr).replace("`", "")}'
     return Computed(ours(f"out{number}"), tree_of(expression.tree), expression.type, text, zoned=False)

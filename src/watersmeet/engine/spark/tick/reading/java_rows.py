@@ -12,13 +12,12 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
+from watersmeet.engine.spark.tick.plain import exact_output
 from watersmeet.engine.spark.tick.reading.by_tasks import SETTINGS, is_plain
-from watersmeet.plan.exact import NotExact, exact
-from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
-from watersmeet.spec.model import Expr, Input, OutputMode, Sink, Source
+from watersmeet.spec.model import OutputMode, Sink, Source
 from watersmeet.spec.options.files import OURS, ParquetReader, format_of, reader_in
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.spark_settings import says_how
@@ -57,19 +56,10 @@ def _is_of_columns(query: QueryPlan) -> bool:
         return False
     read = [branch for side in query.sides for _, branch in side.ingested]
     return all(_is_read(branch) for branch in read) and all(
-        _is_computed(query, output.expr) for output in query.outputs
+        isinstance(output.expr, exp.Column) or exact_output(query, output.expr) is not None
+        for output in query.outputs
     )
 
 
 def _is_read(branch: BranchPlan) -> bool:
     return branch.flag is None and all(isinstance(expr, exp.Column) for _, expr in branch.columns)
-
-
-def _is_computed(query: QueryPlan, expr: Expr) -> bool:
-    if isinstance(expr, exp.Column):
-        return True
-    rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
-    try:
-        return not exact(expr, JoinInputs((rows,), time_zone=query.options.time_zone)).type.is_time
-    except NotExact:
-        return False
