@@ -385,6 +385,18 @@ def test_work_that_finds_no_match_is_bounded(
     assert job.alone - 1 == is_alone
 
 
+@pytest.mark.parametrize(("most", "is_alone"), [(4, False), (64, True)])
+def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
+    """Each of 10 rows of the right side is in the reach of all 20 of the left: 200 hits, of 20 rows."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    job = HandedOver(plan_job(parse_job(RETAINED + NEAREST.format(kind="LEFT", by=">="))), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    job.tick({"l": one_by_one(*((5, "a", n) for n in range(20)))})
+    assert job.alone == 1
+    job.tick({"r": one_by_one(*((5 - n, "a", n) for n in range(3)), *((5, "a", n) for n in range(7)))})
+    assert job.alone - 1 == is_alone
+
+
 @pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
 def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
     """A row is in 20 windows; 16 pairs of a row and a window that closes are allowed."""

@@ -228,11 +228,14 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 
 def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "auto"):
     """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
-    that a node had, and whether tasks read it."""
-    seen, dealt, tasks = [], [], []
+    that a node had, and whether tasks read it; per batch whether Spark planned scans."""
+    seen, dealt, tasks, scans = [], [], [], []
     told, dealt_out = ReadByTasks.told, ReadByTasks._by_tasks
 
     def noted(self, batch, start):
+        (stream,) = self._spark.streams.active
+        scans.append("FileScan" in stream._jsq.explainInternal(False))
+        assert self._spark.conf.get(by_tasks.LEAVES_OUT_SCANS) == "false", "no other stream gets it"
         found = told(self, batch, start)
         seen.append(found is not None)
         return found
@@ -256,7 +259,7 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "au
     ]
     for row in late:
         row["record"] = json.loads(row["record"]) if isinstance(row["record"], str) else row["record"]
-    return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks
+    return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks, scans
 
 
 def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed):
@@ -292,6 +295,8 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
     assert [read for _, read in large[3][:2]] == [True, True]
     assert not any(read for _, read in mixed[3])
     assert large[2] == mixed[2]
+    assert mixed[4] == large[4] == [False, False, False, True, True], "the stream begins anew, with rows"
+    assert set(plain[4]) == {True}
     assert len(plain[0]) > 300
     assert plain[1]
     assert set(plain[2]) == {False}
