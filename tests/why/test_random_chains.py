@@ -4,15 +4,15 @@ or rows are not known, nothing is said that is not so.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from typing import Any
 
 from tests.support.chain_fates import Combined, KnownOfChain, chain_fates
 from tests.support.fates import ROW, Who, numbered
+from tests.support.partly_known import partly_known
 from tests.support.random_multiway import random_multiway_case
 from tests.support.recorded_cases import RecordedCase
-from tests.why.test_random_fates import ALL, in_part, with_gaps
+from tests.why.test_random_fates import ALL
 from watersmeet.plan.model.delta import DeltaPlan
 from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate, Met
@@ -97,17 +97,8 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
 
 
 def test_of_chains_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:
-    rng, number, cases = random.Random(seed), 0, 0
     seen: Counter[str] = Counter()
-    while cases < GAP_CASES:
-        number += 1
-        ready = played(seed + 5 * number)
-        if ready is None:
-            continue
-        case, run, known = ready
-        cases += 1
-        history = recorded(with_gaps(run.past, rng) if cases % 3 else run.past)
-        reread = in_part(run.reread, rng) if cases % 2 or cases % 3 == 0 else run.reread
+    for number, (case, run, known), history, reread in partly_known(seed, 5, played, GAP_CASES):
         if not history.tells_reading:
             continue
         for alias in sorted({alias for alias, _ in known}):
@@ -119,11 +110,11 @@ def test_of_chains_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> No
                     wrong = tick is None or (
                         met.tick.number != tick if met.tick.exact else met.tick.number < tick
                     )
-                    assert not wrong, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                    assert not wrong, (number, alias, fate, own, history.ticks, case)
                 is_out = fate.what in ("joined", "padded", "put_out")
-                assert not is_out or out, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                assert not is_out or out, (number, alias, fate, own, history.ticks, case)
                 if fate.what in ("retained", "released_unmatched", "unmatchable"):
-                    assert not out, (seed + 5 * number, alias, fate, own, history.ticks, case)
+                    assert not out, (number, alias, fate, own, history.ticks, case)
                 seen[fate.what] += 1
     assert seen["not_known"] > 20, seen
     assert seen["joined"] > 5, seen

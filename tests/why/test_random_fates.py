@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from tests.support.fates import ROW, Known, fates, numbered
+from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.recorded_cases import RecordedCase
-from watersmeet.history.past import Past
 from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
-from watersmeet.why.reread import Missing, Reread
 
 CASES, CHUNKS, GAP_CASES = 300, 4, 60
 ALL = 1_000_000
@@ -107,30 +102,6 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
     assert all(seen[what] for what in (*rare, "retained", "met")), seen
 
 
-def with_gaps(past: Past, rng: random.Random) -> Past:
-    """The history without some of its ticks, as runs that were killed and rolled-up figures leave it."""
-    ticks = sorted(set(past.points.column("first_tick").to_pylist()))
-    gone = rng.sample(ticks, rng.randint(0, len(ticks) - 1))
-    kept = pc.invert(pc.is_in(past.points.column("first_tick"), pa.array(gone, pa.int64())))
-    return Past(past.points.filter(kept))
-
-
-def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:
-    """The sources without some of what they had, or all, of which it may be known where it stood."""
-    parts = {}
-    for name, own in reread.items():
-        share = rng.choice([0.0, 0.8, 0.8])
-        stays, missing = [], []
-        for portion in own.portions:
-            if rng.random() < share:
-                stays.append(portion)
-            else:
-                position = rng.choice([None, portion.position, portion.position])
-                missing.append(Missing("gone", portion.part, position))
-        parts[name] = Reread(own.source, stays, tuple(missing))
-    return parts
-
-
 def guesses(fate: Fate, known: Known, other: str) -> list[str]:
     """What is said for certain, and is not so."""
     problems = []
@@ -160,17 +131,8 @@ def guesses(fate: Fate, known: Known, other: str) -> list[str]:
 
 
 def test_what_is_not_known_is_not_guessed(seed: int) -> None:
-    rng, number, cases = random.Random(seed), 0, 0
     seen: Counter[str] = Counter()
-    while cases < GAP_CASES:
-        number += 1
-        ready = played(seed + 7 * number)
-        if ready is None:
-            continue
-        case, run, known = ready
-        cases += 1
-        history = recorded(with_gaps(run.past, rng) if cases % 3 else run.past)
-        reread = in_part(run.reread, rng) if cases % 2 or cases % 3 == 0 else run.reread
+    for number, (case, run, known), history, reread in partly_known(seed, 7, played, GAP_CASES):
         every = [side.name for side in run.plan.queries[0].sides]
         for alias, other in (every, every[::-1]):
             asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)

@@ -1,0 +1,60 @@
+"""Recorded runs of random cases of which not all is known any more: ticks, or rows of the sources."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tests.support.recorded_cases import RecordedCase
+from watersmeet.history.past import Past
+from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.reread import Missing, Reread
+
+Played = tuple[dict[str, Any], RecordedCase, dict[Any, Any]]
+"""A case, its run, and what is known of its rows."""
+
+
+def partly_known(
+    seed: int, step: int, played: Callable[[int], Played | None], cases: int
+) -> Iterator[tuple[int, Played, Recorded, Mapping[str, Reread]]]:
+    """So many cases, each with its seed, by ``step`` more each: a third with all of the history, a third with
+    all rows, and none with both."""
+    rng, found = random.Random(seed), 0
+    while found < cases:
+        seed += step
+        ready = played(seed)
+        if ready is None:
+            continue
+        found += 1
+        _, run, _ = ready
+        history = recorded(with_gaps(run.past, rng) if found % 3 else run.past)
+        reread = in_part(run.reread, rng) if found % 2 or found % 3 == 0 else run.reread
+        yield seed, ready, history, reread
+
+
+def with_gaps(past: Past, rng: random.Random) -> Past:
+    """The history without some of its ticks, as runs that were killed and rolled-up figures leave it."""
+    ticks = sorted(set(past.points.column("first_tick").to_pylist()))
+    gone = rng.sample(ticks, rng.randint(0, len(ticks) - 1))
+    kept = pc.invert(pc.is_in(past.points.column("first_tick"), pa.array(gone, pa.int64())))
+    return Past(past.points.filter(kept))
+
+
+def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:
+    """The sources without some of what they had, or all, of which it may be known where it stood."""
+    parts = {}
+    for name, own in reread.items():
+        share = rng.choice([0.0, 0.8, 0.8])
+        stays, missing = [], []
+        for portion in own.portions:
+            if rng.random() < share:
+                stays.append(portion)
+            else:
+                position = rng.choice([None, portion.position, portion.position])
+                missing.append(Missing("gone", portion.part, position))
+        parts[name] = Reread(own.source, stays, tuple(missing))
+    return parts
