@@ -69,14 +69,17 @@ elif question["time"] == "never":
 elif not question["keys"]:
     print(json.dumps({"problem": hostile, "hint": hostile}))
 else:
-    tick = {"number": 7, "exact": True}
-    near = {"row": {"id": hostile}, "place": "there", "failed": [hostile + ": 3 against 4"]}
-    met = {"row": {"id": None}, "place": "there", "tick": tick, "left_out": hostile}
+    from watersmeet.why.answer import Answer, Fate, Met, Near, Tick
+
+    tick = Tick(7)
+    near = Near({"id": hostile}, "there", [hostile + ": 3 against 4"])
+    met = Met({"id": None}, "there", tick, left_out=hostile)
+    reached = [Met({hostile: number}, "there", tick) for number in (1, 2)]
     row = {"keys": question["keys"], "of": hostile}
-    fate = {"row": row, "place": hostile, "text": "late by 5 s", "tick": tick}
-    fate |= {"met": [met], "more_met": 2, "near": [near]}
-    answer = {"query": question["query"], "input": question["input"], "ticks": [1, 9], "fates": [fate]}
-    print(json.dumps({"answers": [{**answer, "more": 3, "notes": [hostile]}]}))
+    more = {"met": [met], "more_met": 2, "near": [near], "reached": reached}
+    fate = Fate(row, "payments", hostile, "late", "late by 5 s", tick, **more)
+    of = (question["query"], question["input"], (1, 9))
+    print(json.dumps({"answers": [Answer(*of, [fate], more=3, notes=[hostile]).document()]}))
 """
 
 
@@ -205,6 +208,8 @@ def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, wid
         expect(answer).to_contain_text(f"keys {keys}, of {HOSTILE}")
         expect(answer.locator("h3")).to_have_text("paid_0: p, by ticks 1 to 9")
         expect(answer.locator(".near")).to_have_text(f"id {HOSTILE}{HOSTILE}: 3 against 4")
+        joined = f"It was joined with{HOSTILE} 1, in tick 7{HOSTILE} 2, in tick 7"
+        expect(answer).to_contain_text(joined)
         expect(answer.locator(".note")).to_have_text(f"Note: {HOSTILE}")
         assert answer.get_attribute("aria-live") == "polite"
         assert page.evaluate("document.documentElement.scrollWidth") <= width
