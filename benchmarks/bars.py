@@ -1,6 +1,6 @@
 """What is aimed at beside Spark's own joins and Flink's, as one table: workload, measured, bar, met or not.
 
-    python -m benchmarks.bars [--only PART]… [--rounds N] [--quick]
+    python -m benchmarks.bars [--only PART]… [--rounds N] [--quick] [--archives]
 
 Both systems run side by side: same files, cores and heap, in turn, every other round in the opposite order
 (see `benchmarks.whole`). A *whole run* is from the command to its end, less the same command with no rows;
@@ -11,6 +11,9 @@ batch join.
 Apache Flink takes part where the variable ``FLINK_VENV`` names a virtual environment that has it
 (`benchmarks.flink_own` says how to make one); else its parts are left out, which is said.
 
+``--archives``: ours and Spark's both start from an archive of their Java classes (`watersmeet prepare`); else
+neither does.
+
 ``--quick``: one round of the small workloads. The whole takes an hour or more. Of other bars:
 `benchmarks.keyless`, `benchmarks.retention` and `benchmarks.start`.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -118,13 +121,16 @@ def table(found: Sequence[Bar]) -> str:
     return "\n".join(lines)
 
 
-def measured(part: Part, kind: str, number: int) -> Round:
+def measured(part: Part, kind: str, number: int, archives: Mapping[str, Mapping[str, str]]) -> Round:
     """A round. Raises: SystemExit, when rows differ or a system fails."""
+    more = archives if part.other in archives else {}
     workload, found = WORKLOADS[part.workload], dict[tuple[str, bool], Whole]()
     for system in (OURS, part.other) if number % 2 == 0 else (part.other, OURS):
         for empty in (True, False):
             try:
-                run = found[system, empty] = whole.run(system, workload, kind, empty=empty)
+                run = found[system, empty] = whole.run(
+                    system, workload, kind, empty=empty, more=more.get(system, {})
+                )
             except ChildFailed as failed:
                 raise SystemExit(str(failed)) from None
             what = "no rows" if empty else f"{part.workload}, {kind}"
@@ -144,7 +150,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", action="append", choices=list(PARTS), help="a part (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round of 1k and 100k, inner joins")
+    parser.add_argument("--archives", action="store_true", help="both start from archives of their classes")
     asked = parser.parse_args(argv)
+    archives = whole.archives() if asked.archives else {}
     found: list[Bar] = []
     parts = list(asked.only or (("1k", "100k") if asked.quick else PARTS))
     if any(PARTS[name].other in FLINKS for name in parts) and flink_own.python() is None:
@@ -153,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in parts:
         part = PARTS[name]
         for kind in part.kinds[:1] if asked.quick else part.kinds:
-            rounds = [measured(part, kind, n) for n in range(1 if asked.quick else asked.rounds)]
+            rounds = [measured(part, kind, n, archives) for n in range(1 if asked.quick else asked.rounds)]
             found += bars(part, kind, rounds)
     if found:
         print(f"\n{table(found)}")

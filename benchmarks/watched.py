@@ -1,27 +1,32 @@
-"""What it costs that a run is watched: the same job with metrics, log and spans, and without, ticks in turn.
+"""What it costs that a run is watched: the same job with metrics, log, spans and page, and without, in turn.
 
     python -m benchmarks.watched [--rows N] [--ticks N] [--every N] [--repeat N] [--queries N]
 
 Two jobs on Spark take turns, tick by tick; one shows metrics, which are asked for every ``--every`` ticks (of
-a second each, where Prometheus asks every 15 seconds), and logs. A pair's ratio is of the CPU seconds of all
-their processes, and varies more than what is looked for. So the telling itself is measured, too, in this
-process, ``--repeat`` times: CPU of a tick's report, of what the watchers do with it, of an answer to
-Prometheus, and of a second of the live view, with a tick in it and so many frames as it draws.
+a second each, where Prometheus asks every 15 seconds), and logs, and somebody looks at its page. A pair's
+ratio is of the CPU seconds of all their processes, and varies more than what is looked for. So the telling
+itself is measured, too, in this process, ``--repeat`` times: CPU of a tick's report, of what the watchers do
+with it, of an answer to Prometheus, of a second of the live view, with a tick in it and so many frames as it
+draws, and of a second of the page of a job that has gone on for an hour of ticks of a second: what it looks
+for beside a run, and the news whenever the history has been written.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -32,7 +37,8 @@ from benchmarks.workloads import Workload, prepare
 
 MASTER = "local[2]"
 WARM_TICKS = 5
-PORT = 29_464
+PORT, PAGE_PORT = 29_464, 29_465
+HOUR_TICKS = 3_600
 SELECT = (
     "SELECT o.k FROM orders o LEFT JOIN deliveries d"
     " ON o.k = d.k AND d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR"
@@ -55,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         a_tick = costs[REPORTED] + costs[WATCHED] + costs[ASKED] / asked.every
         print(f"a tick: {1000 * tick_s:.0f} ms of CPU, {a_tick / tick_s:.2%} of it for being watched")
         print(f"the live view of a tick a second: {costs[VIEWED] / tick_s:.2%} of that")
+        print(f"somebody looks at the page: {costs[PAGE] / tick_s:.2%} of a tick a second")
     return 0
 
 
@@ -65,13 +72,15 @@ def _pairs(rows: int, ticks: int, every: int) -> float:
         players = [
             player(stack, Asked(str(data), str(Path(name) / own), "left", MASTER, {}, settings), {})
             for own, settings in (
-                ("watched", {"metrics": str(PORT), "log_format": "json"}),
+                ("watched", {"metrics": str(PORT), "ui": str(PAGE_PORT), "log_format": "json"}),
                 ("not watched", {}),
             )
         ]
         pairs: list[tuple[Tick, Tick]] = []
         for turn in range(ticks):
             played = {place: players[place].tick() for place in ((0, 1), (1, 0))[turn % 2]}
+            if turn == 0:  # it listens
+                stack.enter_context(_looked_at(f"http://127.0.0.1:{PAGE_PORT}/"))
             if turn % every == 0:
                 urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=60).read()
             if turn >= WARM_TICKS:
@@ -86,8 +95,24 @@ def _pairs(rows: int, ticks: int, every: int) -> float:
     return middle([plain for _, plain in pairs], cpu_s)
 
 
+@contextmanager
+def _looked_at(url: str) -> Iterator[None]:
+    """Somebody has the page open: the whole document once, and its news as they come."""
+    until = json.load(urllib.request.urlopen(f"{url}document.json", timeout=60))["until"]
+    asked = urllib.request.Request(f"{url}events?after={until}", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked, timeout=60) as news:
+
+        def look() -> None:
+            with suppress(OSError, ValueError):  # the job has ended, or the benchmark has
+                while news.read1():
+                    pass
+
+        threading.Thread(target=look, name="looks at the page", daemon=True).start()
+        yield
+
+
 REPORTED, WATCHED, ASKED = "the report of a tick", "what watchers do with it", "an answer to Prometheus"
-VIEWED = "a second of the live view"
+VIEWED, PAGE = "a second of the live view", "a second of the page, an hour after the start"
 
 
 def telling(queries: int, repeat: int) -> dict[str, float]:
@@ -141,6 +166,7 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
             WATCHED: _cpu_s(watch, repeat),
             ASKED: _cpu_s(answer, max(repeat // 10, 1)),
             VIEWED: _cpu_s(_second_of_view(plan, report, result), max(repeat // 10, 1)),
+            PAGE: _second_of_page(queries),
         }
     metrics.ended(None)
     series = answered.count(b"\nwatersmeet_")
@@ -169,6 +195,35 @@ def _second_of_view(plan: Any, report: Any, result: Any) -> Callable[[], None]:
             terminal.draw(frames.lines(gathered.snapshot(), now, Look(119, 39, UNICODE)))
 
     return second
+
+
+def _second_of_page(queries: int) -> float:
+    """CPU seconds, on average: between two writes of the history it is looked for as often as it is beside a
+    run, and once there is more of it."""
+    from watersmeet.history.keeping import LOCAL_PAUSE_S
+    from watersmeet.history.past import Reader
+    from watersmeet.page.listening import BESIDE_LOOK_S
+    from watersmeet.page.served import Feed
+
+    pause = round(LOCAL_PAUSE_S)
+    run: Any = import_module("tests.page.histories").Large(queries=queries, ticks=HOUR_TICKS)
+    took = []
+    feed, seconds = Feed(Reader(run.store), "watched.sql", look_s=0.0), count()
+    after = feed.past(next(seconds)).until_us
+
+    def look() -> None:
+        for _ in range(round(pause / BESIDE_LOOK_S) - 1):
+            feed.past(next(seconds))
+        feed.news(feed.past(next(seconds)), after)
+
+    with closing(run.keeping):
+        for _ in range(20):
+            for _ in range(pause):
+                run.add()
+            run.write()
+            took.append(_cpu_s(look, 1))
+            after = feed.past(next(seconds)).until_us
+    return median(took) / pause
 
 
 def _cpu_s(work: Callable[[], object], repeat: int) -> float:

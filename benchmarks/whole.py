@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 
 import pyspark
 
@@ -22,7 +25,7 @@ from benchmarks import child, compare, flink_own, measure
 from benchmarks.child import CORES, Arguments
 from benchmarks.ours import job_text
 from benchmarks.side_by_side import BENCH, TIMEOUT_S, environment
-from benchmarks.workloads import Workload, no_rows, prepare
+from benchmarks.workloads import WORKLOADS, Workload, no_rows, prepare
 
 OURS, SPARK = "watersmeet", "spark"
 FLINK, FLINK_SQL, FLINK_BATCH = "flink", "flink-sql", "flink-batch"
@@ -76,13 +79,34 @@ def hadoop_classes() -> str:
     return os.pathsep.join(map(str, Path(pyspark.__file__).parent.glob("jars/hadoop-client-*.jar")))
 
 
-def run(system: str, workload: Workload, kind: str, *, empty: bool = False) -> Whole:
-    """``empty``: the same command with no rows."""
+def archives() -> dict[str, dict[str, str]]:
+    """By system the variables by which its JVM takes its classes from an archive of them, as `watersmeet
+    prepare` makes one: ours of that, Spark's of a run of its own join. They are made, if need be."""
+    kept = BENCH / "classes"
+    ours = {"XDG_CACHE_HOME": str(kept / "ours")}
+    prepare_ours = [sys.executable, "-m", "watersmeet", "prepare"]
+    subprocess.run(prepare_ours, env=environment() | ours, check=True, stdout=subprocess.DEVNULL)
+    archive, workload = kept / "spark.jsa", WORKLOADS["1k"]
+    if not archive.exists():
+        making = {"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"}
+        run(SPARK, workload, "left", more=making)
+    return {OURS: ours, SPARK: {"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive}"}}
+
+
+def run(
+    system: str,
+    workload: Workload,
+    kind: str,
+    *,
+    empty: bool = False,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Whole:
+    """``empty``: the same command with no rows; ``more``: variables of its environment."""
     data = no_rows(BENCH / "data") if empty else prepare(workload, BENCH / "data")
     work = BENCH / "work" / f"whole-{workload.name}-{kind}-{system}"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    env = {**environment(), "XDG_CACHE_HOME": str(work / "cache")}
+    env = {**environment(), "XDG_CACHE_HOME": str(work / "cache"), **more}
     if system in FLINKS:
         env["HADOOP_CLASSPATH"] = hadoop_classes()
     began = time.monotonic()

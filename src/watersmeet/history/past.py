@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,15 +50,31 @@ class Past:
     runs: Sequence[Run] = ()
     problems: Sequence[str] = field(default_factory=list)
 
+    @cached_property
+    def _ended(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """When each point's last tick ended, in order."""
+        return self.points.column("last_us").to_numpy()  # type: ignore[no-any-return]
+
+    @property
+    def ticks(self) -> int:
+        """How many there are, those that were rolled up counted as one."""
+        return int(np.count_nonzero(np.diff(self._ended))) + min(1, len(self._ended))
+
     def since(self, clock_us: int) -> Past:
         """The points of ticks that ended later, and all runs."""
-        later = int(np.searchsorted(self.points.column("last_us").to_numpy(), clock_us, side="right"))
-        return Past(self.points.slice(later), self.runs, self.problems)
+        return self._from(int(np.searchsorted(self._ended, clock_us, side="right")))
 
     def recent(self, ticks: int) -> Past:
         """The points of so many ticks, the last ones, and all runs."""
-        ended = np.unique(self.points.column("last_us").to_numpy())
-        return self if len(ended) <= ticks else self.since(int(ended[-ticks - 1]))
+        point = len(self._ended)
+        for _ in range(ticks):
+            if not point:
+                return self
+            point = int(np.searchsorted(self._ended, self._ended[point - 1]))
+        return self._from(point)
+
+    def _from(self, point: int) -> Past:
+        return Past(self.points.slice(point), self.runs, self.problems)
 
     def of_kind(self, kind: str) -> Past:
         """The points of subjects of a kind (``input``, ``time``, …), and all runs."""
@@ -74,31 +91,33 @@ class Past:
         return self.points.num_rows > 0 or bool(self.runs)
 
     @cached_property
-    def _by_figure(self) -> dict[tuple[str, str], pa.Table]:
-        """The points of each figure of each subject, in order; the figures as they first came."""
+    def _by_figure(self) -> tuple[pa.Table, dict[tuple[str, str], tuple[int, int]]]:
+        """The points by figure and subject, in order of time, and where those of each begin and how many they
+        are; the figures as they first came."""
         if not self.points.num_rows:
-            return {}
+            return self.points, {}
         points = self.points.unify_dictionaries().combine_chunks()
         subjects, figures = (points.column(name).chunk(0) for name in ("of", "figure"))
         keys = np.asarray(subjects.indices, dtype=np.int64) * len(figures.dictionary) + np.asarray(
             figures.indices
         )
         order = np.argsort(keys, kind="stable")
-        points, keys = points.take(pa.array(order)), keys[order]
+        keys = keys[order]
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        ends = np.append(starts[1:], len(keys))
-        slices = {}
-        for start, end in sorted(
-            zip(starts.tolist(), ends.tolist(), strict=True), key=lambda at: order[at[0]]
-        ):
-            figure = points.slice(start, end - start)
-            slices[figure.column("of")[0].as_py(), figure.column("figure")[0].as_py()] = figure
-        return slices
+        counts = np.diff(starts, append=len(keys))
+        first = np.argsort(order[starts])
+        of_subject, of_figure = np.divmod(keys[starts[first]], len(figures.dictionary))
+        names = (
+            column.dictionary.take(pa.array(indices)).to_pylist()
+            for column, indices in ((subjects, of_subject), (figures, of_figure))
+        )
+        places = zip(starts[first].tolist(), counts[first].tolist(), strict=True)
+        return points.take(pa.array(order)), dict(zip(zip(*names, strict=True), places, strict=True))
 
     @cached_property
     def _by_subject(self) -> dict[str, list[str]]:
         figures: dict[str, list[str]] = {}
-        for of, figure in self._by_figure:
+        for of, figure in self._by_figure[1]:
             figures.setdefault(of, []).append(figure)
         return figures
 
@@ -112,8 +131,9 @@ class Past:
 
     def series(self, of: str, figure: str) -> Series:
         """Empty when there is no such figure."""
-        points = self._by_figure.get((of, figure))
-        return Series(_NONE if points is None else points)
+        points, places = self._by_figure
+        place = places.get((of, figure))
+        return Series(_NONE if place is None else points.slice(*place))
 
     def told(self) -> list[tuple[int, int, str, str, str]]:
         """What was told in words, in order: tick, clock, subject, figure, text."""
@@ -152,18 +172,31 @@ class Reader:
         self._store = store
         self._tables: dict[str, pa.Table] = {}
         self._records: run_files.Records = {}
+        self._seen: tuple[list[str], Past] | None = None
+        self._old: tuple[list[str], pa.Table] = [], empty()
 
     def read(self) -> Past:
-        """The history as it is now. Raises: as `read`."""
+        """The history as it is now; the same object while nothing of it has changed. Raises: as `read`."""
         for attempt in range(_ATTEMPTS):
             names = self._store.names(segments.FOLDER)
+            if self._seen is not None and self._seen[0] == names:
+                return self._seen[1]
             problems: list[str] = []
             moved = self._fetch(names, problems)
             if not moved or attempt == _ATTEMPTS - 1:  # else the job went on meanwhile
                 break
-        tables = list(self._tables.values())
-        points = joined(tables).sort_by([("last_us", "ascending")]) if tables else empty()
-        return Past(points, run_files.read(self._store, names, problems, self._records), problems)
+        past = Past(self._points(), run_files.read(self._store, names, problems, self._records), problems)
+        self._seen = None if problems else (names, past)
+        return past
+
+    def _points(self) -> pa.Table:
+        """All of them, in order of the clock. Those of all segments but the newest are joined once."""
+        if not self._tables:
+            return empty()
+        *old, newest = self._tables
+        if self._old[0] != old:
+            self._old = old, _in_order([self._tables[name] for name in old])
+        return _in_order([self._old[1], self._tables[newest]])
 
     def _fetch(self, names: Sequence[str], problems: list[str]) -> bool:
         """Read the segments that are new; whether one was gone."""
@@ -179,6 +212,13 @@ class Reader:
                 problems.append(error.message)
         self._tables = tables
         return moved
+
+
+def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
+    """The points of several tables in order of the clock; they mostly are, and then are not sorted."""
+    points = joined([table for table in tables if table.num_rows])
+    ended = points.column("last_us").to_numpy()
+    return points if (ended[1:] >= ended[:-1]).all() else points.sort_by([("last_us", "ascending")])
 
 
 def read(store: Store) -> Past:

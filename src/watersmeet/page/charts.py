@@ -30,8 +30,7 @@ Chart = dict[str, Any]
 
 def _every(past: Past, most: int) -> int:
     """How many ticks a point stands for, that there are so many at most, about."""
-    ticks = len(np.unique(past.points.column("last_us").to_numpy()))
-    return max(1, -(-ticks // most))
+    return max(1, -(-past.ticks // most))
 
 
 def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:

@@ -71,8 +71,12 @@ class Feed:
         with self._lock:
             past = self._read(now)
             if self._whole is None or self._whole[0] != _state(past):
-                self._whole = _state(past), json.dumps(_document(past, self), separators=(",", ":"))
+                self._whole = _state(past), self.news(past)
             return self._whole[1]
+
+    def news(self, past: Past, after: int = 0) -> str:
+        """The document of a history, as JSON: of time lines what came after that clock (µs)."""
+        return json.dumps(_document(past, self, after), separators=(",", ":"))
 
     def _read(self, now: float) -> Past:
         if self._past is None or now - self._looked >= self.look_s:
@@ -80,7 +84,7 @@ class Feed:
         return self._past
 
 
-def _document(past: Past, feed: Feed, after: int = 0) -> Document:
+def _document(past: Past, feed: Feed, after: int) -> Document:
     """With samples of the rows that the last run has set aside, and how rows can be asked for."""
     files = past.runs[-1].begun.late_files if past.runs else None
     asked = None if feed.asker is None else feed.asker.job.document
@@ -128,9 +132,9 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
                 continue
             if _state(whole) != seen:
                 seen = _state(whole)
-                more = await _in_a_thread(_document, whole, feed, after)
+                more = await _in_a_thread(feed.news, whole, after)
                 after = max(after, whole.until_us)
-                yield {"id": str(after), "event": "more", "data": json.dumps(more)}
+                yield {"id": str(after), "event": "more", "data": more}
             await asyncio.sleep(feed.look_s)
 
     async def why(request: Request) -> Response:
