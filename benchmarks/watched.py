@@ -103,7 +103,7 @@ def _looked_at(url: str) -> Iterator[None]:
     with urllib.request.urlopen(asked, timeout=60) as news:
 
         def look() -> None:
-            with suppress(OSError, ValueError):  # the job has ended, or the benchmark has
+            with suppress(OSError, ValueError, AttributeError):  # one of the two has ended
                 while news.read1():
                     pass
 

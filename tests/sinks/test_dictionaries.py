@@ -15,7 +15,7 @@ from watersmeet.sinks.parquet_part import ParquetPart
 
 ROWS = 3 * LOOK_FROM
 EPOCH_US = 1_650_000_000_000_000
-FEW = ["few", "code", "day", "minute", "price", "rate", "mostly NULL"]
+FEW = ["few", "code", "day", "minute", "price", "rate", "half NULL", "no text"]
 """Columns of `rows` with few different values."""
 
 
@@ -39,6 +39,10 @@ def rows(seed=1, count=ROWS):
             "rate": rng.integers(0, 9, count) / 8,
             "flag": rng.random(count) < 0.5,
             "mostly NULL": pa.array(order, mask=rng.random(count) < 0.999),
+            "half NULL": pa.array(order % 9, mask=rng.random(count) < 0.5),
+            "many half NULL": pa.array(order, mask=rng.random(count) < 0.5),
+            "no value": pa.nulls(count, us),
+            "no text": pa.nulls(count, pa.string()),
         }
     )
 
@@ -67,9 +71,19 @@ def test_texts_by_how_many_rows_have_each(different, worth):
         assert bool(worth_a_dictionary(table)) is worth
 
 
+def test_first_rows_without_values_do_not_make_one(tmp_path):
+    """Those that an outer join puts out unmatched may come first: the numbers behind them get none."""
+    table = rows(count=LOOK_FROM)
+    first = pa.table({f.name: pa.nulls(LOOK_FROM, f.type) for f in table.schema}, schema=table.schema)
+    ParquetPart(str(tmp_path)).write(0, table.schema, iter([*first.to_batches(), *table.to_batches()]))
+    (file,) = tmp_path.iterdir()
+    assert coded(file) == {"code", "reference", "no text"}
+    assert parquet.read_table(file).equals(pa.concat_tables([first, table]))
+
+
 def test_few_rows_are_not_looked_at():
     table = rows(count=LOOK_FROM - 1)
-    assert worth_a_dictionary(table) == ["code", "reference"]
+    assert worth_a_dictionary(table) == ["code", "reference", "no text"]
     assert worth_a_dictionary(pa.table({"a": []})) == []
 
 
@@ -113,7 +127,9 @@ def test_files_of_tables(tmp_path):
     assert written["rows"] == ROWS
     assert written["stats"]["nullCount"]["mostly NULL"] == table.column("mostly NULL").null_count
     group = parquet.read_metadata(written["path"]).row_group(0)
-    assert all(group.column(number).statistics.has_min_max for number in range(group.num_columns))
+    columns = [group.column(number) for number in range(group.num_columns)]
+    unknown = {column.path_in_schema for column in columns if not column.statistics.has_min_max}
+    assert unknown == {"no value", "no text"}
 
 
 def test_files_that_nobody_else_reads_hold_differences(tmp_path):
@@ -121,7 +137,8 @@ def test_files_that_nobody_else_reads_hold_differences(tmp_path):
     with parquet.ParquetWriter(file, table.schema, **encodings_of_own(table, table.schema)) as writer:
         writer.write_table(table)
     found = encodings(file)
-    assert {name for name, of in found.items() if "DELTA_BINARY_PACKED" in of} == {"id", "random", "time"}
+    differences = {name for name, of in found.items() if "DELTA_BINARY_PACKED" in of}
+    assert differences == {"id", "random", "time", "mostly NULL", "many half NULL", "no value"}
     assert coded(file) == set(FEW)
     assert parquet.read_table(file).equals(table)
 

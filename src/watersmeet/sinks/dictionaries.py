@@ -22,6 +22,9 @@ _LOOKED_AT = 1024
 _FEW_TEXTS, _FEW_OTHERS = 1 / 4, 1 / 16
 """Of the rows: so many different values, at most, are worth a dictionary. Numbers and times are as short as
 the numbers of a large dictionary, and compress well where they come in order."""
+_SAID = 64
+"""Values in the sample, from which on they say something of the column: in the first rows of an outer join
+there may be none but NULLs."""
 
 
 def worth_a_dictionary(rows: pa.Table | pa.RecordBatch) -> list[str]:
@@ -40,7 +43,7 @@ def worth_a_dictionary(rows: pa.Table | pa.RecordBatch) -> list[str]:
     return [
         field.name
         for field, column in zip(rows.schema, sample.columns, strict=True)
-        if _is_plain(field.type) and len(pc.unique(column)) <= _most(count, field.type)
+        if _is_plain(field.type) and _is_worth_it(column, count)
     ]
 
 
@@ -64,10 +67,16 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
 
 
-def _most(count: int, kind: pa.DataType) -> float:
-    """How many different values the sample has, about, if as many as are worth it are among ``count``."""
-    different = count * (_FEW_TEXTS if _is_text(kind) else _FEW_OTHERS)
-    return different * -math.expm1(-_LOOKED_AT / different)
+def _is_worth_it(sample: pa.ChunkedArray, count: int) -> bool:
+    """By the values that the sample has, of so many rows; NULLs are written as cheaply either way. Of a
+    column without values nothing is known: as of few rows it is worth it for texts."""
+    values = len(sample) - sample.null_count
+    if values < _SAID:
+        return _is_text(sample.type)
+    different = count * values / len(sample) * (_FEW_TEXTS if _is_text(sample.type) else _FEW_OTHERS)
+    # so many the sample has, about, if as many as are worth it are among all rows
+    most = different * -math.expm1(-values / different)
+    return bool(len(pc.unique(sample.drop_null())) <= most)
 
 
 def _is_text(kind: pa.DataType) -> bool:
