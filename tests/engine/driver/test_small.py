@@ -18,6 +18,7 @@ from watersmeet.engine.driver import driver as driver_module
 from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
+from watersmeet.engine.nodes import task as task_module
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.front.case_file import case_job
 from watersmeet.state.traffic import Meter
@@ -383,6 +384,17 @@ def test_work_that_finds_no_match_is_bounded(
         then = {"l": one_by_one((500, "b", 1)), "r": one_by_one((500, "c", 1))}
     job.tick(then)
     assert job.alone - 1 == is_alone
+
+
+@pytest.mark.parametrize(("most", "alone"), [(100, 0), (100_000, 2)])
+def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
+    """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
+    monkeypatch.setattr(task_module, "ALONE_BYTES", most)
+    job = HandedOver(plan_job(parse_job(RETAINED + CHAIN.format(kind="LEFT"))), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    rows = one_by_one(*((5, "a", n) for n in range(10)))
+    job.tick({"l": rows, "r": one_by_one((5, "a", 1))})
+    assert (job.alone, job.nodes) == (alone, 2)
 
 
 @pytest.mark.parametrize(("most", "is_alone"), [(4, False), (64, True)])

@@ -76,18 +76,15 @@ class NodeTask:
         """Run the whole node as one share.
 
         Raises:
-            ManyMatches: there are more, or rows of more than `ALONE_BYTES` leave.
+            ManyMatches: there are more, or rows of more than `ALONE_BYTES` leave, wherever they go.
         """
-        rows, texts, nbytes = [], [], 0
+        rows, texts = [], []
         for batch in self._run(replace(self._share(0, 1), most_matches=most_matches)):
             control = batch.column(CONTROL)
             if control.null_count < batch.num_rows:
                 texts.append(control[0].as_py())
                 continue
             rows.append(batch.drop_columns([CONTROL]))
-            nbytes += size(batch.columns)
-            if nbytes > ALONE_BYTES:
-                raise ManyMatches
         return Alone(rows, texts)
 
     def _run(self, share: Share) -> Iterator[pa.RecordBatch]:
@@ -106,7 +103,11 @@ class NodeTask:
         for feed, other in zip(self.shape.abroad, abroad, strict=True):
             (of_all if feed.path is None else of_paths.setdefault(feed.path, [])).append(other)
         share = replace(share, paths=paths, paths_abroad=of_paths)
+        is_alone, nbytes = share.most_matches is not None, 0
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
+            nbytes += size(batch.columns) if is_alone else 0
+            if is_alone and nbytes > ALONE_BYTES:
+                raise ManyMatches
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
             for other in of_all:
