@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +17,13 @@ from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.driver import amount as amount_module
 from watersmeet.engine.driver import driver as driver_module
 from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
+from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
 from watersmeet.engine.nodes import task as task_module
 from watersmeet.engine.nodes.task import Alone, NodeTask
+from watersmeet.engine.spark.tick.task_counts import TaskCounts
+from watersmeet.engine.spark.tick.tick import Ticks
 from watersmeet.front.case_file import case_job
 from watersmeet.state.traffic import Meter
 
@@ -252,6 +256,9 @@ def streamed(rng: random.Random, tick: int) -> dict[str, list[tuple[dict[str, An
 
 
 EXISTS = "SELECT l.v, l.t FROM l {kind} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 9 AND l.t + 30{more}"
+NO_KEY = PAIRS.replace("l.k = r.k AND ", "")
+EXISTS_NO_KEY = "SELECT l.v, l.t FROM l {kind} JOIN r ON r.t BETWEEN l.t AND l.t + 1{more}"
+TWO_BANDS = NO_KEY.replace("{more}", " AND r.v BETWEEN l.v - 40 AND l.v + 40{more}")
 NEAREST = """SELECT l.v, r.v AS w FROM l {kind} ASOF JOIN r
     MATCH_CONDITION (l.t {by} r.t) ON l.k = r.k AND r.t <= l.t + 10"""
 WINDOW = """SELECT k, window_start, {kind} k) AS c, max(v) AS m FROM TABLE({by}) GROUP BY k, window_start,
@@ -266,12 +273,16 @@ HOP = "HOP(TABLE r, DESCRIPTOR(t), 5, 20)"
     [
         *(("INNER", PAIRS, ""), ("LEFT", PAIRS, ""), ("FULL", PAIRS, ""), ("FULL", CHAIN, "")),
         *(("LEFT SEMI", EXISTS, ""), ("LEFT ANTI", EXISTS, "")),
+        *(("FULL", NO_KEY, ""), ("FULL", TWO_BANDS, "")),
+        *(("LEFT SEMI", EXISTS_NO_KEY, ""), ("LEFT ANTI", EXISTS_NO_KEY, "")),
         *(("LEFT", NEAREST, ">="), ("", NEAREST, ">="), ("LEFT", NEAREST, "<=")),
         *(("count(", WINDOW, TUMBLE), ("count(", WINDOW, HOP), ("count(DISTINCT", WINDOW, TUMBLE)),
         ("count(DISTINCT", WINDOW, HOP),
     ],
     ids=[
-        *("inner", "left", "full", "chain", "semi", "anti", "last", "inner last", "first"),
+        *("inner", "left", "full", "chain", "semi", "anti"),
+        *("no key", "two bands", "semi no key", "anti no key"),
+        *("last", "inner last", "first"),
         *("tumble", "hop", "tumble of rows", "hop of rows"),
     ],
 )
@@ -283,7 +294,8 @@ def test_joins_that_the_driver_runs_come_to_the_same(
     plan = plan_job(parse_job(RETAINED + text.format(kind=kind, by=by, more=" AND l.v + r.v <> 7")))
     rng = random.Random(f"{seed} {kind} {text} {by}")
     ours, plain = HandedOver(plan, MemoryStore()), LocalJob(plan, MemoryStore())
-    ours.whole, ours.driver.small_rows = True, 60 if text in (PAIRS, CHAIN, EXISTS) else 20
+    by_pairs = (PAIRS, CHAIN, EXISTS, NO_KEY, EXISTS_NO_KEY, TWO_BANDS)
+    ours.whole, ours.driver.small_rows = True, 60 if text in by_pairs else 20
     plain.driver.small_rows = -1
     put_out = 0
     for tick in range(20):
@@ -300,12 +312,27 @@ def test_joins_that_the_driver_runs_come_to_the_same(
     assert ours.alone > ours.nodes / 2 or most < 2_000_000
 
 
+@pytest.mark.parametrize("text", [PAIRS, NO_KEY], ids=["key", "no key"])
+def test_conditions_that_spark_computes_are_not_the_drivers(text: str):
+    """Such as those over other types than were planned with."""
+    plan = plan_job(parse_job(RETAINED + text.format(kind="LEFT", more=" AND l.v + r.v <> 7")))
+    (query,) = plan.queries
+    for number, is_the_drivers in ((pa.int64(), True), (pa.int32(), False)):
+        types = {"t": pa.int64(), "k": pa.string(), "v": number}
+        schemas = {
+            f"{query.name}/{side.name}": pa.schema([(name, types[name]) for name in side.kept])
+            for side in query.sides
+        }
+        (shape,) = driver_module.TickDriver.open(plan, schemas, MemoryStore()).shapes[query.name]
+        assert driver_of(query.root).goes_by_new_rows(shape) is is_the_drivers
+
+
 @pytest.mark.parametrize(("most", "alone"), [(2_000_000, 7), (1, 0)])
 @pytest.mark.parametrize("kind", ["LEFT", "INNER", "LEFT SEMI", "LEFT ANTI"])
 def test_look_ups_that_the_driver_runs_come_to_the_same(
     kind: str, most: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 8 are allowed, or very many."""
+    """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 2 are allowed, or very many."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
     query = f"SELECT l.t{{}} FROM l {kind} JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k AND c.v <> 'w'"
@@ -357,21 +384,52 @@ def test_what_a_run_fetches_is_bounded():
     assert few.is_small(small_rows_in({}))
 
 
+def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
+    counts = TaskCounts(SimpleNamespace(sparkContext=None), 2)  # type: ignore[arg-type]
+    few = Amount(rows=10, nbytes=1, pairs=0, memory=1, few=10)
+    asked = []
+
+    class Driver:
+        amount = staticmethod(lambda query, number: few)
+
+        def run_small(self, query: str, number: int, task: None) -> None:
+            asked.append(query)
+
+    def handed(found: int) -> int:
+        """``found``: in the tick before."""
+        asked.clear()
+        counts.begin()
+        counts.of("q", 0, few)
+        counts.learn({"q": SimpleNamespace(matches=found, rows_out=1)})  # type: ignore[dict-item]
+        counts.begin()
+        ticks: Any = SimpleNamespace(_counts=counts, driver=Driver())
+        assert Ticks._alone(ticks, "q", 0, None) is None  # type: ignore[arg-type]
+        return len(asked)
+
+    assert counts.foreseen("q", few) == 0
+    most = driver_module.MOST_MATCHES
+    assert [handed(found) for found in (most, most + 10, 3)] == [1, 0, 1]
+    assert counts.foreseen("q", replace(few, rows=20)) == 6
+
+
 def one_by_one(*given: tuple[int, str, int]) -> list[tuple[dict[str, Any], int]]:
     return [({"t": t, "k": k, "v": v}, 1) for t, k, v in given]
 
 
-@pytest.mark.parametrize(("most", "is_alone"), [(2, False), (4, True)])
+@pytest.mark.parametrize(("most", "is_alone"), [(9, False), (16, True)])
 @pytest.mark.parametrize("what", ["candidates", "released"])
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [("LEFT", PAIRS), ("LEFT SEMI", EXISTS), ("LEFT ANTI", EXISTS), ("LEFT", NEAREST)],
-    ids=["left", "semi", "anti", "asof"],
+    [
+        *(("LEFT", PAIRS), ("LEFT SEMI", EXISTS), ("LEFT ANTI", EXISTS), ("LEFT", NEAREST)),
+        *(("LEFT", NO_KEY), ("LEFT SEMI", EXISTS_NO_KEY), ("LEFT ANTI", EXISTS_NO_KEY)),
+    ],
+    ids=["left", "semi", "anti", "asof", "left no key", "semi no key", "anti no key"],
 )
 def test_work_that_finds_no_match_is_bounded(
     kind: str, text: str, what: str, most: int, is_alone: bool, monkeypatch: Any
 ):
-    """20 pairs that the condition refuses (ASOF takes them), or 20 rows that go: for each match 8 of these
+    """20 pairs that the condition refuses (ASOF takes them), or 20 rows that go: for each match 2 of these
     are allowed."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     query = text.format(kind=kind, by=">=", more=" AND l.v + r.v < 0")
@@ -386,6 +444,22 @@ def test_work_that_finds_no_match_is_bounded(
     assert job.alone - 1 == is_alone
 
 
+@pytest.mark.parametrize(("most", "is_alone"), [(50, False), (100, True)])
+@pytest.mark.parametrize("more", ["", " AND l.v + r.v < 0"], ids=["found", "refused"])
+def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):
+    """101 rows are kept in order of time, by which each of the tick's 60 asks for all; by number, for one."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    query = NO_KEY.format(kind="INNER", more=" AND r.v BETWEEN l.v AND l.v" + more)
+    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 1000
+    job.tick({"l": one_by_one(*((5, "a", n) for n in range(101)))})
+    assert job.alone == 1
+    out = job.tick({"r": one_by_one(*((5, "a", n) for n in range(60)))})
+    assert job.alone - 1 == is_alone
+    assert len(out.rows["console"]) == (0 if more else 60)
+
+
+@pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])
 @pytest.mark.parametrize(("most", "alone"), [(100, 0), (100_000, 2)])
 def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
     """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
@@ -412,7 +486,7 @@ def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, mon
 @pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
 def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
     """A row is in 20 windows; 16 pairs of a row and a window that closes are allowed."""
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", 2)
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", 8)
     query = WINDOW.format(kind=calls, by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
     job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
     job.whole, job.driver.small_rows = True, 60
@@ -427,7 +501,7 @@ def test_rows_in_windows_that_close_are_bounded(calls: str, monkeypatch: Any):
 
 
 def test_rows_of_a_tick_in_windows_that_it_closes_are_bounded(monkeypatch: Any):
-    monkeypatch.setattr(driver_module, "MOST_MATCHES", 2)
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", 8)
     query = WINDOW.format(kind="count(", by="HOP(TABLE r, DESCRIPTOR(t), 1, 20)")
     job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
     job.whole, job.driver.small_rows = True, 60

@@ -20,12 +20,13 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.spec.limits import SmallTicks, small_ticks_in
 from watersmeet.state.manifest import LiveRun
 
-SMALL_ROWS = 20_000
+SMALL_ROWS = 100_000
 SMALL_BYTES = 8 << 20
 """Rows that come, with those of runs that are merged, and the bytes of runs. How many bytes go out as they
-come shows when they do."""
+come shows when they do. Two tasks would share so many rows (`WORTH_A_TASK`), and save less than it takes
+Spark to start them."""
 
-MOST_MATCHES = 200_000
+MOST_MATCHES = 1_000_000
 """Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
 
 FETCHED_BYTES = 64 << 20

@@ -372,6 +372,12 @@ class MatchShape(NodeShape):
         """Whether tasks find partners by hashes of keys, and compute the whole condition themselves."""
         return bool(self.left.layout.key) and not is_elsewhere(self.condition.residual)
 
+    @property
+    def counts_candidates(self) -> bool:
+        """Whether tasks know how many candidates a look-up has before any is taken, by hashes of keys, or by
+        the values that rows are sorted by; and compute the whole condition themselves."""
+        return self.goes_by_keys or (self.left.layout.by_value and not is_elsewhere(self.condition.residual))
+
     def answered(self, residual: PairTest) -> MatchShape:
         if self.elsewhere is None:
             return self

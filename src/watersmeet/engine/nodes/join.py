@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.messages.reports import NodeReport, SideReport, lower
+from watersmeet.engine.messages.reports import SideReport, lower
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.asof import AsofTask
 from watersmeet.engine.nodes.broadcast import Whole, all_rows, settle
@@ -45,7 +45,7 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
     values, where there is no key; of a part of one side and all of the other, where that is broadcast."""
     if shape.changelog:
         dealt = deal(shape, share)
-        _choose_orders(shape, dealt.own, dealt.near, share.report)
+        _choose_orders(shape, dealt.own, dealt.near, share)
         yield from run_changelog(shape, share, dealt)
         return
     reach = None
@@ -71,7 +71,7 @@ def join_rows(shape: JoinShape, share: Share) -> Iterator[pa.RecordBatch]:
             side: SideSlice(shape.side(side), share.work.side(side), share.store, own, own) for side in Side
         }
     looked_up = {**slices, **{side: whole.rows for side, whole in wholes.items()}}
-    _choose_orders(shape, looked_up, reach, share.report)
+    _choose_orders(shape, looked_up, reach, share)
     yield from _run_append(shape, share, slices, wholes, reach)
 
 
@@ -79,7 +79,7 @@ def _choose_orders(
     shape: JoinShape,
     slices: Mapping[Side, SideSlice],
     reach: Mapping[Side, SideSlice] | None,
-    report: NodeReport,
+    share: Share,
 ) -> None:
     for side in Side:
         for own, others in ((slices, reach or slices), (reach, slices)):
@@ -87,7 +87,7 @@ def _choose_orders(
                 new = others[side.other].new
                 needles = None if new is None else new.rows
                 new_too = not shape.changelog and (side is Side.RIGHT or own is not slices)
-                choose_orders(shape, side, own[side], needles, report.side(side), new_too=new_too)
+                choose_orders(shape, side, own[side], needles, share, new_too=new_too)
 
 
 def _run_append(

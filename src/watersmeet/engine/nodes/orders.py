@@ -9,8 +9,8 @@ runs of one arrangement may be sorted differently, and every look-up goes by wha
 
 from __future__ import annotations
 
-from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import NewRows, RunSlice, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.candidates import estimated
@@ -29,7 +29,7 @@ def choose_orders(
     side: Side,
     looked_up: SideSlice,
     needles: SortedRows | None,
-    report: SideReport,
+    share: Share,
     *,
     new_too: bool,
 ) -> None:
@@ -37,7 +37,11 @@ def choose_orders(
 
     Args:
         new_too: new rows are looked up, too, and not needles alone.
+
+    Raises:
+        ManyMatches: more rows would be sorted anew than the share may look at.
     """
+    report = share.report.side(side)
     indexes = looked_up.task.layout.indexes
     if needles is None or len(indexes) < 2:
         return
@@ -52,4 +56,5 @@ def choose_orders(
         own = next(c for index, c in zip(indexes, estimates, strict=True) if index == piece.rows.index)
         best = min(range(len(indexes)), key=lambda n: estimates[n])
         if own - estimates[best] > SORTING * len(piece.rows) and (new_too or piece is not looked_up.new):
+            share.sees(len(piece.rows))
             piece.looked_up = piece.rows.sorted_by(indexes[best])

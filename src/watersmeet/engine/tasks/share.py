@@ -10,7 +10,7 @@ from watersmeet.engine.messages.work import NodeWork
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.state.store import Store
 
-CANDIDATES = 8
+CANDIDATES = 2
 """For each match that a task is to find at most, it may look at so many candidates of one run, or release so
 many rows of it."""
 

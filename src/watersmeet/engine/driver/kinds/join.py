@@ -67,9 +67,9 @@ class JoinDriver(NodeDriver[JoinPlan, JoinShape]):
         return Decided({left: decided, right: asked}, work)
 
     def goes_by_new_rows(self, shape: JoinShape) -> bool:
-        """By a key, of rows that are not changed: there it is known how many candidates a look-up has before
-        any is taken (`Share.sees`)."""
-        return shape.goes_by_keys and shape.broadcast is None and not shape.changelog
+        """Of rows that are not changed, where it is known how many candidates a look-up has before any is
+        taken (`Share.sees`)."""
+        return shape.counts_candidates and shape.broadcast is None and not shape.changelog
 
     def told_pairs(self, work: NodeWork) -> float:
         return told_pairs(work)

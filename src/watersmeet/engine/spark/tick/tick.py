@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.driver.amount import MOST_MATCHES
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
@@ -328,7 +329,10 @@ class Ticks:
         return task if condition is None else condition.answers(task, count), count
 
     def _alone(self, query: str, number: int, task: NodeTask) -> Alone | None:
-        """What `TickDriver.run_small` gives; if that is something, the node has no tasks."""
+        """What `TickDriver.run_small` gives; if that is something, the node has no tasks. It is not asked for
+        what is about to find too much, by the last tick."""
+        if self._counts.foreseen(query, self.driver.amount(query, number)) > MOST_MATCHES:
+            return None
         alone = self.driver.run_small(query, number, task)
         if alone is not None:
             self._counts.spared(query, number)
