@@ -14,19 +14,26 @@ Apache Flink takes part where the variable ``FLINK_VENV`` names a virtual enviro
 ``--archives``: ours and Spark's both start from an archive of their Java classes (`watersmeet prepare`); else
 neither does.
 
-``--quick``: one round of the small workloads. The whole takes an hour or more. Of other bars:
-`benchmarks.keyless`, `benchmarks.retention` and `benchmarks.start`.
+Two parts are beside others: *keyless*, a join by time alone beside DuckDB's batch (`benchmarks.keyless`), and
+*retained*, ticks with a hundred times the rows retained, in one process without Spark, which takes ten
+minutes and 5 GB of disk (`benchmarks.retention`).
+
+``--quick``: one round of the small workloads. The whole takes an hour or more. Of the first
+row: `benchmarks.start`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
-from benchmarks import flink_own, whole
+from benchmarks import flink_own, keyless, retention, whole
 from benchmarks.measure import ChildFailed
 from benchmarks.side_by_side import Bar
 from benchmarks.whole import FLINK, FLINK_BATCH, FLINK_SQL, FLINKS, OURS, SPARK, Whole
@@ -58,6 +65,7 @@ PARTS = {
     "flink-sql": Part("100k", ("inner",), FLINK_SQL),
     "flink-batch": Part("100k", ("inner",), FLINK_BATCH),
 }
+KEYLESS, RETAINED = "keyless", "retained"
 NAMES = {SPARK: "Spark", FLINK: "Flink", FLINK_SQL: "Flink, files in any order", FLINK_BATCH: "Flink, batch"}
 PEAK = 0.5
 """Of Spark's memory, at most."""
@@ -143,18 +151,50 @@ def measured(part: Part, kind: str, number: int, archives: Mapping[str, Mapping[
     return Round(found[OURS, False], found[part.other, False], found[OURS, True], found[part.other, True])
 
 
+def of_keyless(rounds: int) -> Iterator[Bar]:
+    """Raises: SystemExit, when rows differ."""
+    for matches, ratio in told_by("benchmarks.keyless", "--rounds", str(rounds)).items():
+        text = f"{KEYLESS}, {matches} matches a row: warm ticks, × DuckDB's batch"
+        yield Bar(text, ratio, keyless.BAR, at_most=True)
+
+
+def of_retained() -> Iterator[Bar]:
+    ratio = told_by("benchmarks.retention", "--grown")
+    text = f"{RETAINED}, {retention.GROWN_ROWS:,} rows: CPU of a tick, × with {retention.BASE_ROWS:,}"
+    yield Bar(text, ratio, retention.GROWN_BAR, at_most=True)
+
+
+def told_by(module: str, *arguments: str) -> Any:
+    """What another benchmark says in its last line, run in a process of its own; what it prints is shown.
+
+    Raises:
+        SystemExit: it fails.
+    """
+    command, last = [sys.executable, "-m", module, *arguments], ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        for line in child.stdout or ():
+            print(line, end="", flush=True)
+            last = line
+    if child.returncode:
+        raise SystemExit(f"{' '.join(command)} has failed")
+    return json.loads(last)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.bars", description=(__doc__ or "").splitlines()[0]
     )
-    parser.add_argument("--only", action="append", choices=list(PARTS), help="a part (default: all)")
+    choices = [*PARTS, KEYLESS, RETAINED]
+    parser.add_argument("--only", action="append", choices=choices, help="a part (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one round of 1k and 100k, inner joins")
     parser.add_argument("--archives", action="store_true", help="both start from archives of their classes")
     asked = parser.parse_args(argv)
     archives = whole.archives() if asked.archives else {}
     found: list[Bar] = []
-    parts = list(asked.only or (("1k", "100k") if asked.quick else PARTS))
+    parts = list(asked.only or (("1k", "100k") if asked.quick else (*PARTS, KEYLESS, RETAINED)))
+    alone = [name for name in parts if name not in PARTS]
+    parts = [name for name in parts if name in PARTS]
     if any(PARTS[name].other in FLINKS for name in parts) and flink_own.python() is None:
         print(f"Flink is left out: {flink_own.MISSING}", flush=True)
         parts = [name for name in parts if PARTS[name].other not in FLINKS]
@@ -163,6 +203,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for kind in part.kinds[:1] if asked.quick else part.kinds:
             rounds = [measured(part, kind, n, archives) for n in range(1 if asked.quick else asked.rounds)]
             found += bars(part, kind, rounds)
+    for name in alone:
+        found += of_keyless(1 if asked.quick else asked.rounds) if name == KEYLESS else of_retained()
     if found:
         print(f"\n{table(found)}")
     return 0

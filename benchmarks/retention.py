@@ -1,6 +1,7 @@
 """What a tick's retention work costs when much is retained and nothing is to be released.
 
     python -m benchmarks.retention [--rows N] [--kind KIND]… [--partitions N] [--repeats N]
+    python -m benchmarks.retention --grown [--rows N]… [--kind KIND] [--partitions N] [--repeats N]
 
 Fills a state through the engine's own tick, in this process and with files as on Spark; then measures, per
 hash range, what a join task does about retention: find the rows that the tick's limits release, and the least
@@ -8,11 +9,15 @@ times of those that stay. With it: opening the runs, and the driver's choice of 
 
 Limits: ``below`` all rows; ``within`` the rows, a third released in earlier ticks, and standing still;
 ``moving``, which release the rows of one more minute, for comparison.
+
+``--grown``: whole ticks of 100,000 rows a side instead, with ``--rows`` rows retained and with a million in
+turn: medians, and their ratio. Ticks that merge runs are among them; the larger the runs, the fewer.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -26,6 +31,7 @@ import pyarrow as pa
 
 from benchmarks.child import Arguments
 from benchmarks.ours import job_text
+from benchmarks.side_by_side import BENCH
 from benchmarks.workloads import EPOCH_US, KINDS, MINUTE_US, SCHEMA, Workload, minute
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.merge_policy import choose
@@ -39,14 +45,19 @@ from watersmeet.engine.tasks.slice import HashRange, SideSlice
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.kernel.slots import borders
+from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.store import LocalStore
 
+ROWS = 10_000_000
 ROWS_PER_TICK = 100_000
 LAG_S = 30 * 86_400
 """So long that the fill releases nothing."""
 BAR_MS = 20.0
+BASE_ROWS, GROWN_ROWS = 1_000_000, 100_000_000
+GROWN_BAR = 1.2
+"""A tick with many rows retained, by one with `BASE_ROWS`."""
 
 
 @dataclass
@@ -67,26 +78,54 @@ class Clock:
         return self.wall["release"] + self.wall["least"]
 
 
-def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
-    """A driver whose state retains at least ``rows`` rows."""
-    workload = Workload("retention", rows=ROWS_PER_TICK, ticks=1, lag_s=LAG_S)
-    plan = plan_job(parse_job(job_text(Arguments(workload, root / "in", root, kind, "default"))))
-    (query,) = plan.queries
-    schemas = {
-        f"{query.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
-        for side in query.sides
-    }
-    store = LocalStore(root / "state")
-    driver = TickDriver.open(plan, schemas, store)
-    while driver.manifest is None or retained(driver) < rows:
-        number = driver.tick
+Took = tuple[float, float]
+"""Seconds of wall time and of CPU time."""
+
+
+@dataclass
+class Growing:
+    """A driver of a state that grows tick by tick."""
+
+    driver: TickDriver
+    query: QueryPlan
+    workload: Workload
+    partitions: int
+
+    @classmethod
+    def empty(cls, kind: str, partitions: int, root: Path) -> Growing:
+        workload = Workload("retention", rows=ROWS_PER_TICK, ticks=1, lag_s=LAG_S)
+        plan = plan_job(parse_job(job_text(Arguments(workload, root / "in", root, kind, "default"))))
+        (query,) = plan.queries
+        schemas = {
+            f"{query.name}/{side.name}": pa.schema([SCHEMA.field(name) for name in side.kept])
+            for side in query.sides
+        }
+        driver = TickDriver.open(plan, schemas, LocalStore(root / "state"))
+        return cls(driver, query, workload, partitions)
+
+    @property
+    def retained(self) -> int:
+        return 0 if self.driver.manifest is None else retained(self.driver)
+
+    def to(self, rows: int) -> None:
+        """Until so many rows are retained, at least."""
+        while self.retained < rows:
+            self.tick()
+
+    def tick(self) -> Took:
+        """One more; its rows are made before."""
+        driver, query, number = self.driver, self.query, self.driver.tick
+        tables = {
+            side.name: minute(self.workload, side.name, number).combine_chunks() for side in query.sides
+        }
+        wall, cpu = time.perf_counter(), time.process_time()
         start = driver.begin(EPOCH_US + number * MINUTE_US)
         reports = []
         for side in query.sides:
-            table = minute(workload, side.name, number).combine_chunks()
-            for part in range(partitions):  # as many ingest tasks
-                low, high = (table.num_rows * p // partitions for p in (part, part + 1))
-                writer = IngestWriter(start, f"{query.name}/{side.name}", 0, store)
+            table = tables[side.name]
+            for part in range(self.partitions):  # as many ingest tasks
+                low, high = (table.num_rows * p // self.partitions for p in (part, part + 1))
+                writer = IngestWriter(start, f"{query.name}/{side.name}", 0, driver.store)
                 for batch in table.select(list(side.kept)).slice(low, high - low).to_batches():
                     writer.add(batch)
                 reports.append(writer.finish())
@@ -94,13 +133,48 @@ def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
         for node in query.nodes:
             task = driver.node_task(query.name, node.number)
             controls = []
-            for partition in range(partitions):
-                *_, last = task.run(partition, partitions)
+            for partition in range(self.partitions):
+                *_, last = task.run(partition, self.partitions)
                 controls.append(last.column(CONTROL)[0].as_py())
             driver.settle(query.name, node.number, controls)
         driver.conclude()
         driver.commit()
-    return driver
+        return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def filled(kind: str, rows: int, partitions: int, root: Path) -> TickDriver:
+    """A driver whose state retains at least ``rows`` rows."""
+    growing = Growing.empty(kind, partitions, root)
+    growing.to(rows)
+    return growing.driver
+
+
+def grown(kind: str, rows: Sequence[int], partitions: int, ticks: int) -> float:
+    """Whole ticks with ever more rows retained, in turn with those of a state that begins with `BASE_ROWS`.
+    The greatest ratio of their CPU seconds, by medians."""
+    worst, work = 0.0, BENCH / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work) as root:
+        growing = Growing.empty(kind, partitions, Path(root) / "grown")
+        for aim in sorted(rows):
+            growing.to(aim)
+            base = Growing.empty(kind, partitions, Path(root) / f"{aim}")
+            base.to(BASE_ROWS)
+            retained, of_both = growing.retained, ((growing, list[Took]()), (base, list[Took]()))
+            for turn in range(ticks):
+                for state, took in of_both[:: -1 if turn % 2 else 1]:
+                    took.append(state.tick())
+            (wall, cpu), (of_base, cpu_of_base) = (
+                [median(seconds) for seconds in zip(*took, strict=True)] for _, took in of_both
+            )
+            worst = max(worst, cpu / cpu_of_base)
+            print(
+                f"{kind}: {retained:,} rows retained, tick {wall * 1e3:.0f} ms, {cpu * 1e3:.0f} CPU ms; of"
+                f" {BASE_ROWS:,} {of_base * 1e3:.0f} ms, {cpu_of_base * 1e3:.0f} CPU ms:"
+                f" {wall / of_base:.2f}x, CPU {cpu / cpu_of_base:.2f}x",
+                flush=True,
+            )
+    return worst
 
 
 def runs_of(driver: TickDriver, shape: JoinShape, side: Side) -> list[LiveRun]:
@@ -165,15 +239,23 @@ def measured(driver: TickDriver, case: str, partition: int, partitions: int) -> 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rows", type=int, action="append", help=f"default: {ROWS:,}; grown, {GROWN_ROWS:,}")
+    parser.add_argument("--grown", action="store_true", help="whole ticks, with ever more rows")
     parser.add_argument("--kind", action="append", choices=list(KINDS))
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=15)
     arguments = parser.parse_args(argv)
+    if arguments.grown:
+        (kind,) = arguments.kind or ["inner"]
+        ratio = grown(kind, arguments.rows or [GROWN_ROWS], arguments.partitions, arguments.repeats)
+        print(f"at most {ratio:.2f}x; bar: {GROWN_BAR}x: {'met' if ratio <= GROWN_BAR else 'NOT MET'}")
+        print(json.dumps(ratio))
+        return 0
     met = True
+    (rows,) = arguments.rows or [ROWS]
     for kind in arguments.kind or ["left", "inner3", "left3"]:
         with tempfile.TemporaryDirectory() as root:
-            driver = filled(kind, arguments.rows, arguments.partitions, Path(root))
+            driver = filled(kind, rows, arguments.partitions, Path(root))
             _print_state(driver, kind)
             for case in ("below", "within", "moving"):
                 met &= _print_case(driver, case, arguments.partitions, arguments.repeats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,35 @@ def test_flink_runs_in_the_python_of_its_own_environment(
     command = whole.command(FLINK, WORKLOADS["100k"], tmp_path, tmp_path, "inner")
     assert command[:3] == [str(tmp_path / "bin" / "python"), "-m", "benchmarks.flink_own"]
     assert "hadoop-client-api" in whole.hadoop_classes()
+
+
+def test_benchmarks_of_their_own_are_judged_by_their_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {"benchmarks.keyless": '{"5": 1.5, "100": 2.75}', "benchmarks.retention": "1.1"}
+    asked = []
+
+    class Child:
+        returncode = 0
+
+        def __init__(self, command: list[str], **_: object) -> None:
+            asked.append(command[2:])
+            self.stdout = ["a round\n", lines[command[2]] + "\n"]
+
+        def __enter__(self) -> Child:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(subprocess, "Popen", Child)
+    assert main(["--only", "keyless", "--only", "retained", "--rounds", "2"]) == 0
+    assert asked == [["benchmarks.keyless", "--rounds", "2"], ["benchmarks.retention", "--grown"]]
+    said = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in said[-3:]] == [
+        "keyless, 5 matches a row: warm ticks, × DuckDB's batch 1.50 ≤ 2.5 met",
+        "keyless, 100 matches a row: warm ticks, × DuckDB's batch 2.75 ≤ 2.5 NOT MET",
+        "retained, 100,000,000 rows: CPU of a tick, × with 1,000,000 1.10 ≤ 1.2 met",
+    ]
+    monkeypatch.setattr(Child, "returncode", 1)
+    with pytest.raises(SystemExit, match="has failed"):
+        main(["--only", "keyless"])

@@ -29,3 +29,16 @@ def test_moving_limits_release_and_others_do_not(tmp_path, monkeypatch):
     for case in ("below", "within", "moving"):
         clock = retention.measured(driver, case, 0, 2)
         assert set(clock.wall) == {"choose", "open", "release", "least"}
+
+
+def test_ticks_of_a_grown_state_are_measured_beside_those_of_a_small_one(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(retention, "ROWS_PER_TICK", 500)
+    monkeypatch.setattr(retention, "BASE_ROWS", 2_000)
+    monkeypatch.setattr(retention, "BENCH", tmp_path)
+    assert retention.main(["--grown", "--rows", "6_000", "--rows", "4_000", "--repeats", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    told = [line.partition(" rows retained, tick ")[0] for line in lines[:2]]
+    assert told == ["inner: 4,000", "inner: 6,000"], "two ticks more"
+    assert float(lines[-1]) > 0
+    assert lines[-2].startswith(f"at most {float(lines[-1]):.2f}x; bar: 1.2x: ")
+    assert not [*(tmp_path / "work").iterdir()], "nothing is left"

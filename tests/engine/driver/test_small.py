@@ -459,7 +459,6 @@ def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: 
     assert len(out.rows["console"]) == (0 if more else 60)
 
 
-@pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])
 @pytest.mark.parametrize(("most", "alone"), [(100, 0), (100_000, 2)])
 def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
     """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
@@ -471,7 +470,7 @@ def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, mo
     assert (job.alone, job.nodes) == (alone, 2)
 
 
-@pytest.mark.parametrize(("most", "is_alone"), [(4, False), (64, True)])
+@pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])
 def test_rows_that_many_ask_for_again_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
     """Each of 10 rows of the right side is in the reach of all 20 of the left: 200 hits, of 20 rows."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
