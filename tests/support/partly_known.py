@@ -14,7 +14,7 @@ from watersmeet.history.past import Past
 from watersmeet.why.recorded import Recorded, recorded
 from watersmeet.why.reread import Missing, Reread
 
-Played = tuple[dict[str, Any], RecordedCase, dict[Any, Any]]
+Played = tuple[dict[str, Any], RecordedCase, Any]
 """A case, its run, and what is known of its rows."""
 
 

@@ -23,11 +23,21 @@ What = Literal[
     "retained",
     "put_out",
     "on_time",
+    "there",
+    "replaced",
+    "withdrawn",
+    "never_there",
+    "stale",
+    "delete",
+    "delete_of_nothing",
 ]
 """What became of a row, by the words of the account where it has one. ``not_read``: no tick has read it;
 ``beneath``: it is no part of the stream; ``met``: of an ANTI join, it met a row and goes out no more, and of
 the side that a SEMI or ANTI join looks at; ``put_out``: of a query that does not join; ``on_time``: ingest
-took it, and what became of it then is not told."""
+took it, and what became of it then is not told. Of records of changes: the row that it brought is ``there``
+still, another one has ``replaced`` it, or a delete has ``withdrawn`` it; it was there after no tick
+(``never_there``), or is of an older change than one before it (``stale``). It is a ``delete`` that took a
+row away, or one of nothing."""
 
 Row = Mapping[str, Any]
 
@@ -45,14 +55,24 @@ class Tick:
 
 @dataclass(frozen=True)
 class Met:
-    """A row of the other input that it met; in a chain of joins ``row`` has those of all other inputs by
-    alias, None where there are NULLs in the place of one, and ``place`` all their places. ``left_out``: the
-    condition by which the joined row went no further (WHERE of an outer join)."""
+    """A row of the other input that it met; in a chain of joins, and of inputs that change, ``row`` has those
+    of all other inputs by alias, None where there are NULLs in the place of one, and ``place`` all their
+    places. ``left_out``: the condition by which the joined row went no further (WHERE of an outer join);
+    ``until``: the tick in which it was taken back."""
 
     row: Row
     place: str
     tick: Tick
     left_out: str | None = None
+    until: Tick | None = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Another record of the same source. ``place``: where it stands in it."""
+
+    row: Row
+    place: str
 
 
 @dataclass(frozen=True)
@@ -69,9 +89,11 @@ class Near:
 class Fate:
     """What became of one row of an input. ``place``: where it stands in its source; ``tick``: that read it;
     ``text``: what became of it and why, in words; ``left``: the tick in which it was put out unmatched or
-    let go; ``until``: of a retained row, what has to pass for it to leave. ``more_met``: rows that it met
-    and that are not listed; ``left_out``: the condition by which its pad went no further; ``reached``: in a
-    chain of joins, what it was joined with before it went no further."""
+    let go, replaced or withdrawn; ``until``: of a retained row, what has to pass for it to leave.
+    ``more_met``: rows that it met and that are not listed; ``left_out``: the condition by which its pad went
+    no further; ``reached``: in a chain of joins, what it was joined with before it went no further. ``by``:
+    of an input that changes the record by which its row was replaced or withdrawn, or was there after no
+    tick; ``instead_of``: the row that it replaced or took away."""
 
     row: Row
     source: str
@@ -86,6 +108,8 @@ class Fate:
     until: str | None = None
     left_out: str | None = None
     reached: Sequence[Met] = ()
+    by: Record | None = None
+    instead_of: Record | None = None
 
 
 @dataclass(frozen=True)

@@ -20,17 +20,20 @@ from watersmeet.plan.evaluated import shown
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import Branch, Expr, Insert, Job, JoinKind, Source
+from watersmeet.spec.model import Branch, Expr, Input, Insert, Job, JoinKind, Source
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.answer import Answer, Fate, Tick
 from watersmeet.why.chains import Chain
+from watersmeet.why.changing import Changing
 from watersmeet.why.columns import columns_of, mentioned, value_of
-from watersmeet.why.fates import Fates
-from watersmeet.why.inputs import keys_of, queries_of, same_name
+from watersmeet.why.fates import Fates, not_told
+from watersmeet.why.held import changes, is_of_records
+from watersmeet.why.inputs import keys_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.replayed import is_chain
+from watersmeet.why.records import asked_queries, sources_of
+from watersmeet.why.replayed import aliases_of, is_chain
 from watersmeet.why.reread import UNREAD, Reread
 from watersmeet.why.rows import QueryRows
 from watersmeet.why.times import canonical, of_a_time, parsed
@@ -56,16 +59,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and the queries that it is about. ``columns``: what of each row is compared, with what."""
+    """A question, and the queries that it is about, over records (`asked_queries`). ``declared``: all sources
+    of the job, as they are."""
 
     question: Question
     queries: tuple[QueryPlan, ...]
     inserts: Mapping[str, Insert]
+    declared: Mapping[str, Source]
 
     @classmethod
     def of(cls, question: Question, job: Job, plan: JobPlan) -> Asked:
         """Raises: SpecError, if no query has such an input, or a key is none of it."""
-        queries = queries_of(plan)
+        queries = asked_queries(job, plan)
         if question.query is not None:
             names = [query.name for query in queries]
             queries = [query for query in queries if same_name(query.name, question.query)]
@@ -83,7 +88,8 @@ class Asked:
                 code="unknown-input",
                 hint=near_names(question.input, names),
             )
-        asked = cls(question, tuple(own), {insert.name: insert for insert in job.inserts})
+        inserts = {insert.name: insert for insert in job.inserts}
+        asked = cls(question, tuple(own), inserts, sources_of(job))
         for query in own:
             if not asked.side(query).sources:
                 raise SpecError(
@@ -101,7 +107,7 @@ class Asked:
     def sources(self) -> dict[str, Source]:
         """All that the rows of these queries' inputs are of, streams alone."""
         return {
-            branch.source.name: branch.source
+            branch.source.name: self.declared[branch.source.name]
             for query in self.queries
             for side in query.sides
             for _, branch in side.ingested
@@ -193,10 +199,14 @@ def _answer(
     masks = [_mask(asked, query, branch) for branch in inputs[alias]]
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
     pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
-    chain = None
-    if len(numbers) and is_chain(query, insert):
-        chain = Chain(rows, job, alias, numbers[: asked.question.most])
-    fates = Fates(rows, alias, pairs, chain)
+    shown_numbers = numbers[: asked.question.most]
+    chain = Chain(rows, job, alias, shown_numbers) if len(numbers) and is_chain(query, insert) else None
+    changing = None
+    if len(numbers) and changes(insert, query.options.mode) and is_of_records(_input(insert, alias)):
+        is_hidden = alias not in aliases_of(insert.query.relation)
+        words = "which rows a SEMI or ANTI join let go by it is not told" if is_hidden else not_told(query)
+        changing = Changing(rows, job, alias, shown_numbers, asked.declared, words)
+    fates = Fates(rows, alias, pairs, chain, changing)
     most = asked.question.most
     told = [fates.fate(int(number)) for number in numbers[:most]]
     named = {branch.source.name for _, branch in asked.side(query).sources}
@@ -211,6 +221,10 @@ def _answer(
         count - len(told),
         tuple(_notes(asked, query, history, reread, left_out, len(told))),
     )
+
+
+def _input(insert: Insert, alias: str) -> Input:
+    return next(own for own in insert.query.inputs if own.alias == alias)
 
 
 def _unseen(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> list[int | None]:
@@ -311,7 +325,8 @@ def _left_out(query: QueryPlan, source: str, history: Recorded, reread: Reread) 
             LeftOut(record, portion.place, tick, False, portion.position != UNREAD)
             for record in portion.left_out
         )
-    counts = _counted_broken(query, source, history)
+    is_keyed = reread.source.primary_key is not None
+    counts = _counted_broken(query, source, history, is_keyed=is_keyed)
     return [
         replace(own, certain=slot is not None and _is_exact(own) and counts[slot] == len(records))
         for slot, records in by_slot.items()
@@ -323,11 +338,12 @@ def _is_exact(own: LeftOut) -> bool:
     return own.tick is not None and own.tick.exact
 
 
-def _counted_broken(query: QueryPlan, source: str, history: Recorded) -> list[int]:
+def _counted_broken(query: QueryPlan, source: str, history: Recorded, *, is_keyed: bool) -> list[int]:
     """Per slot how many broken records the input counted that is of that source alone."""
     for side in query.sides:
         if [branch.source.name for _, branch in side.sources] == [source]:
-            levels = history.levels(subject_of("input", query.name, side.name), "broken")
+            alias = side.name if not is_keyed else f"{side.name}.{source}"
+            levels = history.levels(subject_of("input", query.name, alias), "broken")
             every = [0, *(level or 0 for level in levels)]
             return [after - before for before, after in pairwise(every)]
     return [-1] * len(history)

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, PlanError, SeveralErrors, counted
-from watersmeet.history.points import subject_of
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import SidePlan
@@ -64,19 +63,10 @@ class Chain:
     @cached_property
     def _lacks(self) -> str | None:
         """What is not there that would have to be for the chain to be run again as it ran."""
-        rows, history = self.rows, self.rows.history
-        if any(history.is_behind_gap(slot) for slot in range(len(history))):
-            return "the history does not have each tick"
-        if any(rows.unseen[alias] for alias in rows.inputs):
-            return "not all rows of its inputs can be read again"
-        for branches in rows.inputs.values():
-            for own in branches:
-                if (own.unsure | (own.of.read & ~own.of.exact & (own.of.slot < len(history)))).any():
-                    return "of some rows it is not known when they were read"
-        for alias in self._sides:
-            levels = history.levels(subject_of("input", rows.query.name, alias), "unknown")
-            if any(levels):
-                return "the query was another one when rows came"
+        rows = self.rows
+        lacking = rows.lacks(self._sides)
+        if lacking is not None:
+            return lacking
         try:
             (planned,) = self._replay.plan().queries
         except (PlanError, SeveralErrors):
@@ -97,13 +87,7 @@ class Chain:
 
     @cached_property
     def _ticks(self) -> TickWise:
-        query, history = self.rows.query, self.rows.history
-        marks = {
-            side.watermark_key(column): history.mark(query.name, side.name, column, "watermark")
-            for side in query.sides
-            for column in side.event_times
-        }
-        return TickWise(len(history), marks, history.ended)
+        return TickWise.of(self.rows.query, self.rows.history)
 
     @cached_property
     def _out_of_ticks(self) -> tuple[Joined, dict[int, int]]:

@@ -22,6 +22,7 @@ from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.account import left_as
 from watersmeet.why.answer import Fate, Met, Tick, What
 from watersmeet.why.chains import Chain
+from watersmeet.why.changing import Changing
 from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.inputs import key_plans_of
@@ -47,10 +48,18 @@ Told = tuple[What, str, dict[str, Any]]
 
 class Fates:
     """Tells fates of rows of one input; ``pairs``: of all that met, by their numbers (left, right), of a join
-    of two inputs; ``chain``: of a chain of joins."""
+    of two inputs; ``chain``: of a chain of joins; ``changing``: where rows go, too."""
 
-    def __init__(self, rows: QueryRows, alias: str, pairs: Pairs | None, chain: Chain | None = None) -> None:
+    def __init__(
+        self,
+        rows: QueryRows,
+        alias: str,
+        pairs: Pairs | None,
+        chain: Chain | None = None,
+        changing: Changing | None = None,
+    ) -> None:
         self.rows, self.alias, self.pairs, self.chain = rows, alias, pairs, chain
+        self.changing = changing
         self.side = next(side for side in rows.query.sides if side.name == alias)
         join = rows.join
         self.is_left = join is not None and join.left.name == alias
@@ -85,6 +94,10 @@ class Fates:
             return "not_read", "not read yet", {}
         if spot.unsure:
             return "not_known", self._unsure(spot), {}
+        if self.changing is not None and self.changing.takes(came):
+            return self.changing.told(
+                spot, number, lambda: self._failed(spot, beneath=came == BENEATH), self._why_not
+            )
         if came == MAY_MATCH:
             return self._of_candidate(spot, number)
         simple: dict[int, tuple[What, str]] = {
@@ -114,6 +127,8 @@ class Fates:
 
     def _unsure(self, spot: Spot) -> str:
         tick = self.rows.tick(spot)
+        if not self.side.event_times:
+            return f"read {tick}; what became of it is not known, for the history does not have each tick"
         return f"read {tick}; whether it was late then is not known, for the history does not have each tick"
 
     # what ingest did
@@ -186,7 +201,7 @@ class Fates:
         root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
         if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
             return "put_out", f"on time {tick}, and put out in it", {}
-        reason = f"what becomes of it in {_kind_of(query)} is not told: plain joins of streams are"
+        reason = f"{not_told(query)}: plain joins are"
         return "on_time", f"on time {tick}; {reason}", {}
 
     def _of_candidate(self, spot: Spot, number: int) -> Told:
@@ -436,6 +451,8 @@ def _line(row: Mapping[str, Any]) -> str:
     )
 
 
-def _kind_of(query: QueryPlan) -> str:
+def not_told(query: QueryPlan) -> str:
+    """Of a query other than plain joins."""
     noun = query.root.noun or "the query"
-    return f"a query of {len(query.nodes)} nodes" if len(query.nodes) > 1 else f"its {noun}"
+    kind = f"a query of {len(query.nodes)} nodes" if len(query.nodes) > 1 else f"its {noun}"
+    return f"what becomes of it in {kind} is not told"

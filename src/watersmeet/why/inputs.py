@@ -9,7 +9,8 @@ from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import Expr
+from watersmeet.spec.model import Expr, Job
+from watersmeet.why.records import asked_queries
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class AskedInput:
     is_told: bool
 
 
-def inputs_of_job(plan: JobPlan) -> list[AskedInput]:
+def inputs_of_job(job: Job, plan: JobPlan) -> list[AskedInput]:
     """Of all queries, in their order."""
     return [
         AskedInput(
@@ -36,7 +37,7 @@ def inputs_of_job(plan: JobPlan) -> list[AskedInput]:
             tuple(side.event_times),
             bool(side.sources),
         )
-        for query in queries_of(plan)
+        for query in asked_queries(job, plan)
         for side in query.sides
     ]
 
@@ -44,11 +45,6 @@ def inputs_of_job(plan: JobPlan) -> list[AskedInput]:
 def same_name(one: str, other: str) -> bool:
     """Whether SQL takes two names for the same."""
     return one.lower() == other.lower()
-
-
-def queries_of(plan: JobPlan) -> list[QueryPlan]:
-    """Those that a user wrote, each by itself."""
-    return [query for query in plan.apart or plan.queries if not query.is_index]
 
 
 def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watersmeet.event_time import MAX_TIME
+from watersmeet.event_time import MAX_TIME, Mask
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Branch, Expr, Input, Join, JoinKind
@@ -21,13 +21,17 @@ from watersmeet.why.rows import QueryRows, Spot
 WhyNot = Callable[[Spot, Spot], list[str]]
 """Says of two rows what but the condition kept them from meeting."""
 
+Among = Callable[[InputRows], Mask]
+
 Reals = npt.NDArray[np.float64]
 
 NEAREST = 3
 """No more are told."""
 
 
-def nearest_to(rows: QueryRows, other: SidePlan, spot: Spot, why_not: WhyNot) -> list[Near]:
+def nearest_to(
+    rows: QueryRows, other: SidePlan, spot: Spot, why_not: WhyNot, among: Among | None = None
+) -> list[Near]:
     """Of the join of two inputs that is all of a query: `nearest` to one row of the one."""
     side = spot.branch.side
     relation = rows.insert.query.relation
@@ -40,6 +44,7 @@ def nearest_to(rows: QueryRows, other: SidePlan, spot: Spot, why_not: WhyNot) ->
         [relation.on, *_where_of_inner(rows, relation)],
         (side.input,),
         lambda exprs: rows.columns(spot, mentioned(exprs, side.name)),
+        among,
     )
 
 
@@ -51,6 +56,7 @@ def nearest(
     condition: Sequence[Expr | None],
     inputs_of_own: tuple[Input, ...],
     own_columns: Callable[[Sequence[Expr]], pa.Table],
+    among: Among | None = None,
 ) -> list[Near]:
     """The rows of the ``other`` input that came nearest to meeting one: with its keys, if there are some,
     then by how many conditions failed, then by their times.
@@ -59,6 +65,7 @@ def nearest(
         spot: the one, or of joined rows the one that is asked for.
         why_not: says of two rows what but the condition kept them from meeting.
         inputs_of_own, own_columns: the inputs joined in it, and what expressions mention of it.
+        among: which rows of a branch are looked at; None: all.
     """
     inputs = JoinInputs((*inputs_of_own, other.input), time_zone=rows.zone)
     conditions = Conditions.of(inputs, condition)
@@ -81,6 +88,8 @@ def nearest(
             others += mask & conditions.is_equality(number)
         apart = _apart(other, spot, branch)
         order = np.lexsort((apart, failed, others))
+        if among is not None:
+            order = order[among(branch)[order]]
         for row in order[:NEAREST].tolist():
             if failing and failed[row] == len(failing) > 1:
                 continue

@@ -17,22 +17,27 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.given import zoned
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Mask, Watermark
-from watersmeet.names import DIFF, PARTITION
+from watersmeet.names import DIFF, PARTITION, SHOWN_DIFF
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import (
     Branch,
+    Column,
     Input,
     Insert,
     Job,
     Join,
     JoinKind,
+    OnIdle,
     Options,
     OutputColumn,
+    OutputMode,
     Query,
     Relation,
     Sink,
+    StageBranch,
     inputs_of,
     visible_inputs,
     with_inputs,
@@ -41,23 +46,29 @@ from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import read_marks
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore, Store
+from watersmeet.types.sql_type import BIGINT
 from watersmeet.whatif.pairs import ROW, apart_name, numbered
 from watersmeet.why.judged import InputRows
+from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import Numbers
 
 NOBODY = -1
 """In place of a row's number: NULLs."""
 
-_KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL, JoinKind.SEMI, JoinKind.ANTI)
+_TIMES = "why_diff"
+"""The column that says how often a row of a source of changes comes, or goes."""
+
+KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL, JoinKind.SEMI, JoinKind.ANTI)
 
 
 @dataclass(frozen=True)
 class Joined:
     """What left a join, or a query, row by row. ``slots``: that of the tick; ``rows``: per alias the number
-    of its row, or `NOBODY`."""
+    of its row, or `NOBODY`; ``diffs``: how often it came, or went."""
 
     slots: Numbers
     rows: Mapping[str, Numbers]
+    diffs: Numbers
 
     def of(self, alias: str, number: int) -> Iterator[tuple[int, dict[str, int]]]:
         """Those that have this row: slot, and per alias the number."""
@@ -70,11 +81,22 @@ class Joined:
 @dataclass(frozen=True)
 class TickWise:
     """The ticks to run. ``marks``: per watermark key, after each of them; ``ended``: the slot of the tick
-    that ended the input."""
+    that ended the input; ``clocks``: of each of them, where something goes by it."""
 
     count: int
     marks: Mapping[str, Sequence[Watermark]]
     ended: int | None
+    clocks: Sequence[int] | None = None
+
+    @classmethod
+    def of(cls, query: QueryPlan, history: Recorded) -> TickWise:
+        """All ticks of a history."""
+        marks = {
+            side.watermark_key(column): history.mark(query.name, side.name, column, "watermark")
+            for side in query.sides
+            for column in side.event_times
+        }
+        return cls(len(history), marks, history.ended)
 
 
 def is_chain(query: QueryPlan, insert: Insert) -> bool:
@@ -85,7 +107,7 @@ def is_chain(query: QueryPlan, insert: Insert) -> bool:
     inputs = list(inputs_of(insert.query.relation))
     sources = [branch.source for own in inputs for branch in own.branches if isinstance(branch, Branch)]
     return (
-        all(join.kind in _KINDS and not join.is_lookup for join in joins)
+        all(join.kind in KINDS and not join.is_lookup for join in joins)
         and len(sources) == sum(len(own.branches) for own in inputs)
         and not any(own.is_table for own in inputs)
         and not any(source.changes for source in sources)
@@ -107,7 +129,9 @@ def aliases_of(relation: Relation) -> list[str]:
 
 
 class Replay:
-    """Runs a chain again. ``masks``: per alias and branch, which rows there are."""
+    """Runs a chain again. ``masks``: per alias and branch, which rows there are. ``mode``: whether rows of
+    the output are taken back. ``numbers``: per alias those of its rows, where they are others than their
+    places: equal rows of a source of changes have one."""
 
     def __init__(
         self,
@@ -115,16 +139,24 @@ class Replay:
         job: Job,
         inputs: Mapping[str, Sequence[InputRows]],
         masks: Mapping[str, Sequence[Mask]],
+        mode: OutputMode = OutputMode.APPEND,
+        numbers: Mapping[str, Numbers] | None = None,
     ) -> None:
-        self._insert, self._job, self._inputs = insert, job, inputs
+        self._insert, self._job, self._inputs, self._mode = insert, job, inputs, mode
         self._rows: dict[str, tuple[pa.Table, Numbers]] = {}
         for alias, branches in inputs.items():
             first = 0
             for branch, mask in zip(branches, masks[alias], strict=True):
                 chosen = np.flatnonzero(mask)
                 chosen = chosen[np.argsort(branch.of.slot[chosen], kind="stable")]
-                rows = branch.of.rows.drop_columns([DIFF, PARTITION]).take(pa.array(chosen))
-                rows = rows.append_column(ROW, pa.array(chosen + first))
+                rows = branch.of.rows.take(pa.array(chosen))
+                diffs = rows.column(DIFF)
+                rows = rows.drop_columns([DIFF, PARTITION])
+                own = chosen + first
+                own = own if numbers is None or alias not in numbers else numbers[alias][own]
+                rows = rows.append_column(ROW, pa.array(own))
+                if branch.of.reread.source.changes:
+                    rows = rows.append_column(_TIMES, diffs.cast(pa.int64()))
                 self._rows[apart_name(alias, branch.number)] = rows, branch.of.slot[chosen]
                 first += len(mask)
 
@@ -147,6 +179,18 @@ class Replay:
         watch = _Kept(alias, numbers, self._slots_of(alias, numbers))
         (tables,) = self._run(plan, ticks, watch).values()
         return _joined(tables, aliases_of(self._insert.query.relation)), watch.gone
+
+    def held(self, ticks: TickWise, aliases: Sequence[str]) -> dict[str, Joined]:
+        """What inputs held, each by itself and without its filters: per alias the rows that came into it, and
+        those that went. Raises: EngineError, as a run; PlanError."""
+        inserts, named = [], dict[str, str]()
+        for number, given in enumerate(self._insert.query.inputs):
+            if given.alias in aliases:
+                alone = Query(_unfiltered(given), None, (), "", mode=OutputMode.CHANGELOG)
+                name = named[given.alias] = f"input{number}"
+                inserts.append(self._numbered(Insert(name, Sink(name, "memory"), alone)))
+        tables = self._run(plan_job(self._with(inserts)), ticks, None)
+        return {alias: _joined(tables[name], [alias]) for alias, name in named.items()}
 
     def stages(self, ticks: TickWise) -> list[tuple[Join, Joined]]:
         """What left each of the joins, those first that are beneath others; of the uppermost one before
@@ -181,8 +225,9 @@ class Replay:
         )
         query = replace(
             insert.query,
-            relation=with_inputs(relation, lambda own: numbered(own, apart=True)),
+            relation=with_inputs(relation, lambda own: _with_times(numbered(own, apart=True))),
             outputs=outputs,
+            mode=self._mode if insert.query.mode is None else insert.query.mode,
         )
         return replace(insert, query=query)
 
@@ -237,7 +282,8 @@ class Replay:
                         moves = True
                 if not moves:
                     continue
-                output = engine.tick(clock_us=0, end=is_end)
+                clock_us = 0 if ticks.clocks is None else ticks.clocks[slot]
+                output = engine.tick(clock_us=clock_us, end=is_end)
                 for name, table in output.tables.items():
                     if table.num_rows:
                         tables[name].append((slot, table))
@@ -293,12 +339,34 @@ def _is_gone(store: Store, live: LiveRun) -> Mask:
     return gone
 
 
+def _with_times(given: Input) -> Input:
+    """The input with a column of its sources of changes that says how often a row comes."""
+
+    def branch(own: Branch | StageBranch) -> Branch | StageBranch:
+        assert isinstance(own, Branch)
+        source = replace(own.source, idle_timeout_us=None, on_idle=OnIdle.HOLD)
+        if source.changes:
+            columns = (*source.columns, Column(_TIMES, BIGINT))
+            source = replace(source, columns=columns, change_column=ChangeColumn(_TIMES))
+        return replace(own, source=source)
+
+    return replace(given, branches=tuple(map(branch, given.branches)))
+
+
+def _unfiltered(given: Input) -> Input:
+    branches = [own for own in given.branches if isinstance(own, Branch)]
+    return replace(given, branches=tuple(replace(own, above=None, beneath=None) for own in branches))
+
+
 def _joined(tables: Sequence[tuple[int, pa.Table]], aliases: Sequence[str]) -> Joined:
-    slots = [np.zeros(0, dtype=np.int64)]
+    slots, diffs = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     rows: dict[str, list[Numbers]] = {alias: [np.zeros(0, dtype=np.int64)] for alias in aliases}
     for slot, table in tables:
         slots.append(np.full(table.num_rows, slot, dtype=np.int64))
+        changes = SHOWN_DIFF in table.column_names
+        diffs.append(table.column(SHOWN_DIFF).to_numpy() if changes else np.ones(table.num_rows, np.int64))
         for place, alias in enumerate(aliases):
             column = table.column(place).fill_null(NOBODY)
             rows[alias].append(column.to_numpy())
-    return Joined(np.concatenate(slots), {alias: np.concatenate(own) for alias, own in rows.items()})
+    by_alias = {alias: np.concatenate(own) for alias, own in rows.items()}
+    return Joined(np.concatenate(slots), by_alias, np.concatenate(diffs))

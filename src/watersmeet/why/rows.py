@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.engine.local.given import zoned
+from watersmeet.history.points import subject_of
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.job import QueryPlan
@@ -120,6 +121,23 @@ class QueryRows:
         """Columns of a row as its input has them."""
         rows = spot.branch.of.rows.slice(spot.row, 1)
         return columns_of(spot.branch.side.input, self.branch(spot), names, rows, self.zone)
+
+    def lacks(self, aliases: Iterable[str]) -> str | None:
+        """What is not there that would have to be for ticks to be run again, with the rows of these inputs,
+        as they ran."""
+        history = self.history
+        if any(history.is_behind_gap(slot) for slot in range(len(history))):
+            return "the history does not have each tick"
+        named = list(aliases)
+        if any(self.unseen[alias] for alias in named):
+            return "not all rows of its inputs can be read again"
+        for own in (own for alias in named for own in self.inputs.get(alias, ())):
+            if (own.unsure | (own.of.read & ~own.of.exact & (own.of.slot < len(history)))).any():
+                return "of some rows it is not known when they were read"
+        for alias in named:
+            if any(history.levels(subject_of("input", self.query.name, alias), "unknown")):
+                return "the query was another one when rows came"
+        return None
 
     def were_there(self, one: Spot, other: Spot) -> bool | None:
         """Whether the earlier of two rows was kept when the later one came; None: that is not known. Rows

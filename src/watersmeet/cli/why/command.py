@@ -100,8 +100,12 @@ def _of_fate(fate: Fate) -> Iterator[str]:
     if fate.place:
         yield f"    from {_near_by(fate.place)}{came}"
     yield f"    {fate.text}"
+    for words, record in (("by", fate.by), ("instead of", fate.instead_of)):
+        if record is not None:
+            yield f"    {words} {_row(record.row)} from {_near_by(record.place)}"
     for met in fate.met if len(fate.met) > 1 or any(met.left_out for met in fate.met) else ():
         left_out = "" if met.left_out is None else f"; left out by {met.left_out}"
+        left_out += "" if met.until is None else f", taken back {met.until}"
         yield f"    met {_row(met.row)} {met.tick}{left_out}"
     for own in fate.reached if len(fate.reached) > 1 else ():
         yield f"    was joined with {_row(own.row)} {own.tick}"

@@ -36,8 +36,8 @@ def answered(asked: dict[str, Any]) -> dict[str, Any]:
     try:
         if asked["question"] is None:
             place = Place.of_text(text, file, directory, file, overrides)
-            _, plan = planned(text, file, place, overrides)
-            return {"inputs": _cut([asdict(own) for own in inputs_of_job(plan)])}
+            job, plan = planned(text, file, place, overrides)
+            return {"inputs": _cut([asdict(own) for own in inputs_of_job(job, plan)])}
         question = Question(**asked["question"])
         return {
             "answers": [

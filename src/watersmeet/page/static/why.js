@@ -112,8 +112,11 @@ const why = (function () {
     const parts = [make("h4", {}, line(one.row))];
     if (one.place) parts.push(make("p", { class: "place" }, "from " + one.place + (one.tick ? ", read " + tick(one.tick) : "")));
     parts.push(make("p", { class: "fate" }, one.text));
+    for (const [words, record] of [["by ", one.by], ["instead of ", one.instead_of]]) {
+      if (record !== null) parts.push(make("p", { class: "place" }, words + line(record.row) + " from " + record.place));
+    }
     if (one.met.length > 1 || one.met.some((met) => met.left_out !== null)) {
-      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out)))));
+      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out) + (met.until === null ? "" : ", taken back " + tick(met.until))))));
     }
     if (one.reached.length > 1) {
       parts.push(make("p", {}, "It was joined with"), make("ul", {}, ...one.reached.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick)))));

@@ -1,0 +1,87 @@
+"""``watersmeet why`` of changing tables over files: the example of the docs, line by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_files import FileJob
+from watersmeet.cli.main import main
+from watersmeet.cli.why.reading import how_often
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.spec.model import Source
+
+JOB = """
+CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING)
+    WITH ('connector' = 'file', 'path' = 'customers', 'format' = 'json', 'op.column' = 'op');
+CREATE TABLE orders (number BIGINT, customer BIGINT, d INT)
+    WITH ('connector' = 'file', 'path' = 'orders', 'format' = 'json', 'diff.column' = 'd');
+CREATE SINK sales WITH ('connector' = 'memory');
+INSERT INTO sales
+SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.customer EMIT CHANGES;
+"""
+CUSTOMERS = [
+    [{"id": 1, "segment": "new", "op": "I"}, {"id": 2, "segment": "gold", "op": "I"}],
+    [{"id": 1, "segment": "old", "op": "I"}],
+    [{"id": 1, "segment": None, "op": "D"}, {"id": 9, "segment": None, "op": "D"}],
+]
+ORDERS = [
+    [{"number": 10, "customer": 1, "d": 1}, {"number": 11, "customer": 3, "d": 1}],
+    [{"number": 11, "customer": 3, "d": -1}, {"number": 12, "customer": 2, "d": 2}],
+    [{"number": 12, "customer": 2, "d": -1}],
+]
+OPEN = SimpleNamespace(finished=False, stopped=True)
+DOCS = Path(__file__).parents[2] / "docs" / "why.md"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: Any) -> Path:
+    root: Path = tmp_path_factory.mktemp("why")
+    (root / "job.sql").write_text(JOB)
+    folders = {name: root / name for name in ("customers", "orders")}
+    job = FileJob(JOB, Checkpoint(root / ".watersmeet" / "job"), folders)
+    with job.run(OPEN):
+        for customers, orders in zip(CUSTOMERS, ORDERS, strict=True):
+            job.read({"customers": customers, "orders": orders})
+    return root
+
+
+def said(root: Path, capsys: Any, monkeypatch: Any, *words: str) -> str:
+    monkeypatch.chdir(root)
+    assert main(["why", "job.sql", "--input", *words]) == 0
+    out: str = capsys.readouterr().out
+    return out
+
+
+def test_the_example_of_the_docs(ran: Path, capsys: Any, monkeypatch: Any) -> None:
+    out = said(ran, capsys, monkeypatch, "c")
+    shown = DOCS.read_text().partition("sales: c, by ticks 1 to 3\n")[2].partition("```")[0]
+    for number in (1, 2, 3):
+        shown = shown.replace(f"customers/{number}.json", f"customers/{number - 1:03}.json")
+    for fate in shown.strip().split("\n\n"):
+        assert fate.strip() in out
+
+
+def test_diffs_are_those_that_the_records_say(ran: Path, capsys: Any, monkeypatch: Any) -> None:
+    out = said(ran, capsys, monkeypatch, "o", "--key", "number=11")
+    assert "there from tick 1 until tick 2, in which it was deleted; put out unmatched, with NULLs" in out
+    assert "took away an equal row in tick 2, with 1 row of the output" in out
+    assert "(one of 2 equal rows, of 1 after tick 3)" in said(ran, capsys, monkeypatch, "o", "--key", "2")
+    assert 'met {"c": null} in tick 3' in said(ran, capsys, monkeypatch, "o", "--key", "1")
+
+
+def test_records_that_do_not_say_what_they_change_are_broken() -> None:
+    op = ChangeColumn("op", ("I",), ("D",))
+    by_word = Source("s", (), "file", change_column=op)
+    assert [how_often(by_word, {"op": word}) for word in ("I", "D", "X", None)] == [1, -1, None, None]
+    keyed = Source("s", (), "file", change_column=op, primary_key=PrimaryKey(("id",), "at"))
+    assert how_often(keyed, {"op": "I", "id": 1, "at": 5}) == 1
+    assert how_often(keyed, {"op": "I", "id": 1, "at": None}) is None
+    assert how_often(keyed, {"op": "D", "id": 1, "at": None}) == -1
+    assert how_often(keyed, {"op": "D", "id": None, "at": 5}) is None
+    plain = Source("s", (), "file", change_column=ChangeColumn("d"))
+    assert [how_often(plain, {"d": d}) for d in (3, -2, 0, "x")] == [3, -2, 0, None]

@@ -1,0 +1,192 @@
+"""What `why` says, in words, of records of inputs that change, and where it does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.recorded_cases import RecordedCase
+from watersmeet.why.answer import Fate
+from watersmeet.why.asked import Asked, Question, answers
+from watersmeet.why.inputs import inputs_of_job
+from watersmeet.why.recorded import recorded
+
+PLACES = {"columns": {"id": "BIGINT", "town": "STRING", "n": "BIGINT"}}
+KEYED = {**PLACES, "primary_key": ["id"]}
+JOIN = "SELECT p.town AS town, o.id AS id FROM o LEFT JOIN p ON p.id = o.id"
+
+
+def ran(query: str, steps: Any, mode: str = "changelog", **tables: Any) -> RecordedCase:
+    declared = {"o": PLACES, "p": KEYED} | tables
+    case = {
+        "case": "c",
+        "tables": declared,
+        "query": query,
+        "options": {"output_mode": mode},
+        "steps": [{"rows": rows} for rows in steps],
+    }
+    run = RecordedCase(case)
+    assert run.problem is None, run.problem
+    return run
+
+
+def fates(run: RecordedCase, alias: str, *keys: str) -> list[Fate]:
+    (answer,) = answers(
+        Asked.of(Question(alias, keys), run.job, run.plan), run.job, recorded(run.past), run.reread
+    )
+    return list(answer.fates)
+
+
+def row(name: str, id: int | None, town: str | None = None, n: int | None = None, diff: int = 1) -> Any:
+    return [name, {"id": id, "town": town, "n": n}, diff]
+
+
+STEPS = [
+    [row("p", 1, "Rye"), row("o", 1), row("o", 2)],
+    [row("p", 1, "Ash"), row("o", 2, diff=-1)],
+    [row("p", 1, diff=-1), row("p", 7, diff=-1), row("o", 9, diff=-1)],
+    [row("p", 1, "Elm"), row("p", 1, "Oak")],
+]
+
+
+def test_an_update_and_a_delete_of_a_key_are_told() -> None:
+    first, second, gone, third, last = fates(ran(JOIN, STEPS), "p", "1")
+    assert first.text == (
+        "there from tick 1 until tick 2, in which (id 1, town Ash, n NULL) took its place; joined with o "
+        "(id 1, town NULL, n NULL) in tick 1, taken back in tick 2"
+    )
+    assert second.text == (
+        "there from tick 2, in the place of (id 1, town Rye, n NULL), until tick 3, in which it was deleted; "
+        "joined with o (id 1, town NULL, n NULL) in tick 2, taken back in tick 3"
+    )
+    assert gone.text == "took (id 1, town Ash, n NULL) away in tick 3, with 1 row of the output"
+    assert third.text == "there after no tick: (id 1, town Oak, n NULL) came after it in tick 4"
+    assert last.text == "there since tick 4; joined with o (id 1, town NULL, n NULL) in tick 4"
+    (nothing,) = fates(ran(JOIN, STEPS), "p", "7")
+    assert nothing.text == "a delete of what was not there in tick 3: not applied"
+
+
+def test_rows_that_an_equal_one_takes_away_are_told() -> None:
+    run = ran(JOIN, STEPS)
+    (joined,) = fates(run, "o", "1")
+    assert [(met.row["p"] and met.row["p"]["town"], str(met.tick), str(met.until)) for met in joined.met] == [
+        ("Oak", "in tick 4", "None"),
+        ("Rye", "in tick 1", "in tick 2"),
+        ("Ash", "in tick 2", "in tick 3"),
+        (None, "in tick 3", "in tick 4"),
+    ]
+    padded, gone = fates(run, "o", "2")
+    assert padded.text == (
+        "there from tick 1 until tick 2, in which it was deleted; put out unmatched, with NULLs, in tick 1, "
+        "taken back in tick 2"
+    )
+    assert gone.text == "took away an equal row in tick 2, with 1 row of the output"
+    (nothing,) = fates(run, "o", "9")
+    assert nothing.what == "delete_of_nothing"
+
+
+def test_equal_rows_are_counted() -> None:
+    run = ran(JOIN, [[row("o", 5, diff=3)], [row("o", 5, diff=-1)], [row("o", 5, diff=-4), row("o", 5)]])
+    came, one, more, again = fates(run, "o", "5")
+    assert "(one of 3 equal rows, of 2 after tick 2); put out unmatched" in came.text
+    assert one.text == "took away an equal row in tick 2, and left 2"
+    assert more.text == "1 of the 4 deletes of equal rows in tick 3 were of what was not there: not applied"
+    assert again.text == "there after no tick: as many equal rows went in tick 3"
+    zero, came, went = fates(ran(JOIN, [[row("o", 5, diff=0)], [row("o", 5), row("o", 5, diff=-1)]]), "o")
+    assert zero.text == "says that nothing comes and nothing goes (in tick 1)"
+    assert came.what == "never_there"
+    assert went.text == "took away what came in tick 2, too"
+
+
+def test_what_kept_rows_from_each_other_is_told_of_those_that_were_there() -> None:
+    query = "SELECT p.town AS town FROM o JOIN p ON p.id = o.id AND p.n > o.n"
+    steps = [[row("p", 1, "Rye", 5)], [row("p", 1, diff=-1), row("o", 1, n=2)], [row("p", 1, "Ash", 1)]]
+    (fate,) = fates(ran(query, steps), "o")
+    assert fate.text == "there since tick 2; it met no row of p"
+    assert [list(near.failed) for near in fate.near] == [
+        ["was there from tick 1 on until tick 2, and not at the same time"],
+        ["p.n > o.n: 1 against 2"],
+    ]
+
+
+def test_a_filter_above_a_key_takes_no_record_out_of_the_table() -> None:
+    query = "SELECT p.town AS town FROM (SELECT * FROM p WHERE n > 1) p"
+    first, second = fates(ran(query, [[row("p", 1, "Rye", 5)], [row("p", 1, "Rye", 0)]]), "p")
+    assert first.text.endswith("took its place; put out in tick 1, taken back in tick 2")
+    assert (second.what, second.text.endswith("; filtered by n > 1: 0 against 1")) == ("filtered", True)
+
+
+def test_a_sequence_says_which_change_is_older() -> None:
+    keyed = {**KEYED, "sequence_by": "n", "tombstones": None}
+    steps = [
+        [row("p", 1, "Rye", 5)],
+        [row("p", 1, "Ash", 4)],
+        [row("p", 1, n=9, diff=-1)],
+        [row("p", 1, "Elm", 8)],
+    ]
+    _, stale, _, again = fates(ran(JOIN, steps, p=keyed), "p")
+    assert (
+        stale.text
+        == "dropped in tick 2: an older change than one that its key has had, (id 1, town Rye, n 5)"
+    )
+    assert (again.what, "is not known" in again.text) == ("not_known", True)  # the delete was forgotten
+
+
+def test_of_rows_that_can_match_nothing_deletes_are_applied_as_they_come() -> None:
+    came, gone = fates(ran(JOIN, [[row("o", None)], [row("o", None, diff=-1)]]), "o")
+    assert came.text.endswith("taken back in tick 2; it can match nothing: id is NULL")
+    assert gone.what == "delete"
+    fate, _ = fates(ran(JOIN, [[row("o", None, diff=-1)], [row("o", None)]]), "o")
+    assert "deleted more often than they came" in fate.text
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT p.town AS town, count(*) AS n FROM p GROUP BY p.town", "is not told"),
+        (
+            "SELECT o.id AS id FROM o JOIN (SELECT town, count(*) AS n FROM p GROUP BY town) g ON g.n = o.id",
+            "is not told",
+        ),
+    ],
+)
+def test_what_becomes_of_rows_in_groups_is_not_told(query: str, said: str) -> None:
+    alias = "p" if "FROM p GROUP BY p" in query else "o"
+    fate = fates(ran(query, STEPS), alias, "id=1")[0]
+    assert fate.text.startswith("there ")
+    assert said in fate.text
+
+
+def test_a_table_with_a_key_can_be_asked_about() -> None:
+    run = ran(JOIN, STEPS)
+    assert [(own.input, own.keys, own.is_told) for own in inputs_of_job(run.job, run.plan)] == [
+        ("o", ("id",), True),
+        ("p", ("id",), True),
+    ]
+
+
+def test_rows_that_only_come_are_told_with_what_was_taken_back() -> None:
+    stream = {"columns": {"t": "BIGINT", "k": "STRING"}, "time": {"t": {"lag": 0}}}
+    run = RecordedCase(
+        {
+            "case": "c",
+            "streams": {"a": stream, "b": stream},
+            "query": "SELECT a.t AS t FROM a LEFT JOIN b ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 3",
+            "options": {"output_mode": "changelog"},
+            "steps": [
+                {"rows": [["a", {"t": 1, "k": "x"}], ["a", {"t": 1, "k": None}]]},
+                {"rows": [["b", {"t": 2, "k": "x"}]]},
+                {"rows": [["a", {"t": 50, "k": "y"}], ["b", {"t": 50, "k": "z"}]]},
+            ],
+        }
+    )
+    met, lone, kept = fates(run, "a")
+    assert (met.what, met.text) == (
+        "joined",
+        "joined with b (t 2, k x) in tick 2; 1 other row of the output; let go in tick 3",
+    )
+    assert (lone.what, lone.left is not None) == ("padded", True)
+    assert (kept.what, str(kept.met[0].tick)) == ("padded", "in tick 3")
+    dropped, _ = fates(run, "b")
+    assert dropped.what == "joined"
