@@ -177,7 +177,7 @@ def keyed_case(seed: int) -> dict[str, Any]:
                         continue
                     if held[name]:
                         at = rng.randrange(len(held[name]))
-                        row = held[name][at] if rng.random() < 0.2 else held[name].pop(at)
+                        row = held[name][at] if rng.random() < 0.6 else held[name].pop(at)
                         told.append([name, row, -1])
                         continue
                 held[name].append(row)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from watersmeet.cli.diff.decided import check_decided, reads_changes
 from watersmeet.cli.diff.here import tables_here
 from watersmeet.cli.diff.outputs import Output, Wanted, output_of
 from watersmeet.cli.diff.read import Read, read_of
@@ -22,11 +23,12 @@ from watersmeet.diff.dialect import Dialect, Uncommon
 from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.diff.known import Known, known_of
 from watersmeet.diff.statement import group_columns, statement
-from watersmeet.errors import EngineError, SpecError, StateError, near_names
+from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetError, near_names, raise_all
 from watersmeet.spec.model import Insert, Job, Lateness, OutputMode
 from watersmeet.spec.time_zones import UTC
 
 DUCKDB, SPARK = "duckdb", "spark"
+NOT_COMPARED = "not-compared"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ def diff_text(
     with tempfile.TemporaryDirectory(prefix="watersmeet_") as folder:
         db = opened(folder)
         try:
-            shown = list(_each(db, folder, compared, asked, settings, tick_now))
+            undecided: list[WatersmeetError] = []
+            shown = list(_each(db, folder, compared, asked, settings, tick_now, undecided))
         except duckdb.Error as error:
             raise EngineError(
                 f"DuckDB, by which rows are compared, cannot read them: {str(error).splitlines()[0]}",
@@ -81,8 +84,9 @@ def diff_text(
             db.close()
     if asked.as_json:
         print_json(shown)
-    else:
+    elif shown:
         print_text(shown, compared.tick, time.monotonic() - began, asked.to)
+    raise_all(undecided)
     return not any(of.differences.unexplained or (asked.strict and of.differences.counts) for of in shown)
 
 
@@ -136,12 +140,6 @@ def _compared(
                 late_by_column=query.options.lateness is Lateness.COLUMN,
                 settled=query.options.mode is OutputMode.CHANGELOG,
             )
-    for table in plan.tables:
-        raise SpecError(
-            f'"{table.name}" is a table that is read again and again: what it held is not kept',
-            code="not-compared",
-            hint="compare queries over streams",
-        )
     read = read_of(plan, manifest, store, _pairs("--input", asked.inputs))
     tick = None if manifest is None else manifest.tick
 
@@ -173,8 +171,10 @@ def _each(
     asked: Asked,
     settings: Mapping[str, str],
     tick_now: Callable[[], int | None],
+    undecided: list[WatersmeetError],
 ) -> Iterator[Shown]:
-    """What differs of each query, in the order of the text."""
+    """What differs of each query, in the order of the text. ``undecided`` is filled with why others cannot be
+    compared."""
     import duckdb
 
     answers = _Answers(db, folder, compared, asked.engine, settings)
@@ -183,7 +183,14 @@ def _each(
     for insert in inserts:
         query = next(q for q in compared.plan.queries if q.name == insert.name)
         facts = compared.facts.get(insert.name, Known(settled=False))
-        answer, by, why = answers.first(insert, facts)
+        try:
+            check_decided(insert)
+            answer, by, why = answers.first(insert, facts)
+        except SpecError as error:
+            if error.code != NOT_COMPARED:
+                raise
+            undecided.append(error)
+            continue
         names = [output.name for output in insert.query.outputs]
         wanted = Wanted(
             insert.name,
@@ -266,11 +273,13 @@ class _Answers:
                 return self._by_duckdb(insert, facts, frozenset()), DUCKDB, ""
             except Uncommon as uncommon:
                 why = str(uncommon)
-                if self._engine == DUCKDB:
+                if self._engine == DUCKDB or reads_changes(insert):
                     raise EngineError(
                         f'"{insert.name}": it is not certain that DuckDB answers as Spark does: {why}',
                         code="not-compared",
-                        hint="--engine spark",
+                        hint="what changing tables hold is told by DuckDB alone"
+                        if reads_changes(insert)
+                        else "--engine spark",
                     ) from None
         self._of_spark.add(insert.name)
         return self._by_spark(insert, facts, frozenset()), SPARK, why

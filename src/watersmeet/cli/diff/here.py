@@ -1,4 +1,5 @@
-"""The rows of a job's sources in DuckDB, where it is certain in this process what Spark reads of them."""
+"""The rows of a job's sources in DuckDB, where it is certain in this process what Spark reads of them; of
+changing tables, what they hold after all of that."""
 
 from __future__ import annotations
 
@@ -11,12 +12,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.cli.diff.read import Read
+from watersmeet.diff.contents import FILE, POSITION, fold
 from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.dialect import Uncommon
 from watersmeet.diff.statement import AT, PART
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.values import arrow_type, to_table
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, SpecError
 from watersmeet.kernel.batches import one_table
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
@@ -33,6 +35,7 @@ def tables_here(db: Any, read: Mapping[str, Read], time_zone: str) -> dict[str, 
 
     Raises:
         Uncommon: Spark is to read them.
+        SpecError: what a changing table holds cannot be decided.
     """
     tables, records = {}, MOST_RECORDS
     for number, (name, of) in enumerate(read.items()):
@@ -42,15 +45,25 @@ def tables_here(db: Any, read: Mapping[str, Read], time_zone: str) -> dict[str, 
             raise Uncommon(f'"{name}" is {source.traits.called}')
         if files is None:
             raise Uncommon(f'"{name}" is in another file system')
-        if source.change_column is not None or source.primary_key is not None:
-            raise Uncommon(f'"{name}" has changes')
         if any("=" in os.path.dirname(file) for file in files):
             raise Uncommon(f'"{name}" has columns in the names of directories')
         table = quoted(ours(f"source{number}"))
+        if source.changes and of.named:
+            raise SpecError(
+                f"--input {name}: which of its changes came first is not known of files that are named",
+                code="not-compared",
+                hint="leave --input out: the state says which files were read, and in which order",
+            )
         if _format(of) == "parquet":
             _of_parquet(db, table, source, files)
         else:
             records -= _of_text(db, table, of, files, records, time_zone)
+        if source.changes:
+            batches = "[" + ", ".join(map(str, of.batches)) + "]"
+            given = quoted(ours(f"records{number}"))
+            in_batches = f"* REPLACE (list_extract({batches}, {AT}) AS {AT}), {AT} AS {FILE}"
+            ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {table}")
+            fold(db, source, given, table)
         tables[name] = table
     return tables
 
@@ -86,8 +99,9 @@ def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
         _of_arrow(db, table, source, to_table(source.columns, [], []), [])
         return
     listed = "[" + ", ".join(map(text, files)) + "]"
-    relation = f"read_parquet({listed}, {AS_IT_IS}, filename = {text(ours('file'))})"
-    _kept(db, table, source, relation, f"CAST(list_position({listed}, {quoted(ours('file'))}) AS BIGINT)")
+    relation = f"read_parquet({listed}, {AS_IT_IS}, filename = {text(ours('file'))}, file_row_number = true)"
+    place = f"CAST(list_position({listed}, {quoted(ours('file'))}) AS BIGINT)"
+    _kept(db, table, source, relation, place, "file_row_number")
 
 
 def _of_text(db: Any, table: str, read: Read, files: list[str], records: int, time_zone: str) -> int:
@@ -119,13 +133,15 @@ def _of_text(db: Any, table: str, read: Read, files: list[str], records: int, ti
 def _of_arrow(db: Any, table: str, source: Source, rows: pa.Table, numbers: list[int]) -> None:
     given = rows.select([column.name for column in source.columns])
     given = given.append_column(ours("number"), pa.array(numbers, pa.int64()))
+    given = given.append_column(ours("row"), pa.array(range(len(numbers)), pa.int64()))
     db.register(ours("given"), given)
-    _kept(db, table, source, ours("given"), quoted(ours("number")))
+    _kept(db, table, source, ours("given"), quoted(ours("number")), quoted(ours("row")))
     db.unregister(ours("given"))
 
 
-def _kept(db: Any, table: str, source: Source, relation: str, number: str) -> None:
+def _kept(db: Any, table: str, source: Source, relation: str, number: str, position: str) -> None:
     columns = [*_columns(db, source, relation), f"'' AS {PART}", f"{number} AS {AT}"]
+    columns += [f"{position} AS {POSITION}"] if source.changes else []
     ran(db, f"CREATE OR REPLACE TABLE {table} AS SELECT {', '.join(columns)} FROM {relation}")
 
 

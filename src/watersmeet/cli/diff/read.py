@@ -27,7 +27,8 @@ class Read:
     as they call them; ``ends``: per
     topic and partition, the offset behind the last record that was read. ``named``: they were named for the
     comparison, and nobody knows which of them were read. ``changed``: of the files, those that were changed
-    since, ``gone``: that are not there any more, and so not among ``files``."""
+    since, ``gone``: that are not there any more, and so not among ``files``. ``batches``: that in which
+    each of ``files`` was read; those of a batch were in one tick."""
 
     source: Source
     files: Sequence[str] = ()
@@ -36,6 +37,7 @@ class Read:
     named: bool = False
     changed: Sequence[str] = ()
     gone: Sequence[str] = ()
+    batches: Sequence[int] = ()
 
     @property
     def local_files(self) -> list[str] | None:
@@ -128,7 +130,7 @@ def _by_state(
             hint=f"name the checkpoint of the run, or the rows by --input {source.name}=FILES",
         )
     if source.traits.files:
-        there: list[tuple[str, str]] = []
+        there: list[tuple[str, str, int]] = []
         changed, gone = [], []
         for file in files:
             local = local_of(file.path)
@@ -144,9 +146,10 @@ def _by_state(
             if path is None:
                 gone.append(file.path)
             else:
-                there.append((path, file.path))
-        paths, urls = [path for path, _ in there], [url for _, url in there]
-        return Read(source, paths, urls, changed=changed, gone=gone)
+                there.append((path, file.path, file.batch))
+        paths, urls = [path for path, *_ in there], [url for _, url, _ in there]
+        batches = [batch for *_, batch in there]
+        return Read(source, paths, urls, changed=changed, gone=gone, batches=batches)
     if source.traits.log:
         texts = ends_in(manifest.host)
         ends = None if texts is None else json.loads(texts[number])

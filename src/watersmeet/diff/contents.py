@@ -1,0 +1,142 @@
+"""What a changing table holds after all records that were read of it, in DuckDB. Where that goes by what the
+records do not say for certain, it is refused: no difference is told that may be none.
+
+Without a primary key a row is there as often as the diffs of its records sum up to. If more were deleted by
+then than had come, deletes of what was not there were not applied, and by which columns rows were equal is
+the query's matter. With a primary key the last record counts, or the last that is not older than one
+before it; a delete that the job may have forgotten decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watersmeet.diff.database import quoted, ran, text
+from watersmeet.diff.statement import AT, PART
+from watersmeet.errors import SpecError
+from watersmeet.names import ours
+from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.changes import MOST_TIMES
+
+FILE, POSITION = ours("file"), ours("position")
+"""Columns of records beside `AT`, here the batch that they were read in: in which file, and where in it."""
+
+MOST_ROWS = 20_000_000
+_DIFF, _COUNT, _SUM, _LEAST = ours("d"), ours("n"), ours("sum"), ours("least")
+"""Names that no column of a table has."""
+
+
+def fold(db: Any, source: Source, records: str, table: str) -> None:
+    """Make a table of what the source holds, with its columns of rows, `PART` and `AT`.
+
+    Args:
+        records: a table with its declared columns, `AT`, `FILE` and `POSITION`.
+
+    Raises:
+        SpecError: it cannot be decided.
+    """
+    key, change = source.primary_key, source.change_column
+    given = f"(SELECT *, {'1' if change is None else _diff(change)} AS {_DIFF} FROM {records} r)"
+    rows = [quoted(column.name) for column in source.row_columns]
+    if key is None:
+        _by_rows(db, source, given, rows, table)
+    else:
+        _by_key(db, source, key, given, rows, table)
+
+
+def _diff(change: ChangeColumn) -> str:
+    """How often a record's row comes; NULL of one that does not say it, which is broken."""
+    column = quoted(change.column)
+    if change.is_diff:
+        times = f"TRY_CAST({column} AS BIGINT)"
+        return f"CASE WHEN {times} BETWEEN -{MOST_TIMES} AND {MOST_TIMES} THEN {times} END"
+    arms = " ".join(
+        f"WHEN CAST({column} AS VARCHAR) IN ({', '.join(map(text, words))}) THEN {diff}"
+        for words, diff in ((change.inserts, 1), (change.deletes, -1))
+    )
+    return f"CASE {arms} END"
+
+
+def _by_rows(db: Any, source: Source, given: str, rows: list[str], table: str) -> None:
+    listed = ", ".join(rows)
+    by_batch = (
+        f"(SELECT {listed}, {AT}, sum({_DIFF}) AS {_DIFF} FROM {given} r WHERE {_DIFF} IS NOT NULL"
+        f" GROUP BY {listed}, {AT})"
+    )
+    summed = ours("summed")
+    ran(
+        db,
+        f"CREATE OR REPLACE TABLE {summed} AS SELECT {listed}, sum({_DIFF}) AS {_COUNT}, min({_SUM}) AS"
+        f" {_LEAST} FROM (SELECT *, sum({_DIFF}) OVER (PARTITION BY {listed} ORDER BY {AT} ROWS UNBOUNDED"
+        f" PRECEDING) AS {_SUM} FROM {by_batch} r) r GROUP BY {listed}",
+    )
+    ((below, total),) = ran(
+        db, f"SELECT count(*) FILTER ({_LEAST} < 0), coalesce(sum({_COUNT}), 0) FROM {summed}"
+    )
+    if below:
+        raise _undecided(
+            source,
+            f"rows of it ({below:,}) were deleted more often than they had come, and which of these"
+            " deletes counted goes by the columns that a query reads",
+        )
+    if total > MOST_ROWS:
+        raise _undecided(source, f"it holds {total:,} rows, more than {MOST_ROWS:,}")
+    _make(db, table, rows, f"{summed} r, unnest(range(CAST({_COUNT} AS BIGINT)))")
+
+
+def _by_key(db: Any, source: Source, key: PrimaryKey, given: str, rows: list[str], table: str) -> None:
+    keys = ", ".join(map(quoted, key.columns))
+    known = [f"{quoted(name)} IS NOT NULL" for name in key.columns]
+    known += [f"{_DIFF} <> 0"]
+    if key.sequence is not None:
+        known.append(f"({_DIFF} < 0 OR {quoted(key.sequence)} IS NOT NULL)")
+    records = f"(SELECT * FROM {given} r WHERE {' AND '.join(known)})"
+    ((unordered,),) = ran(
+        db,
+        f"SELECT count(*) FROM (SELECT {keys} FROM {records} r GROUP BY {keys}, {AT}"
+        f" HAVING count(DISTINCT {FILE}) > 1) r",
+    )
+    if unordered:
+        raise _undecided(
+            source, f"keys of it ({unordered:,}) have records in several files that one tick read"
+        )
+    order = f"PARTITION BY {keys} ORDER BY {AT}, {POSITION}"
+    before = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    stale, last = ours("stale"), ours("last")
+    is_stale = "FALSE"
+    if key.sequence is not None:
+        sequence = quoted(key.sequence)
+        is_stale = f"coalesce({sequence} < max({sequence}) {before}, FALSE)"
+    judged = ours("judged")
+    ran(
+        db,
+        f"CREATE OR REPLACE TABLE {judged} AS SELECT *, last_value(CASE WHEN NOT {stale} THEN {_DIFF} END"
+        f" IGNORE NULLS) {before} AS {last} FROM (SELECT *, {is_stale} AS {stale} FROM {records} r) r",
+    )
+    ((forgotten,),) = ran(db, f"SELECT count(*) FROM {judged} WHERE {stale} AND {last} < 0")
+    if forgotten:
+        raise _undecided(
+            source,
+            f"changes of it ({forgotten:,}) came after a delete that is newer, and whether the job remembered"
+            " that is not known",
+        )
+    counts = f"(SELECT * FROM {judged} r WHERE NOT {stale})"
+    newest = (
+        f"(SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {AT} DESC, {POSITION} DESC) AS {_COUNT}"
+        f" FROM {counts} r)"
+    )
+    _make(db, table, rows, f"{newest} r WHERE {_COUNT} = 1 AND {_DIFF} > 0")
+
+
+def _make(db: Any, table: str, rows: list[str], relation: str) -> None:
+    shown = ", ".join([*rows, f"'' AS {PART}", f"CAST(1 AS BIGINT) AS {AT}"])
+    ran(db, f"CREATE OR REPLACE TABLE {table} AS SELECT {shown} FROM {relation}")
+
+
+def _undecided(source: Source, why: str) -> SpecError:
+    return SpecError(
+        f'what "{source.name}" holds cannot be decided: {why}',
+        code="not-compared",
+        hint="watersmeet why job.sql says of each of its records what became of it",
+    )

@@ -1,0 +1,246 @@
+"""``watersmeet diff`` of changing tables: their final contents in DuckDB against the changes that the job put
+out, summed; and what is refused because it cannot be decided."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.support.changing_fates import keyed_case
+from tests.support.recorded_files import FileJob
+from watersmeet.cli.diff.decided import check_decided
+from watersmeet.cli.job_file import job_in
+from watersmeet.cli.main import main
+from watersmeet.diff.bags import COUNT, Differences, differences
+from watersmeet.diff.contents import FILE, POSITION, fold
+from watersmeet.diff.database import opened, quoted, ran
+from watersmeet.diff.duckdb_sql import DuckDb
+from watersmeet.diff.known import Known
+from watersmeet.diff.statement import AT, column_name, statement
+from watersmeet.engine.local import LocalJob
+from watersmeet.engine.replay import _parsed
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.values import to_table
+from watersmeet.errors import SpecError
+from watersmeet.front.case_file import case_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.changing import ChangeColumn
+from watersmeet.spec.model import Column, Job, with_inputs
+from watersmeet.state.store import MemoryStore
+from watersmeet.types.sql_type import BIGINT
+
+OPEN = SimpleNamespace(finished=False, stopped=True)
+CASES = 40
+
+JOB = """
+CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING)
+    WITH ('connector' = 'file', 'path' = 'customers', 'format' = 'json', 'op.column' = 'op');
+CREATE TABLE orders (number BIGINT, customer BIGINT, d INT)
+    WITH ('connector' = 'file', 'path' = 'orders', 'format' = 'json', 'diff.column' = 'd');
+CREATE SINK sales WITH ('connector' = 'memory');
+INSERT INTO sales
+SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.customer EMIT CHANGES;
+"""
+CUSTOMERS = [
+    [{"id": 1, "segment": "new", "op": "I"}, {"id": 2, "segment": "gold", "op": "I"}],
+    [{"id": 1, "segment": "old", "op": "I"}, {"id": 2, "segment": None, "op": "D"}],
+]
+ORDERS = [
+    [{"number": 10, "customer": 1, "d": 1}, {"number": 11, "customer": 2, "d": 2}],
+    [{"number": 11, "customer": 2, "d": -1}],
+]
+
+
+class _Job(FileJob):
+    """``tables``: what each tick put out."""
+
+    def __init__(self, root: Path) -> None:
+        folders = {name: root / name for name in ("customers", "orders")}
+        super().__init__(JOB, Checkpoint(root / ".watersmeet" / "job"), folders)
+        self.tables: list[pa.Table] = []
+        tick = self.job.tick
+
+        def kept(*given: Any, **named: Any) -> Any:
+            output = tick(*given, **named)
+            self.tables.append(output.tables["sales"])
+            return output
+
+        self.job.tick = kept  # type: ignore[method-assign]
+
+
+def ran_in(root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS) -> pa.Table:
+    (root / "job.sql").write_text(JOB)
+    job = _Job(root)
+    with job.run(OPEN):
+        for of_customers, of_orders in zip(customers, orders, strict=True):
+            job.read({"customers": of_customers, "orders": of_orders})
+    return pa.concat_tables(job.tables)
+
+
+def said(root: Path, capsys: Any, put_out: pa.Table, *words: str) -> tuple[int, dict[str, Any], str]:
+    parquet.write_table(put_out, root / "put_out.parquet")
+    status = main(["diff", "job.sql", "--output", "sales=put_out.parquet", "--json", *words])
+    out, err = capsys.readouterr()
+    return status, json.loads(out) if out else {}, err
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_changes_that_were_put_out_are_summed(place: Path, capsys: Any) -> None:
+    put_out = ran_in(place)
+    status, line, _ = said(place, capsys, put_out)
+    assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb")
+    lost = put_out.filter(pa.compute.not_equal(put_out.column("_tick"), 2))
+    status, line, _ = said(place, capsys, lost)
+    assert status == 1
+    found = {(row["side"], row["count"], *row["row"]) for row in line["rows"]}
+    assert found == {
+        ("extra", 2, "gold", 11),
+        ("extra", 1, "new", 10),
+        ("missing", 1, None, 11),
+        ("missing", 1, "old", 10),
+    }
+
+
+def test_what_cannot_be_decided_is_refused(place: Path, capsys: Any) -> None:
+    put_out = ran_in(place, orders=[ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]])
+    status, _, err = said(place, capsys, put_out)
+    assert status == 2
+    assert 'what "orders" holds cannot be decided: rows of it (1) were deleted more often' in " ".join(
+        err.split()
+    )
+    status, _, err = said(place, capsys, put_out, "--input", "orders=orders")
+    assert status == 2
+    assert "which of its changes came first is not known" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    "relation",
+    ["s JOIN s z ON s.k = z.k AND s.t = z.t JOIN p ON p.k = s.k", "c JOIN c z ON c.k = z.k AND c.t = z.t"],
+)
+def test_streams_beside_what_changes_are_refused(relation: str) -> None:
+    text = """
+    CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1) WITH ('connector' = 'memory');
+    CREATE TABLE c (t BIGINT, k BIGINT, d INT, WATERMARK FOR t AS t - 1)
+      WITH ('connector' = 'file', 'path' = 'c', 'format' = 'json', 'diff.column' = 'd');
+    CREATE TABLE p (k BIGINT, d INT)
+      WITH ('connector' = 'file', 'path' = 'p', 'format' = 'json', 'diff.column' = 'd');
+    """
+    alias = relation.split()[0]
+    job = job_in(f"{text} SELECT {alias}.k FROM {relation} EMIT CHANGES;", "job.sql", {}, None)
+    with pytest.raises(SpecError, match="is a stream"):
+        check_decided(job.inserts[0])
+
+
+AS_OF = """
+CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1)
+  WITH ('connector' = 'file', 'path' = 's', 'format' = 'json');
+CREATE TABLE names (k BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'names', 'format' = 'json');
+CREATE TABLE named WITH ('connector' = 'file', 'path' = 'named', 'format' = 'json');
+CREATE TABLE plain WITH ('connector' = 'file', 'path' = 'plain', 'format' = 'json');
+INSERT INTO named SELECT s.k, n.name FROM s JOIN names FOR SYSTEM_TIME AS OF s.t AS n ON n.k = s.k;
+INSERT INTO plain SELECT s.k FROM s WHERE s.k > 1;
+"""
+
+
+def test_the_queries_that_can_be_decided_are_compared(place: Path, capsys: Any) -> None:
+    (place / "job.sql").write_text(AS_OF)
+    for folder in ("s", "names"):
+        (place / folder).mkdir()
+    (place / "s" / "1.json").write_text('{"t": 1, "k": 1}\n{"t": 2, "k": 2}\n')
+    (place / "names" / "1.json").write_text('{"k": 1, "name": "a"}\n')
+    parquet.write_table(pa.table({"k": pa.array([2], pa.int64())}), place / "out.parquet")
+    words = ["diff", "job.sql", "--json", "--input", "s=s", "--output", "plain=out.parquet"]
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["query"], json.loads(out)["equal"]) == ("plain", True)
+    assert '"named": "names" is a table that is read again and again' in " ".join(err.split())
+
+
+# random tables
+
+
+def with_diffs(job: Job) -> Job:
+    """The job over records that say in a column what becomes of their rows, as files have them."""
+
+    def source(own: Any) -> Any:
+        return replace(
+            own, columns=(*own.columns, Column("diff", BIGINT)), change_column=ChangeColumn("diff")
+        )
+
+    def given(own: Any) -> Any:
+        return replace(own, branches=tuple(replace(b, source=source(b.source)) for b in own.branches))
+
+    (insert,) = job.inserts
+    query = replace(insert.query, relation=with_inputs(insert.query.relation, given))
+    return replace(job, inserts=(replace(insert, query=query),))
+
+
+def compared(case: dict[str, Any], *, lose: bool = False) -> Differences | SpecError:
+    """The error where it cannot be decided; ``lose``: without what the last tick put out."""
+    job = case_job(case)
+    plan = plan_job(job)
+    local = LocalJob(plan, MemoryStore())
+    records: dict[str, list[tuple[dict[str, Any], int, int]]] = {s.name: [] for s in plan.sources}
+    tables = []
+    for number, step in enumerate(case["steps"]):
+        given = _parsed(plan, step, 0)
+        tables.append(local.tick(given.rows, clock_us=0).tables["q"])
+        for name, rows in given.rows.items():
+            records[name] += [(dict(row), diff, number) for row, diff in rows]
+    local.close()
+    put_out = pa.concat_tables(tables[:-1] if lose else tables)
+    db = opened("/tmp")
+    try:
+        folded = {}
+        for source in {
+            s.name: s for i in with_diffs(job).inserts[0].query.inputs for s in i.sources
+        }.values():
+            own = records[source.name]
+            table = to_table(source.columns, [{**row, "diff": diff} for row, diff, _ in own], [1] * len(own))
+            table = table.select([column.name for column in source.columns])
+            for name, values in ((AT, [at for *_, at in own]), (FILE, [at for *_, at in own])):
+                table = table.append_column(name, pa.array(values, pa.int64()))
+            db.register("given", table.append_column(POSITION, pa.array(range(len(own)), pa.int64())))
+            ran(db, "CREATE OR REPLACE TABLE records AS SELECT * FROM given")
+            folded[source.name] = quoted(f"t{source.name}")
+            fold(db, source, "records", folded[source.name])
+        sql = statement(job.inserts[0].query, DuckDb(folded), Known(settled=True))
+        ran(db, f"CREATE OR REPLACE TABLE answer AS {sql}")
+        names = [output.name for output in job.inserts[0].query.outputs]
+        diffs = put_out.column("_diff")
+        shown = put_out.select(names).rename_columns([column_name(n) for n in range(len(names))])
+        db.register("output", shown.append_column(COUNT, diffs))
+        return differences(db, names, "answer", "output", [], whole=None, limit=100)
+    except SpecError as error:
+        return error
+    finally:
+        db.close()
+
+
+def test_final_contents_of_random_tables_are_what_the_job_came_to(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for number in range(seed, seed + CASES):
+        case = keyed_case(number)
+        same = compared(case)
+        if isinstance(same, SpecError):
+            seen["more often" if "more often" in same.message else "newer"] += 1
+            continue
+        assert same.equal, (number, same, case)
+        seen["equal"] += 1
+        less = compared(case, lose=True)
+        seen["lost"] += isinstance(less, Differences) and not less.equal
+    assert all(seen[what] for what in ("more often", "newer", "lost")), seen
+    assert seen["equal"] > CASES // 3, seen
