@@ -141,6 +141,19 @@ def test_of_rows_that_can_match_nothing_deletes_are_applied_as_they_come() -> No
     assert "deleted more often than they came" in fate.text
 
 
+def test_rows_of_a_view_are_equal_in_its_columns() -> None:
+    steps = [[row("o", 5, "Rye")], [row("o", 5, "Ash", diff=-1)]]
+    came, gone = fates(ran("SELECT o.id AS id FROM o", steps), "o")
+    assert (came.what, gone.what) == ("there", "delete_of_nothing")
+    view = "SELECT v.id AS id FROM (SELECT id FROM o) v LEFT JOIN p ON p.id = v.id"
+    came, gone = fates(ran(view, steps), "v")
+    assert came.text.startswith("there from tick 1 until tick 2, in which it was deleted; put out unmatched")
+    assert gone.what == "delete"
+    twice = "SELECT v.id AS id FROM (SELECT id FROM o) v JOIN o y ON y.id = v.id"
+    came, gone = fates(ran(twice, steps), "v")
+    assert (came.what, "does not read" in came.text) == ("not_known", True)
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

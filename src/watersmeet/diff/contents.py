@@ -2,9 +2,9 @@
 records do not say for certain, it is refused: no difference is told that may be none.
 
 Without a primary key a row is there as often as the diffs of its records sum up to. If more were deleted by
-then than had come, deletes of what was not there were not applied, and by which columns rows were equal is
-the query's matter. With a primary key the last record counts, or the last that is not older than one
-before it; a delete that the job may have forgotten decides nothing.
+then than had come, deletes of what was not there were not applied where the query could tell, which goes by
+what it keeps. With a primary key the last record counts, or the last that is not older than one before it; a
+delete that the job may have forgotten decides nothing.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _by_rows(db: Any, source: Source, given: str, rows: list[str], table: str) -
     if below:
         raise _undecided(
             source,
-            f"rows of it ({below:,}) were deleted more often than they had come, and which of these"
-            " deletes counted goes by the columns that a query reads",
+            f"rows of it ({below:,}) were deleted more often than they had come, and whether these"
+            " deletes counted goes by what a query keeps of its rows",
         )
     if total > MOST_ROWS:
         raise _undecided(source, f"it holds {total:,} rows, more than {MOST_ROWS:,}")
@@ -87,11 +87,11 @@ def _by_rows(db: Any, source: Source, given: str, rows: list[str], table: str) -
 
 def _by_key(db: Any, source: Source, key: PrimaryKey, given: str, rows: list[str], table: str) -> None:
     keys = ", ".join(map(quoted, key.columns))
-    known = [f"{quoted(name)} IS NOT NULL" for name in key.columns]
-    known += [f"{_DIFF} <> 0"]
+    clear = [f"{quoted(name)} IS NOT NULL" for name in key.columns]
+    clear += [f"{_DIFF} <> 0"]
     if key.sequence is not None:
-        known.append(f"({_DIFF} < 0 OR {quoted(key.sequence)} IS NOT NULL)")
-    records = f"(SELECT * FROM {given} r WHERE {' AND '.join(known)})"
+        clear.append(f"({_DIFF} < 0 OR {quoted(key.sequence)} IS NOT NULL)")
+    records = f"(SELECT * FROM {given} r WHERE {' AND '.join(clear)})"
     ((unordered,),) = ran(
         db,
         f"SELECT count(*) FROM (SELECT {keys} FROM {records} r GROUP BY {keys}, {AT}"

@@ -22,7 +22,6 @@ from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.names import DIFF
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE, InputRows
 from watersmeet.why.replayed import Joined
@@ -63,7 +62,6 @@ class Records:
     ``taken``: which records bear on what the input holds."""
 
     kind: Kind
-    key: PrimaryKey | None
     group: Numbers
     numbers: Numbers
     slots: Numbers
@@ -111,11 +109,11 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
             taken &= ~rows.column(name).is_null().to_numpy(zero_copy_only=False)
         sequence = None if key.sequence is None else rows.column(key.sequence)
         group = _first_of(group_numbers(columns, key.columns))
-        return Records(Kind.KEYED, key, group, places, slots, diffs, places, taken, sequence)
+        return Records(Kind.KEYED, group, places, slots, diffs, places, taken, sequence)
     came = np.concatenate([own.came_to for own in branches])
     taken &= (came == MAY_MATCH) | (came == UNMATCHABLE)
     if not any(own.of.reread.source.changes for own in branches):
-        return Records(Kind.ADDED, None, places, places, slots, diffs, places, taken, None)
+        return Records(Kind.ADDED, places, places, slots, diffs, places, taken, None)
     kept, whole = [], []
     for own in branches:
         evaluate = BranchEvaluator(side, side.branches[own.number], zone)  # type: ignore[arg-type]
@@ -127,7 +125,7 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
     every = group
     if whole:
         every = _first_of(group_numbers(batch_of(whole[0]), whole[0].column_names))
-    return Records(Kind.EQUAL, None, group, group, slots, diffs, every, taken, None)
+    return Records(Kind.EQUAL, group, group, slots, diffs, every, taken, None)
 
 
 def _diffs(own: InputRows) -> Numbers:
