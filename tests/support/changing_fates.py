@@ -28,7 +28,8 @@ def declared_in(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def numbered_changes(case: dict[str, Any], *, apart: bool = False) -> dict[str, Any]:
-    """The case with a number in every row, the same for equal rows of a source; ``apart``: for none."""
+    """The case with a number in every row, the same for equal rows of a source, which come in one partition
+    then, for the oracle tells them apart by it; ``apart``: for none."""
     case = copy.deepcopy(case)
     for declared in declared_in(case).values():
         declared["columns"][ROW] = "BIGINT"
@@ -38,11 +39,16 @@ def numbered_changes(case: dict[str, Any], *, apart: bool = False) -> dict[str, 
         .replace("UNION ALL SELECT ", f"UNION ALL SELECT {ROW}, ")
     )
     numbers: dict[str, int] = {}
+    partitions: dict[int, str | None] = {}
     for step in case["steps"]:
         for given in step.get("rows", ()):
             values = {c: given[1].get(c) for c in declared_in(case)[given[0]]["columns"] if c != ROW}
             text = json.dumps([len(numbers) if apart else given[0], values], sort_keys=True)
-            given[1] = {**given[1], ROW: numbers.setdefault(text, len(numbers))}
+            number = numbers.setdefault(text, len(numbers))
+            partition = partitions.setdefault(number, given[1].get("_partition"))
+            given[1] = {c: own for c, own in given[1].items() if c != "_partition"} | {ROW: number}
+            if partition is not None:
+                given[1]["_partition"] = partition
     return case
 
 
