@@ -7,6 +7,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,7 @@ def commands(page: Path) -> Iterator[str]:
     yield from (code for code in inline(page) if starts.match(code))
 
 
+@cache  # typer makes all commands for each question
 def command_flags(name: str) -> set[str]:
     """The flags of one command of the command line."""
     import typer

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
@@ -421,7 +422,13 @@ def _exit(status: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``argv`` without the program's name."""
     words = with_port(sys.argv[1:] if argv is None else argv)
-    return _guarded(lambda: app(args=words, prog_name="watersmeet"))
+    return _guarded(lambda: _commands()(args=words, prog_name="watersmeet"))
+
+
+@cache
+def _commands() -> Callable[..., object]:
+    """All commands, made of their functions once: some processes run several."""
+    return typer.main.get_command(app)
 
 
 def _guarded(command: Callable[[], object]) -> int:
