@@ -13,15 +13,22 @@ from watersmeet.engine.spark.job.run_settings import all_settings
 CUT = ("spark.sql.files.maxPartitionBytes", "8m")
 
 
+class Context:
+    def __init__(self, cores: int) -> None:
+        self.defaultParallelism = cores
+
+    def getConf(self) -> SimpleNamespace:
+        return SimpleNamespace(getAll=lambda: [CUT])
+
+
 def settings(join: str, cores: int) -> dict[str, str]:
     source = "WITH ('connector' = 'file', 'path' = 'in/{}', 'format' = 'json')"
     text = f"""
         CREATE TABLE l (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("l")};
         CREATE TABLE r (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("r")};
         SELECT l.k, r.t FROM l {join}"""
-    conf = SimpleNamespace(getAll=lambda: [CUT])
-    context = SimpleNamespace(getConf=lambda: conf, defaultParallelism=cores)
-    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, cast(SparkContext, context))
+    context = cast(SparkContext, Context(cores))
+    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context)
 
 
 def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():

@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 import pyspark
 from pyspark import SparkContext
 
+from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.objects.setting import STORE_SETTINGS
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
@@ -80,7 +81,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> 
     for name, value in run.items():
         if name not in OMITTED_RUN or (name == "trigger" and generated):
             settings[name] = value
-    for name, value in spark.getConf().getAll():
+    for name, value in context_settings(spark).items():
         if name.startswith(COUNTED_SPARK) and not name.startswith(omitted):
             settings[name] = str(public_option(name, value))
     if is_asked:

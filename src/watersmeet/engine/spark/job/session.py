@@ -15,6 +15,9 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
   and a second per worker, once. It is started at once, while the job is planned (`early`).
 
+* No notes of which line of Python called each method of a frame (four calls of Java for one), for messages
+  that watersmeet words itself; for them PySpark loads IPython, too, where that is installed.
+
 And no task waits for a place: by default one that prefers an executor (of Kafka's partitions, of a file's
 blocks) would wait for it for 3 s, several ticks long, beside others that have nothing to do.
 
@@ -38,6 +41,7 @@ from pyspark import SparkContext, __version__
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job import class_archive, gateway
 from watersmeet.engine.spark.job.early import start_workers
@@ -104,6 +108,7 @@ def settings(
         "spark.python.worker.reuse": "true",
         "spark.python.unix.domain.socket.enabled": str(_sockets_fit()).lower(),
         "spark.python.daemon.module": "watersmeet.engine.spark.tick.daemon",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         TIME_ZONE: time_zone,
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_BATCH),
         "spark.sql.execution.arrow.maxBytesPerBatch": str(BYTES_PER_BATCH),
@@ -201,7 +206,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         except BaseException as interrupt:
             gateway.end_half_started(interrupt)
             raise
-    others = [setting for setting in session.sparkContext.getConf().getAll() if setting[0] not in conf]
+    others = [setting for setting in context_settings(session.sparkContext).items() if setting[0] not in conf]
     try:
         _refuse_fixed(others, " (it is set by a file of Spark's own, spark-defaults.conf)", conf[TIME_ZONE])
     except EngineError:

@@ -19,6 +19,7 @@ from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.driver.settling.ending import end_tick
 from watersmeet.engine.nodes.task import Alone, NodeTask
+from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.engine.spark.tick.aggregate import results_of
 from watersmeet.engine.spark.tick.conditions import ConditionFrame
@@ -474,5 +475,4 @@ def _title_of(query: QueryPlan, alias: str) -> str:
 def _writer_is_set(spark: SparkSession) -> bool:
     """Whether the user told Spark how to write files: then Spark writes them. What every session has from
     here is written by tasks in the same way."""
-    names = (name for name, _ in spark.sparkContext.getConf().getAll())
-    return says_how(names, "spark.sql.parquet.", "spark.sql.files.")
+    return says_how(context_settings(spark.sparkContext), "spark.sql.parquet.", "spark.sql.files.")

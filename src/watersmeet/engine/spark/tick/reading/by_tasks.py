@@ -29,6 +29,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from watersmeet.engine.driver.amount import SMALL_BYTES
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.configuration import context_settings, names_in
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.properties import PARTS
 from watersmeet.engine.spark.sources.files.read import BatchFiles
@@ -303,5 +304,4 @@ def is_plain(source: Source) -> bool:
 
 def _is_set(spark: SparkSession) -> bool:
     """Whether the user told Spark how to read files."""
-    of_context = (name for name, _ in spark.sparkContext.getConf().getAll())
-    return says_how([*of_context, *spark.conf.getAll], *SETTINGS)
+    return says_how([*context_settings(spark.sparkContext), *names_in(spark)], *SETTINGS)

@@ -1,0 +1,31 @@
+"""How Spark is set, asked for in few calls: PySpark takes six calls of Java for each setting. There are a
+hundred, and each job asks several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+_known: WeakKeyDictionary[SparkContext, Mapping[str, str]] = WeakKeyDictionary()
+
+
+def context_settings(context: SparkContext) -> Mapping[str, str]:
+    """All settings of a Spark context, by name. They stay as they are while it lives, but for the path of
+    the warehouse, which Spark makes a URL when it first needs it."""
+    settings = _known.get(context)
+    if settings is None:
+        settings = _known[context] = dict(context.getConf().getAll())
+    return settings
+
+
+def names_in(session: SparkSession) -> list[str]:
+    """The names of all settings of a session, as it is set now."""
+    java: Any = session.sparkContext._jvm
+    conf: Any = session.conf
+    names: str = java.java.lang.String.join("\n", conf._jconf.getAllAsJava().keySet())
+    return names.split("\n")
