@@ -77,6 +77,8 @@ ALLOWED: dict[str, set[str]] = {
     | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
     # what a job has put out, and the batch answer of its queries: for the command line
     "diff": BASE | {"spec", "state"},
+    # topics, looked at once more by the client of sinks: for the command line
+    "topics": BASE | {"spec", "sinks"},
     # what became of rows: by the history, and by rows that were read again
     "why": BASE
     | {"spec", "plan", "kernel", "state", "engine.driver", "engine.local", "engine.values"}
@@ -91,6 +93,7 @@ ALLOWED: dict[str, set[str]] = {
         "trace",
         "engine.driver",
         "engine.local",
+        "engine.records",
         "engine.spark",
         "engine.values",
         "sinks",
@@ -103,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "page",
         "whatif",
         "diff",
+        "topics",
         "why",
         "watersmeet",  # its version
     },
@@ -166,7 +170,7 @@ LIBRARIES: dict[str, set[str]] = {
         "engine.spark",
         "testing.oracle",
     },
-    "confluent_kafka": {"sinks"},
+    "confluent_kafka": {"sinks", "topics"},
     "matplotlib": {"cli"},
     "typer": {"cli"},
     "starlette": {"page"},

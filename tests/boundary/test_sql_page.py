@@ -144,11 +144,12 @@ def test_defaults_are_those_of_the_code():
     from watersmeet.sinks.kafka import records as written
     from watersmeet.spec.limits import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
     from watersmeet.spec.options.changes import DELETES, INSERTS
+    from watersmeet.spec.options.kafka import METADATA
 
     assert f"| `rate` | `{GENERATOR_ROWS_PER_SECOND}` |" in section("Generator")
     assert all(f"`{kind}`" in section("Generator") for kind in generator.KINDS)
     assert f"| {read.OFFSETS_PER_TICK}, shared by the sources |" in section("Kafka source")
-    for name in (*read.METADATA, *read.FORMATS):
+    for name in (*METADATA, *read.FORMATS):
         assert f"`{name}`" in section("Kafka source"), name
     assert all(f"`{name}`" in section("Kafka sink") for name in written.FORMATS)
     assert f"`{','.join(INSERTS)}`" in PAGE

@@ -227,6 +227,14 @@ class KafkaBroker:
         described = admin.describe_configs([resource])[resource].result(30)
         return {name: str(entry.value) for name, entry in described.items()}
 
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        """Delete the oldest records of a partition, up to an offset."""
+        from confluent_kafka import TopicPartition
+
+        admin = self._admin()
+        for deleted in admin.delete_records([TopicPartition(name, partition, before)]).values():
+            deleted.result(30)
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic and return when it is gone."""
         admin = self._admin()

@@ -7,7 +7,8 @@ job                          seconds (µs), elapsed (µs): amounts; clock: level
 part/PART                    seconds (µs)
 source/SOURCE                rows_in: amount; backlog, read PART: levels, how far it was read by then
                              (`engine.driver.results`), kept of ticks in which that has changed, of sources
-                             of at most `MOST_PARTS` parts: more would soon fill the history
+                             of at most `MOST_PARTS` parts: more would soon fill the history; began PART:
+                             level, where it was read from in a tick that began, or went on elsewhere
 query/QUERY                  matches: amount; total_rows_out (since the start), state_bytes: levels
 input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
                              late of COLUMN BUCKET, since the start: levels. standstill, heavy_keys,
@@ -22,7 +23,7 @@ from watersmeet.history.points import Figures, level_of, subject_of, words_of
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
-JOB, READ = "job", "read"
+JOB, READ, BEGAN = "job", "read", "began"
 MOST_PARTS = 100
 """Of a source that has come to more nothing is told any more, which does not mean that nothing was read."""
 
@@ -42,6 +43,8 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
         if len(parts) > MOST_PARTS:
             continue
         levels |= {(subject_of("source", source), f"{READ} {part}"): end for part, end in parts.items()}
+        for part, first in result.began.get(source, {}).items():
+            levels[subject_of("source", source), f"{BEGAN} {part}"] = first
     told: list[tuple[str, str, str]] = []
     for query, of_query in result.queries.items():
         subject = subject_of("query", query)

@@ -376,9 +376,9 @@ def _notes(
     left_out: Mapping[str, Sequence[LeftOut]],
     told: int,
 ) -> list[str]:
-    notes = []
+    notes: list[str] = []
     for name, own in reread.items():
-        notes += [f'"{name}": {missing.words}' for missing in own.missing]
+        notes += dict.fromkeys(f'"{name}": {missing.words}' for missing in own.missing)
         unsure = [record for record in left_out[name] if not record.certain]
         if unsure:
             notes.append(

@@ -70,11 +70,10 @@ class Fates:
     def fate(self, number: int) -> Fate:
         spot = self.rows.spot(self.alias, number)
         what, text, more = self._told(spot, number)
-        place = spot.branch.of.place(spot.row)
         return Fate(
             spot.values,
             spot.branch.own.source,
-            place.place,
+            spot.place,
             what,
             text,
             self.rows.tick(spot),

@@ -21,7 +21,7 @@ from watersmeet.spec.flags import FLAG_BENEATH, FLAG_CANDIDATE, FLAG_FILTERED
 from watersmeet.whatif.judged import BranchRows, Kept, Marks, branch_rows, kept_of
 from watersmeet.whatif.sample import Arrived, Sample
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.reread import UNREAD, Numbers, Portion, Reread
+from watersmeet.why.reread import UNREAD, Numbers, Reread
 
 BENEATH, AHEAD, LATE, NULL_TIME, FILTERED, UNMATCHABLE, MAY_MATCH, NOT_YET = range(8)
 """What a row came to. `NOT_YET`: no tick that is known has read it."""
@@ -41,9 +41,11 @@ class SourceRows:
     untold: Mask
     portion: Numbers
 
-    def place(self, row: int) -> Portion:
-        """Where the row stands."""
-        return self.reread.portions[int(self.portion[row])]
+    def place(self, row: int) -> str:
+        """Where the row stands, for people."""
+        number = int(self.portion[row])
+        first = int(np.searchsorted(self.portion, number))
+        return self.reread.portions[number].place_of(row - first)
 
 
 def placed(reread: Reread, history: Recorded) -> SourceRows:
@@ -57,7 +59,8 @@ def placed(reread: Reread, history: Recorded) -> SourceRows:
         exacts.append(read_by is not None and read_by[1])
         is_read = portion.position != UNREAD
         reads.append(is_read)
-        untold.append(is_read and read_by is None and not history.is_told_to_end(name, portion.part))
+        is_beyond = history.is_beyond(name, portion.part, portion.position)
+        untold.append(is_read and read_by is None and not is_beyond)
     counts = [portion.rows.num_rows for portion in reread.portions]
     none = to_table(reread.source.columns, [], [])
     return SourceRows(

@@ -12,12 +12,28 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Watermark
-from watersmeet.history.figures import JOB, READ
+from watersmeet.history.figures import BEGAN, JOB, READ
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.whatif.judged import Marks, release_limits
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Of a part of a source, per slot: how far it was read by its end, at least; how far before it, None
+    where that is not known. ``went_on``: slots, and positions, with which it was read from there on whatever
+    was read before. ``is_exact``: whether an end is how far it was; ``is_told_to_end``: that of the last."""
+
+    ends: list[int]
+    befores: list[int | None]
+    went_on: list[tuple[int, int]]
+    is_exact: list[bool]
+
+    @property
+    def is_told_to_end(self) -> bool:
+        return bool(self.is_exact) and self.is_exact[-1]
 
 
 @dataclass(frozen=True)
@@ -27,6 +43,7 @@ class Recorded:
     past: Past
     ticks: tuple[int, ...]
     _levels: dict[tuple[str, str], list[int | None]] = field(default_factory=dict)
+    _parts: dict[tuple[str, str], _Part] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ticks)
@@ -65,38 +82,113 @@ class Recorded:
     def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool] | None:
         """The first tick by which what stands there had been read, and whether it was that tick itself that
         read it, as far as is known. None: none had by the last one."""
-        ends, befores = self._read(source, part)[:2]
-        slot = bisect_right(ends, position)
-        if slot == len(ends):
+        own = self._part(source, part)
+        since, until = 0, len(own.ends)
+        for slot, began in own.went_on:
+            since, until = (slot, len(own.ends)) if began <= position else (since, min(until, slot))
+        slot = bisect_right(own.ends, position, since, max(since, until))
+        if slot >= until:
             return None
-        before = befores[slot]
+        before = own.befores[slot]
         return slot, before is not None and before <= position
 
-    def is_told_to_end(self, source: str, part: str) -> bool:
-        """Whether it is known how far a part was read by the last tick: what is beyond, none has read."""
-        return self._read(source, part)[2]
+    def steps_of(self, source: str, part: str) -> list[int]:
+        """Positions, rising: all between two of them has one answer of `slot_of`."""
+        own = self._part(source, part)
+        befores = (before for before in own.befores if before is not None)
+        return sorted({*own.ends, *befores, *(began for _, began in own.went_on)})
 
-    def _read(self, source: str, part: str) -> tuple[list[int], list[int | None], bool]:
-        """How far a part was read after every tick at least; how far before it, None where that is not
-        known; and whether that is known of the last one. It is told of ticks in which it changed, and
-        rolled-up figures tell it of their last tick."""
+    def spans_of(self, source: str, part: str) -> list[tuple[int, int] | None]:
+        """Per slot what its tick read of a part: from where to before which position; None: not known."""
+        own = self._part(source, part)
+        return [
+            None if before is None or not exact else (before, end)
+            for before, end, exact in zip(own.befores, own.ends, own.is_exact, strict=True)
+        ]
+
+    def ends_of(self, source: str, part: str) -> list[int]:
+        """Per slot how far a part was read by then, at least."""
+        return self._part(source, part).ends
+
+    def began_at(self, source: str, part: str) -> int | None:
+        """Where a part began to be read, or before that; None: that was not written down."""
+        of, points = subject_of("source", source), self._began(source, part)
+        if points:
+            first, read = min(points), self.past.series(of, f"{READ} {part}").points
+            since = min(read.column("first_tick").to_pylist(), default=first[0])
+            is_first = first[0] <= since and self._is_known_before(first[0])
+            return min(least for _, _, _, least in points) if is_first else 0
+        is_told = any(figure.startswith(f"{BEGAN} ") for figure in self.past.figures(of))
+        return 0 if is_told else None  # one that came later is read from its beginning
+
+    def _is_known_before(self, tick: int) -> bool:
+        """Whether something is known of all ticks before one."""
+        points = self.past.series(JOB, "seconds").points
+        spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
+        return len({own for first, last in spans for own in range(first, min(last + 1, tick))}) == tick - 1
+
+    def is_beyond(self, source: str, part: str, position: int) -> bool:
+        """Whether it is known that no tick has read what stands there, for none had come so far."""
+        own = self._part(source, part)
+        return own.is_told_to_end and position >= own.ends[-1]
+
+    def tells_of(self, source: str, part: str) -> bool:
+        """Whether it says of a part how far it was read."""
+        return len(self.past.series(subject_of("source", source), f"{READ} {part}")) > 0
+
+    def rows_in(self, source: str) -> list[int]:
+        """The rows that each tick read of a source, broken records among them."""
+        told = self._told(subject_of("source", source), "rows_in")
+        return [told.get(tick) or 0 for tick in self.ticks]
+
+    def _part(self, source: str, part: str) -> _Part:
+        if (source, part) not in self._parts:
+            self._parts[source, part] = self._read(source, part)
+        return self._parts[source, part]
+
+    def _read(self, source: str, part: str) -> _Part:
+        """It is told of ticks in which it changed, and rolled-up figures tell it of their last tick."""
         points = self.past.series(subject_of("source", source), f"{READ} {part}").points
         told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
         covered = set(self.past.series(JOB, "seconds").points.column("last_tick").to_pylist())
         following = sorted(told.items(), reverse=True)
+        beginning = sorted(self._began(source, part), key=lambda of: of[1], reverse=True)
         ends: list[int] = []
         befores: list[int | None] = []
-        end, is_known = 0, False
+        went_on: list[tuple[int, int]] = []
+        is_exact: list[bool] = []
+        at, end, is_known = 0, 0, bool(told)  # before the first tick nothing was read
         for slot, tick in enumerate(self.ticks):
             while following and following[-1][0] < tick:
-                end, is_known = following.pop()[1], True
+                (at, end), is_known = following.pop(), True
             if self.is_behind_gap(slot) and tick - 1 not in covered:
                 is_known = False  # what the gap hides may have told another one
-            befores.append(end if is_known else 0 if tick == 1 else None)
+            while beginning and beginning[-1][1] <= tick:
+                first, last, began, _ = beginning.pop()
+                went_on.append((slot, began))
+                if at < last:
+                    end, is_known = began, first == tick
+            befores.append(end if is_known else None)
             if tick in told:
                 end, is_known = told[tick], True
             ends.append(end)
-        return ends, befores, is_known
+            is_exact.append(is_known)
+        return _Part(ends, befores, went_on, is_exact)
+
+    def _began(self, source: str, part: str) -> list[tuple[int, int, int, int]]:
+        """First and last tick, and the last and the least position, where reading began or went on elsewhere
+        than it had ended."""
+        points = self.past.series(subject_of("source", source), f"{BEGAN} {part}").points
+        told = self.past.series(JOB, "seconds").points
+        ended = dict(zip(*(told.column(name).to_pylist() for name in ("last_tick", "last_us")), strict=True))
+        columns = ("first_tick", "last_tick", "last", "least", "last_us")
+        return [
+            (first, last, position, least)
+            for first, last, position, least, us in zip(
+                *(points.column(name).to_pylist() for name in columns), strict=True
+            )
+            if last <= self.ticks[-1] and (first < last or ended.get(last, us) == us)  # or it was taken back
+        ]
 
     @property
     def tells_reading(self) -> bool:

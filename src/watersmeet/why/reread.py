@@ -22,13 +22,21 @@ class Portion:
     """Rows that came together, such as those of a file, in order. ``rows``: declared columns, `PARTITION`,
     `DIFF`; ``part``, ``position``: where in the source they stand, as `TickResult.read` counts: a tick has
     read them if it was by then beyond the position. ``place``: the same for people. ``left_out``: records
-    that were not read here, because they are broken or because only Spark knows what they are."""
+    that were not read here, because they are broken or because only Spark knows what they are. ``offsets``:
+    of rows that have them, where in the part each stands."""
 
     rows: pa.Table
     part: str
     position: int
     place: str
     left_out: tuple[str, ...] = ()
+    offsets: Numbers | None = None
+
+    def place_of(self, row: int) -> str:
+        """That of one of the rows, for people."""
+        if self.offsets is None:
+            return self.place
+        return f"{self.place} at offset {int(self.offsets[row]):,}"
 
 
 @dataclass(frozen=True)

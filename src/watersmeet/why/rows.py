@@ -50,7 +50,7 @@ class Spot:
 
     @property
     def place(self) -> str:
-        return self.branch.of.place(self.row).place
+        return self.branch.of.place(self.row)
 
     @property
     def values(self) -> dict[str, Any]:

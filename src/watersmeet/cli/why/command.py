@@ -65,7 +65,7 @@ def told(
             code="no-history",
             hint="a job keeps one from its next tick on, unless its text says SET history = off",
         )
-    rows = reread(asked.sources, asked.queries, store, manifest.host)
+    rows = reread(asked.sources, asked.queries, store, manifest.host, history)
     notes = [f"the history lacks something: {problem}" for problem in past.problems]
     if past.runs and past.runs[-1].begun.plan not in ("", explain(plan)):
         notes.append("the job last ran by another text, or other settings, than this: its plan was another")

@@ -1,4 +1,4 @@
-"""A job's sources, read again for `why`: files are; what else there is is said not to be."""
+"""A job's sources, read again for `why`: files and topics are; what else there is is said not to be."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from watersmeet.cli.why.topics import topics_again
 from watersmeet.engine.spark.sources.files.again import files_again
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
 from watersmeet.engine.values import to_table
@@ -14,6 +15,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import diff_of
 from watersmeet.state.store import Store
+from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
 
 FILES = "files"
@@ -21,7 +23,11 @@ FILES = "files"
 
 
 def reread(
-    sources: Mapping[str, Source], queries: Iterable[QueryPlan], store: Store, host: Mapping[str, Any]
+    sources: Mapping[str, Source],
+    queries: Iterable[QueryPlan],
+    store: Store,
+    host: Mapping[str, Any],
+    history: Recorded,
 ) -> dict[str, Reread]:
     """All of these sources, as far as they can be read again.
 
@@ -29,12 +35,19 @@ def reread(
         EngineError: only Spark knows how a file is read, which is named.
         StateError: the list of the files that were read is damaged.
     """
-    every = list(queries)
-    return {name: _reread(source, every, store, host) for name, source in sources.items()}
+    every, silent = list(queries), set[str]()
+    return {name: _reread(source, every, store, host, history, silent) for name, source in sources.items()}
 
 
-def _reread(source: Source, queries: list[QueryPlan], store: Store, host: Mapping[str, Any]) -> Reread:
-    if not source.traits.files:
+def _reread(
+    source: Source,
+    queries: list[QueryPlan],
+    store: Store,
+    host: Mapping[str, Any],
+    history: Recorded,
+    silent: set[str],
+) -> Reread:
+    if not (source.traits.files or source.traits.log):
         return Reread(source, (), (Missing(f"a {source.connector} source is not read again"),))
     branches = [
         branch
@@ -44,7 +57,10 @@ def _reread(source: Source, queries: list[QueryPlan], store: Store, host: Mappin
         if branch.source.name == source.name
     ]
     needed = frozenset[str]().union(*map(mentioned_by, branches))
-    again = files_again(source, store, host, queries[0].options.time_zone, needed)
+    zone = queries[0].options.time_zone
+    if source.traits.log:
+        return topics_again(source, host, history, zone, needed, silent)
+    again = files_again(source, store, host, zone, needed)
     portions = [_portion(source, rows, position, path) for path, position, rows in again.read]
     portions += [_portion(source, rows, UNREAD, path) for path, rows in again.unread]
     missing = [Missing(words, FILES, position) for words, position in again.missing]

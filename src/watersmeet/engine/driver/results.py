@@ -68,7 +68,8 @@ class TickResult:
     store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its tasks; what is done behind
     the back of a tick counts to the next one. Empty where nobody counts. ``read``: per source and part of it
     (``files``, or a topic's partition) how far it was read by then: of files the number of Spark's lists of
-    them, of a partition the offset behind the last record. Empty where nobody knows."""
+    them, of a partition the offset behind the last record. ``began``: of parts of which this tick read the
+    first, or went on elsewhere than reading had ended, where that was. Both empty where nobody knows."""
 
     tick: int
     clock_us: int
@@ -80,6 +81,7 @@ class TickResult:
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)
     state: Manifest | None = field(default=None, repr=False, compare=False)
     read: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    began: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def measured(self) -> dict[str, dict[str, MeasuredSide]]:
         """Per query what each of its sides keeps, and how fast rows come: looked up in the state when it is

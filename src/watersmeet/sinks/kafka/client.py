@@ -1,4 +1,4 @@
-"""librdkafka for the sink: its classes, what its errors mean, and words for people."""
+"""librdkafka for sinks, and for who reads topics again: its classes, what errors mean, words for people."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class Client:
 
     Args:
         settings: of librdkafka; secrets among them are never shown.
-        sink: its name, for messages.
+        sink: its name, for messages; ``kind``: what it is, if it is none.
     """
 
-    def __init__(self, settings: Mapping[str, str], sink: str) -> None:
-        self._settings, self.sink = dict(settings), sink
+    def __init__(self, settings: Mapping[str, str], sink: str, kind: str = "sink") -> None:
+        self._settings, self.sink, self._kind = dict(settings), sink, kind
         self._said: Any = None
         self._admin: Any = None
 
@@ -98,7 +98,7 @@ class Client:
         )  # fmt: skip
         return self._made(library().Consumer, more, without=of_producers)
 
-    def reader(self) -> Any:
+    def reader(self, **more: Any) -> Any:
         """A consumer that is told its place, reads committed records, and says where partitions end."""
         return self.consumer(**{
             "group.id": "watersmeet-control",  # what users let in; nothing is committed to it
@@ -107,6 +107,7 @@ class Client:
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 20,
             "auto.offset.reset": "error",
+            **more,
         })  # fmt: skip
 
     def admin(self) -> Any:
@@ -129,7 +130,7 @@ class Client:
             return kind({**given, **more, "error_cb": self._heard}, logger=_LIBRARY_LOG)
         except (library().KafkaException, ValueError, TypeError) as error:
             raise SpecError(
-                f'Kafka sink "{self.sink}": the client cannot be set so: {self.words(error)}',
+                f'Kafka {self._kind} "{self.sink}": the client cannot be set so: {self.words(error)}',
                 code="wrong-option",
                 hint="exactly once goes by librdkafka, 'delivery' = 'at-least-once' by Kafka's own client",
             ) from None
@@ -137,6 +138,11 @@ class Client:
     def forget(self) -> None:
         """What was said before is over."""
         self._said = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether brokers said what stays, such as that they know no such user."""
+        return self._said is not None and self._said.name() in _REFUSED
 
     def listen(self) -> None:
         """Hear what the client has to say beside results."""

@@ -48,6 +48,9 @@ KEYED = (UPSERT, DEBEZIUM)
 KEY_FORMAT = "key.format"
 JSON, RAW = "json", "raw"
 
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""What brokers without ids of topics (before Kafka 2.8) give."""
+
 METADATA = ("key", "topic", "partition", "offset", "timestamp")
 """What a column of a source can be filled from, beside the record."""
 
@@ -300,6 +303,20 @@ def records_of(options: Mapping[str, str]) -> str:
 def key_format(options: Mapping[str, str]) -> str:
     """The format of the records' keys, in lower case."""
     return options.get(KEY_FORMAT, JSON).strip().lower()
+
+
+def metadata_of(source: Source) -> dict[str, str]:
+    """Column -> which metadata fills it."""
+    metadata = {
+        name.removeprefix(_METADATA): value.strip().lower()
+        for name, value in source.options.items()
+        if name.startswith(_METADATA)
+    }
+    if records_of(source.options) == RAW:
+        metadata |= {
+            column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
+        }
+    return metadata
 
 
 def lost_records(sink: Sink) -> list[SpecError]:

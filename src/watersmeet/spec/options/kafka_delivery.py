@@ -117,30 +117,56 @@ def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecErro
             yield _wrong(what, written, value, f"exactly once it is 'true': leave it out, {otherwise}")
         elif name == "transaction.timeout.ms" and not re.fullmatch("[1-9][0-9]{2,8}", value.strip()):
             yield _wrong(what, written, value, "milliseconds, such as '60000'")
-        elif name.endswith("store.type") and value.strip().upper() not in _STORES[name]:
+        elif _is_other_store(name, value):
             types = " or ".join(_STORES[name])
             yield _wrong(what, written, value, f"exactly once it can be {types}, {otherwise}")
-        elif name == "sasl.jaas.config" and not (
-            _BY_PASSWORD.search(value)
-            and {key for key, _ in _LOGIN.findall(value)} == {"username", "password"}
-        ):
+        elif name == "sasl.jaas.config" and not _is_login(value):
             yield SpecError(
                 f"{what}: exactly once it has no use for its '{written}'",
                 code="wrong-option",
                 hint="of PlainLoginModule and ScramLoginModule user and password are taken; else say"
                 " 'sasl.username' and 'sasl.password', or what librdkafka has for the mechanism",
             )
-    if "ssl.truststore.location" in client and "ssl.truststore.type" not in client:
+    if _is_without_type(client, "ssl.truststore"):
         written, value = client["ssl.truststore.location"]
         hint = f"say 'ssl.truststore.type' = 'PEM', which is the type that can be read, {otherwise}"
         yield _wrong(what, written, value, hint)
-    if "ssl.keystore.location" in client and "ssl.keystore.type" not in client:
+    if _is_without_type(client, "ssl.keystore"):
         written, value = client["ssl.keystore.location"]
         hint = f"say 'ssl.keystore.type' = 'PKCS12', which is the type that can be read, {otherwise}"
         yield _wrong(what, written, value, hint)
 
 
 _STORES = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
+
+
+def untold(options: Mapping[str, str]) -> str | None:
+    """The first of the client's settings, as it is written, that librdkafka has no use for; None: there is
+    none."""
+    client = _client(options)
+    for name, (written, value) in client.items():
+        if (
+            lacking(name) is not None
+            or _is_other_store(name, value)
+            or (name == "sasl.jaas.config" and not _is_login(value))
+            or (name.endswith("store.location") and _is_without_type(client, name.removesuffix(".location")))
+        ):
+            return written
+    return None
+
+
+def _is_other_store(name: str, value: str) -> bool:
+    return name in _STORES and value.strip().upper() not in _STORES[name]
+
+
+def _is_without_type(client: Mapping[str, tuple[str, str]], store: str) -> bool:
+    return f"{store}.location" in client and f"{store}.type" not in client
+
+
+def _is_login(jaas: str) -> bool:
+    """Whether it says a user and a password, and no more."""
+    said = {key for key, _ in _LOGIN.findall(jaas)}
+    return bool(_BY_PASSWORD.search(jaas)) and said == {"username", "password"}
 
 
 def lacking(name: str) -> str | None:

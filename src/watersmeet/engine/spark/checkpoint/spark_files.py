@@ -4,6 +4,7 @@
     offsets/N            what batch N reads up to, written before it begins
     commits/N            batch N is done; may be lost: Spark gives the batch again, and it is passed over
     sources/S/L          the files that source S lists as its L-th step; every tenth (`L.compact`) has all
+    sources/S/0          of a Kafka source S: the offsets at which it began
 
 Spark writes these without syncing them. What a batch rests on is put on disk here before anything of it is
 published: a manifest or a part never outlives the offsets that it was made by.
@@ -119,6 +120,15 @@ class SparkFiles:
                 break
         if files != expected:
             raise ValueError(f"the files that {folder} lists are others than those that were read")
+
+    def first_offsets(self, source: int) -> str | None:
+        """Where source ``source``, of Kafka, began to be read, as Spark's text; None: that is not there."""
+        try:
+            text = (self.root / "sources" / str(source) / "0").read_text(encoding="utf-8")
+            version, offsets = text.lstrip("\0").split("\n", 1)
+            return offsets if version == VERSION and isinstance(json.loads(offsets), dict) else None
+        except (OSError, ValueError):
+            return None
 
     def last_step(self, source: int) -> int:
         """The last step in the log of a source; -1 without any."""

@@ -48,7 +48,7 @@ from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
-from watersmeet.engine.spark.sources.backlog import Backlog, rows_behind, with_read
+from watersmeet.engine.spark.sources.backlog import Backlog, Reached, rows_behind
 from watersmeet.engine.spark.sources.brokers import Brokers
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
@@ -144,16 +144,13 @@ class JobRun:
                 interval=interval,
                 other_sources=other_sources,
             )
+            kept, spark = ({} if manifest is None else manifest.host), self.checkpoint.spark_files
+            self._reached = Reached(self.plan.sources, self._host, kept, spark)
             self.begun.recovered()
             check_checkpoint(self.checkpoint, None if manifest is None else self._host, self.plan)
             self._planned_before = self.checkpoint.last_planned()
             self.files = FilesRead(
-                self.plan.sources,
-                self.checkpoint.spark_files,
-                self.checkpoint.store,
-                {} if manifest is None else manifest.host,
-                self.telling.note,
-                gone_in(self.spark),
+                self.plan.sources, spark, self.checkpoint.store, kept, self.telling.note, gone_in(self.spark)
             )
             self.result.changed = self.files.changed
             self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
@@ -387,7 +384,7 @@ class JobRun:
             raise
         except Exception as error:
             raise in_words(error, self.plan) from None
-        result = with_read(result, host, self.plan.sources)
+        result = self._reached.with_read(result, host, None if reading is None else self._host)
         self.alignment.align()
         self._last_tick = time.monotonic()
         self.result.ticks += 1

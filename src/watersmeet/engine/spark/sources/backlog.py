@@ -14,7 +14,11 @@ from typing import Any
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.host import ends_in
+from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
 from watersmeet.spec.model import Source
+
+_NOTHING = "-"
+"""Spark's text of a source of which nothing was read."""
 
 Backlog = Mapping[str, tuple[int, str]]
 """By the source's name: how many, of what (``files``, ``rows``)."""
@@ -35,7 +39,7 @@ def rows_behind(report: str | None, sources: Sequence[Source], offsets: Sequence
     behind = {}
     for source, progress, text in zip(sources, told, offsets, strict=True):
         newest = _by_partition(progress.get("latestOffset"))
-        if source.traits.log and newest and text != "-":
+        if source.traits.log and newest and text != _NOTHING:
             read = _by_partition(json.loads(text))
             behind[source.name] = sum(max(0, end - read.get(at, end)) for at, end in newest.items())
     return behind
@@ -54,13 +58,53 @@ def _by_partition(offsets: Any) -> dict[tuple[str, str], int]:
     }
 
 
-def with_read(result: TickResult, host: Mapping[str, Any], sources: Sequence[Source]) -> TickResult:
-    """The result with how far each source was read by its batch, as far as ``host`` tells it."""
-    read: dict[str, dict[str, int]] = {}
-    for source, text in zip(sources, ends_in(host) or (), strict=False):
-        if source.traits.files:
-            end = 0 if text == "-" else int(json.loads(text)["logOffset"]) + 1
-            read[source.name] = {"files": end}
-        elif text != "-" and source.traits.log:
-            read[source.name] = {f"{at[0]}/{at[1]}": end for at, end in _by_partition(text).items()}
-    return replace(result, read=read)
+class Reached:
+    """How far batches have read the sources of a run, and from where.
+
+    Args:
+        host: of the batch from which the run goes on, ``kept``: as its manifest has it.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], host: Mapping[str, Any], kept: Mapping[str, Any], spark: SparkFiles
+    ) -> None:
+        self._sources, self._spark = sources, spark
+        pairs = zip(sources, ends_in(host) or (), ends_in(kept) or (), strict=False)
+        self._went_on = {source.name for source, now, was in pairs if now != was}
+
+    def with_read(
+        self, result: TickResult, host: Mapping[str, Any], before: Mapping[str, Any] | None
+    ) -> TickResult:
+        """The result with how far each source was read by its batch, as far as ``host`` tells it. ``before``:
+        that of the batch before it; None: the tick is of no batch."""
+        read: dict[str, dict[str, int]] = {}
+        for source, text in zip(self._sources, ends_in(host) or (), strict=False):
+            if source.traits.files:
+                end = 0 if text == _NOTHING else int(json.loads(text)["logOffset"]) + 1
+                read[source.name] = {"files": end}
+            elif text != _NOTHING and source.traits.log:
+                read[source.name] = _parts(text)
+        began = {} if before is None else self._began(host, before)
+        return replace(result, read=read, began=began)
+
+    def _began(self, host: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        """Of Kafka sources of which a batch reads the first rows, or that go on elsewhere than they had
+        ended, where each of their partitions begins."""
+        began: dict[str, dict[str, int]] = {}
+        ends = ends_in(before) or [_NOTHING] * len(self._sources)
+        for number, (source, text) in enumerate(zip(self._sources, ends_in(host) or (), strict=False)):
+            if not source.traits.log or text == _NOTHING:
+                continue
+            if ends[number] == _NOTHING:
+                first = self._spark.first_offsets(number)
+                if first is not None:
+                    began[source.name] = _parts(first)
+            elif source.name in self._went_on:
+                began[source.name] = _parts(ends[number])
+        self._went_on.clear()
+        return began
+
+
+def _parts(text: str) -> dict[str, int]:
+    """By the names of partitions in `TickResult.read`."""
+    return {f"{topic}/{partition}": end for (topic, partition), end in _by_partition(text).items()}

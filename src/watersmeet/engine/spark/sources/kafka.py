@@ -26,9 +26,9 @@ from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import (
-    METADATA,
     READER,
     SOURCE_OURS,
+    metadata_of,
     parser_of,
     records_of,
     servers_text,
@@ -123,20 +123,6 @@ def reader_options(source: Source) -> dict[str, str]:
     return options
 
 
-def _metadata(source: Source, wanted: str) -> dict[str, str]:
-    """Column -> which metadata fills it."""
-    metadata = {
-        name.removeprefix("metadata."): v.strip().lower()
-        for name, v in source.options.items()
-        if name.startswith("metadata.")
-    }
-    if wanted == "raw":
-        metadata |= {
-            column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
-        }
-    return metadata
-
-
 def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame:
     wanted = records_of(source.options)
     if wanted not in FORMATS:
@@ -145,7 +131,7 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
             code="unknown-format",
             hint=near_names(wanted, FORMATS),
         )
-    metadata = _metadata(source, wanted)
+    metadata = metadata_of(source)
     values = [column for column in source.columns if column.name not in metadata]
     by_name = {
         column.name: F.expr(f"CAST({metadata[column.name]} AS {column.type})").alias(column.name)

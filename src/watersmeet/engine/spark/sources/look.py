@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from watersmeet.engine.records.decoders import registry_of
 from watersmeet.engine.spark.sources import generator
-from watersmeet.engine.spark.sources.decoded import registry_of
 from watersmeet.engine.spark.sources.files.contents import notes_in, problems_in
 from watersmeet.engine.spark.sources.frames import check_files
 from watersmeet.engine.spark.sources.registry_check import registry_notes, registry_problems

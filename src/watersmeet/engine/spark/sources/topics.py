@@ -18,9 +18,7 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.sources import brokers, kafka
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
-
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What brokers without ids of topics (before Kafka 2.8) give."""
+from watersmeet.spec.options.kafka import NO_TOPIC_ID
 
 _GONE = ("topic-missing", "offsets-expired")
 """Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""
@@ -219,7 +217,7 @@ def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [
         topic
         for topic, was in before.items()
-        if topic in now and NO_ID not in (was, now[topic]) and was != now[topic]
+        if topic in now and NO_TOPIC_ID not in (was, now[topic]) and was != now[topic]
     ]
 
 

@@ -63,7 +63,7 @@ _FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
 _BLANK = "".join(map(chr, range(33)))
 
 
-class _Unsure(Exception):
+class Unsure(Exception):
     """What Spark reads here is not known."""
 
 
@@ -167,7 +167,7 @@ def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, st
         convert = _of_text(source, column, time_zone)
         try:
             row[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
-        except _Unsure:
+        except Unsure:
             raise refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
     return row
 
@@ -175,13 +175,9 @@ def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, st
 def _csv(
     source: Source, file: str, of_path: Row, options: Any, time_zone: str, collected: FirstRows, count: int
 ) -> None:
-    separator = separator_of(written := options.get("sep", options.get("delimiter", ",")))
-    if len(separator) != 1:
-        raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
+    separator, plain = _separated(source, options)
     comment = options.get("comment", "")
     null = options.get("nullvalue", "")
-    s = re.escape(separator)
-    plain = re.compile(rf'(?:"[^"\\]*"|[^"\\{s}]*)(?:{s}(?:"[^"\\]*"|[^"\\{s}]*))*')
     columns: Sequence[Column | None] | None = None
     if options.get("header", "true").strip().lower() != "true":
         columns = [column for column in source.columns if column.name not in of_path]
@@ -200,22 +196,79 @@ def _csv(
         converters = converters or [_converter(source, column, time_zone) for column in columns]
         try:
             collected.rows.append(_record(line, separator, plain, null, converters) | of_path)
-        except _Unsure:
+        except Unsure:
             collected.leave_out(line)
+
+
+def _separated(source: Source, options: Mapping[str, str]) -> tuple[str, re.Pattern[str]]:
+    """What separates values, and lines of which it is certain what they are."""
+    separator = separator_of(written := options.get("sep", options.get("delimiter", ",")))
+    if len(separator) != 1:
+        raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
+    s = re.escape(separator)
+    return separator, re.compile(rf'(?:"[^"\\]*"|[^"\\{s}]*)(?:{s}(?:"[^"\\]*"|[^"\\{s}]*))*')
+
+
+def csv_record(
+    source: Source, columns: Sequence[Column], options: Mapping[str, str], time_zone: str
+) -> Callable[[str], Row]:
+    """What reads a text that is a row of these columns of a source, in this order. It raises `Unsure`.
+
+    Args:
+        options: of the parser, by names in lower case.
+
+    Raises:
+        EngineError: only Spark knows how.
+    """
+    _check_options(source, "csv", options)
+    if "comment" in options:
+        raise refused(source, "what 'comment' means for texts of CSV, only Spark knows")
+    separator, plain = _separated(source, options)
+    null = options.get("nullvalue", "")
+    converters = [_converter(source, column, time_zone) for column in columns]
+
+    def read(text: str) -> Row:
+        if not text.strip(_BLANK) or text[0] == "\ufeff" or "\n" in text or "\r" in text:
+            raise Unsure
+        return _record(text, separator, plain, null, converters)
+
+    return read
+
+
+def json_record(
+    source: Source,
+    columns: Sequence[Column],
+    options: Mapping[str, str],
+    time_zone: str,
+    needed: frozenset[str],
+) -> Callable[[str], Row]:
+    """What reads a text that is an object with these columns of a source. It raises `Unsure`.
+
+    Args:
+        options, needed: as in `csv_record`, and in `first_rows`.
+
+    Raises:
+        EngineError: only Spark knows how.
+    """
+    _check_options(source, "json", options)
+    converters = {column.name: _of_json(source, column, time_zone) for column in columns}
+    unchecked = tuple(name for name, convert in converters.items() if convert is None)
+    _check_needed(source, needed, FirstRows(unchecked=unchecked))
+    return lambda text: _object(text, converters)
 
 
 def _record(line: str, separator: str, plain: re.Pattern[str], null: str, converters: Sequence[Any]) -> Row:
     if not plain.fullmatch(line) or '""' in line or not _is_text(line):
-        raise _Unsure
+        raise Unsure
     (values,) = csv.reader([line], delimiter=separator)
     if len(values) != len(converters):
-        raise _Unsure
+        raise Unsure
     row: Row = {}
     for value, converter in zip(values, converters, strict=True):
         if converter is None:
             continue
         if value == "" and null != "":
-            raise _Unsure
+            raise Unsure
         name, convert = converter
         row[name] = None if value == null else convert(value)
     return row
@@ -249,7 +302,7 @@ def _json(
             return
         try:
             collected.rows.append(_object(line, converters) | of_path)
-        except _Unsure:
+        except Unsure:
             collected.leave_out(line)
 
 
@@ -257,11 +310,11 @@ def _object(line: str, converters: Mapping[str, Callable[[Any], Any] | None]) ->
     try:
         value = json.loads(line, parse_float=Decimal, parse_constant=_unsure, object_pairs_hook=_pairs)
     except (ValueError, RecursionError, ArithmeticError):
-        raise _Unsure from None
+        raise Unsure from None
     if not isinstance(value, dict) or not _is_text(line):
-        raise _Unsure
+        raise Unsure
     if "\\u" in line and not _is_text(json.dumps(value, ensure_ascii=False, default=str)):
-        raise _Unsure  # half of a character, also in what nobody declared
+        raise Unsure  # half of a character, also in what nobody declared
     row: Row = {}
     for name, convert in converters.items():
         given = value.get(name)
@@ -273,13 +326,13 @@ def _object(line: str, converters: Mapping[str, Callable[[Any], Any] | None]) ->
 
 
 def _unsure(_: Any) -> Any:
-    raise _Unsure
+    raise Unsure
 
 
 def _pairs(pairs: Sequence[tuple[str, Any]]) -> Any:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        raise _Unsure
+        raise Unsure
     return fields
 
 
@@ -297,7 +350,7 @@ def _of_json(source: Source, column: Column, time_zone: str) -> Callable[[Any], 
         if column.type in (sql.STRING, *sql.TIMES):
             return texts(value) if isinstance(value, str) and _is_text(value) else _unsure(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
-            raise _Unsure
+            raise Unsure
         if column.type == sql.DOUBLE:
             return float(value)
         return texts(str(value))
@@ -383,7 +436,7 @@ def _fits(text: str, digits: int, scale: int) -> bool:
 def _instant(text: str, time_zone: str) -> datetime:
     kind, _ = kind_of_text(text, {})
     if kind not in (LOCAL, ZONED):
-        raise _Unsure
+        raise Unsure
     instant = datetime.fromisoformat(text)
     try:
         if kind == ZONED:
@@ -394,7 +447,7 @@ def _instant(text: str, time_zone: str) -> datetime:
         wall = np.array([(instant - epoch) // timedelta(microseconds=1)], dtype=np.int64)
         return epoch + timedelta(microseconds=int(zone(time_zone).to_instant(wall)[0]))
     except (OverflowError, ValueError):
-        raise _Unsure from None
+        raise Unsure from None
 
 
 def _is_text(text: str) -> bool:

@@ -1,0 +1,206 @@
+"""Which tick read which record of a topic, and whether some have gone since: random topics, and jobs that
+read them, against what each record itself knows of who read it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.support.partly_known import with_gaps
+from watersmeet.history.past import Past
+from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
+from watersmeet.why.recorded import Recorded, recorded
+from watersmeet.why.topic_parts import Others, PartRead, gone
+
+CASES = 150
+SOURCE = "s"
+OF = subject_of("source", SOURCE)
+
+
+@dataclass
+class Partition:
+    """``there``: per offset the tick that read its record, None where none has; ``gone``: likewise, of those
+    that are there no more; ``read``: how far it was."""
+
+    there: dict[int, int | None] = field(default_factory=dict)
+    gone: list[tuple[int, int | None]] = field(default_factory=list)
+    end: int = 0
+    first: int = 0
+    read: int | None = None
+    began: int | None = None
+
+    def grow(self, rng: random.Random) -> None:
+        for _ in range(rng.randint(0, 5)):
+            self.end += rng.random() < 0.15  # an offset that a transaction takes
+            self.there[self.end] = None
+            self.end += 1
+
+    def drop(self, offsets: list[int]) -> None:
+        self.gone += [(offset, self.there.pop(offset)) for offset in offsets]
+
+    def loses(self, rng: random.Random) -> int:
+        """Rows are gone before they were read; from where the job goes on."""
+        assert self.read is not None
+        how = rng.choice(["expired", "lost", "made again"])
+        if how == "expired":
+            self.end += 3
+            self.first = self.end - 1
+            self.drop([offset for offset in self.there if offset < self.first])
+        elif how == "lost":
+            self.end = max(self.first, self.read - rng.randint(1, 4))
+            self.drop([offset for offset in self.there if offset >= self.end])
+        else:
+            self.drop(list(self.there))
+            self.end = self.first = 0
+        self.read = self.first if how != "lost" else self.end
+        return self.read
+
+
+def played(rng: random.Random, losses: bool) -> tuple[list[Partition], Past, int]:
+    """Partitions, and what was written down of a job that read them."""
+    points = Points()
+    parts = [Partition() for _ in range(rng.randint(1, 3))]
+    told: dict[str, int] = {}
+    for part in parts:
+        part.grow(rng)
+    begins = rng.random() < 0.5
+    ticks = rng.randint(3, 14)
+    for tick in range(1, ticks + 1):
+        if tick > 2 and rng.random() < 0.1:
+            parts.append(Partition())  # a new one is read from its beginning
+        levels: dict[tuple[str, str], int | None] = {}
+        rows = 0
+        went_on = losses and tick > 1 and rng.random() < 0.2
+        lost = rng.randrange(len(parts)) if went_on else None
+        for number, part in enumerate(parts):
+            name = f"t/{number}"
+            if part.read is None:
+                part.read = part.first
+                if tick == 1:
+                    part.read = rng.randint(0, part.end) if begins else 0
+                    levels[OF, f"began {name}"] = part.began = part.read
+            elif lost is not None:
+                levels[OF, f"began {name}"] = part.loses(rng) if number == lost else part.read
+            end = rng.randint(part.read, part.end)
+            for offset in [own for own in part.there if part.read <= own < end]:
+                assert part.there[offset] is None
+                part.there[offset] = tick
+                rows += 1
+            part.read = end
+            if told.get(name) != end or rng.random() < 0.1:
+                levels[OF, f"read {name}"] = told[name] = end
+        points.add(tick, tick, Figures({("job", "seconds"): 1, (OF, "rows_in"): rows}, levels))
+        for part in parts:
+            part.grow(rng)
+    return parts, Past(points.table()), ticks
+
+
+def known_in_part(past: Past, rng: random.Random) -> Past:
+    """Without some ticks, or with the oldest rolled up."""
+    if rng.random() < 0.5:
+        kept = with_gaps(past, rng)
+        names = pa.compute.cast(past.points.column("figure"), pa.string())
+        went_on = past.points.filter(pa.compute.starts_with(names, "began")).column("first_tick")
+        later = pa.compute.greater(past.points.column("first_tick"), 1)  # where it began may be lost
+        is_needed = pa.compute.and_(later, pa.compute.is_in(past.points.column("first_tick"), went_on))
+        ticks = pa.chunked_array(
+            [
+                *kept.points.column("first_tick").chunks,
+                *past.points.filter(is_needed).column("first_tick").chunks,
+            ]
+        )
+        return Past(past.points.filter(pa.compute.is_in(past.points.column("first_tick"), ticks)))
+    last = max(past.points.column("first_tick").to_pylist())
+    until = rng.randint(1, last)
+    old = pa.compute.less_equal(past.points.column("first_tick"), until)
+    new = pa.compute.invert(old)
+    return Past(joined([rolled(past.points.filter(old), rng.choice([2, 4, 8])), past.points.filter(new)]))
+
+
+def check_slots(history: Recorded, parts: list[Partition], seen: Counter[str]) -> None:
+    for number, part in enumerate(parts):
+        name = f"t/{number}"
+        began = history.began_at(SOURCE, name)
+        for offset, tick in part.there.items():
+            if began is not None and offset < began:
+                assert tick is None
+                continue
+            slot = history.slot_of(SOURCE, name, offset)
+            if slot is None:
+                is_beyond = history.is_beyond(SOURCE, name, offset)
+                assert tick is None or not is_beyond or tick > history.ticks[-1]
+                seen["unread"] += tick is None
+            elif tick is None:  # then it must not be taken for certain
+                assert not slot[1]
+            elif slot[1]:
+                assert history.ticks[slot[0]] == tick, (name, offset, tick, slot)
+                seen["exact"] += 1
+            else:
+                assert history.ticks[slot[0]] >= tick, (name, offset, tick, slot)
+                seen["by"] += 1
+
+
+@pytest.mark.parametrize("all_known", [True, False])
+def test_each_record_was_read_by_its_tick(all_known: bool, seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for case in range(CASES):
+        rng = random.Random(f"{seed} {case}")
+        parts, past, _ = played(rng, losses=True)
+        history = recorded(past if all_known else known_in_part(past, rng))
+        if not len(history) or not history.tells_reading:
+            continue
+        check_slots(history, parts, seen)
+        if all_known:
+            for number, part in enumerate(parts):
+                for offset, tick in part.there.items():
+                    if part.began is None or tick is not None:
+                        slot = history.slot_of(SOURCE, f"t/{number}", offset)
+                        assert (slot is None) == (tick is None)
+                        assert slot is None or slot[1]
+    assert seen["exact"] > 500
+    assert all_known or seen["by"] > 100, seen
+
+
+def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for case in range(2 * CASES):
+        rng = random.Random(f"{seed} {case}")
+        parts, past, _ = played(rng, losses=False)
+        all_known = rng.random() < 0.5
+        history = recorded(past if all_known else known_in_part(past, rng))
+        if not len(history) or not history.tells_reading:
+            continue
+        reads = []
+        share = rng.choice([0, 0.2])
+        for number, part in enumerate(parts):
+            first = max(part.began or 0, 0)
+            part.drop([offset for offset in part.there if offset >= first and rng.random() < share])
+            offsets = np.array(sorted(o for o in part.there if o >= first), dtype=np.int64)
+            reads.append(PartRead(f"t/{number}", first, part.read or 0, offsets))
+        missing = gone(history, SOURCE, reads)
+        slots = [history.slot_of(SOURCE, own.part, own.position or 0) for own in missing]
+        named = [None if slot is None or not slot[1] else history.ticks[slot[0]] for slot in slots]
+        for part in parts:
+            for _, tick in part.gone:
+                assert tick is None or any(at is None or at <= tick for at in named), (case, tick, missing)
+        if all_known:  # and nothing else, whatever offsets are free
+            lost = {tick for part in parts for _, tick in part.gone if tick is not None}
+            assert set(named) == lost
+            seen["lost"] += bool(lost)
+            seen["whole"] += not lost
+    assert seen["lost"] > 20
+    assert seen["whole"] > 20
+
+
+def test_more_records_than_a_tick_read_are_others() -> None:
+    points = Points()
+    levels = {(OF, "began t/0"): 0, (OF, "read t/0"): 5}
+    points.add(1, 1, Figures({("job", "seconds"): 1, (OF, "rows_in"): 3}, levels))
+    history = recorded(Past(points.table()))
+    with pytest.raises(Others, match="where tick 1 read 3 records, there are 5 now: they are others"):
+        gone(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
