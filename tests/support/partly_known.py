@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.history.past import Past
+from watersmeet.history.points import joined, rolled
 from watersmeet.why.recorded import Recorded, recorded
 from watersmeet.why.reread import Missing, Reread
 
@@ -31,7 +32,7 @@ def partly_known(
             continue
         found += 1
         _, run, _ = ready
-        history = recorded(with_gaps(run.past, rng) if found % 3 else run.past)
+        history = recorded((run.past, with_gaps(run.past, rng), rolled_up(run.past, rng))[found % 3])
         reread = in_part(run.reread, rng) if found % 2 or found % 3 == 0 else run.reread
         yield seed, ready, history, reread
 
@@ -42,6 +43,14 @@ def with_gaps(past: Past, rng: random.Random) -> Past:
     gone = rng.sample(ticks, rng.randint(0, len(ticks) - 1))
     kept = pc.invert(pc.is_in(past.points.column("first_tick"), pa.array(gone, pa.int64())))
     return Past(past.points.filter(kept))
+
+
+def rolled_up(past: Past, rng: random.Random) -> Past:
+    """The history with its first ticks rolled up."""
+    ticks = past.points.column("first_tick")
+    until = rng.randint(1, max(ticks.to_pylist()))
+    old, new = (past.points.filter(of(ticks, until)) for of in (pc.less_equal, pc.greater))
+    return Past(joined([rolled(old, rng.choice([2, 4, 8])), new]))
 
 
 def in_part(reread: Mapping[str, Reread], rng: random.Random) -> dict[str, Reread]:

@@ -137,7 +137,7 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
     (fate,) = asked(run, Question("a", ["z"]), past).fates
     assert (
         fate.text
-        == "read by tick 3; whether it was late then is not known, for the history does not have each tick"
+        == "read by tick 2; whether it was late then is not known, for the history does not have each tick"
     )
     (fate,) = asked(run, Question("b", ["k=v"]), past).fates
     assert (fate.what, fate.until) == (

@@ -149,6 +149,7 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
                 problems = guesses(fate, own, other)
                 assert not problems, (number, alias, fate, own, history.ticks, problems, case)
                 seen["not known" if fate.what == "not_known" else "known"] += 1
+                seen["late all the same"] += " from tick " in fate.text and fate.what == "late"
                 seen["by account"] += fate.what == "joined" and not fate.met
                 unseen = reread[
                     run.plan.queries[0].sides[every.index(other)].sources[0][1].source.name
@@ -157,4 +158,5 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
     assert seen["not known"] > 50
     assert seen["known"] > seen["not known"], seen
     assert seen["by account"] > 0, seen
+    assert seen["late all the same"] > 5, seen
     assert seen["though some are gone"] > 10, seen

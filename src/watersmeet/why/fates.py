@@ -139,9 +139,12 @@ class Fates:
         lateness = lateness_of(self.rows.query, self.side)
         taken = f" less {distance(lateness, not integer)} of allowed lateness" if lateness else ""
         least = shown_time(below, integer)
+        when = str(self.rows.tick(spot))
+        if not spot.branch.of.exact[spot.row]:
+            by, when = f"at least {by}", f"from tick {self.rows.history.ticks[spot.slot - 1] + 1} on"
         return (
             f"late by {by}: {key} is {shown_time(time, integer)}, and rows below {least} (the watermark"
-            f"{taken}) were late {self.rows.tick(spot)}"
+            f"{taken}) were late {when}"
         )
 
     def _type(self, key: str) -> SqlType:

@@ -31,7 +31,8 @@ BENEATH, AHEAD, LATE, NULL_TIME, FILTERED, UNMATCHABLE, MAY_MATCH, NOT_YET = ran
 class SourceRows:
     """All rows of a source that were read again. ``slot``: that of the tick that read each, as far as
     ``exact`` says, or of a later one; the number of slots where none did. ``read``: some tick did;
-    ``untold``: and it may have been any. ``portion``: which of `Reread.portions` each is of."""
+    ``untold``: and it may have been any; ``later``: the tick of the slot before had not read it, for certain.
+    ``portion``: which of `Reread.portions` each is of."""
 
     reread: Reread
     rows: pa.Table
@@ -39,6 +40,7 @@ class SourceRows:
     exact: Mask
     read: Mask
     untold: Mask
+    later: Mask
     portion: Numbers
 
     def place(self, row: int) -> str:
@@ -50,13 +52,17 @@ class SourceRows:
 
 def placed(reread: Reread, history: Recorded) -> SourceRows:
     """The rows, each with its tick. Raises: nothing; there may be no rows."""
-    name, slots, exacts, reads, untold = reread.source.name, [], [], [], []
+    name, slots, exacts, reads, untold, later = reread.source.name, [], [], [], [], []
     for portion in reread.portions:
         read_by = None
         if portion.position != UNREAD:
             read_by = history.slot_of(name, portion.part, portion.position)
         slots.append(len(history) if read_by is None else read_by[0])
         exacts.append(read_by is not None and read_by[1])
+        later.append(
+            read_by is not None
+            and history.is_after_slot_before(name, portion.part, portion.position, read_by[0])
+        )
         is_read = portion.position != UNREAD
         reads.append(is_read)
         is_beyond = history.is_beyond(name, portion.part, portion.position)
@@ -70,20 +76,22 @@ def placed(reread: Reread, history: Recorded) -> SourceRows:
         np.repeat(np.array(exacts, dtype=np.bool_), counts),
         np.repeat(np.array(reads, dtype=np.bool_), counts),
         np.repeat(np.array(untold, dtype=np.bool_), counts),
+        np.repeat(np.array(later, dtype=np.bool_), counts),
         np.repeat(np.arange(len(counts), dtype=np.int64), counts),
     )
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of one branch of an input. ``released``: per row that may match the slot in which it left,
-    ``never`` where it has not."""
+    """The rows of one branch of an input. ``late_after``: see `Recorded`; ``released``: per row that may
+    match the slot in which it left, ``never`` where it has not."""
 
     side: SidePlan
     of: SourceRows
     own: BranchRows
     kept: Kept
     marks: Marks
+    late_after: Mapping[str, Times]
     never: int
 
     @property
@@ -108,12 +116,24 @@ class InputRows:
     @cached_property
     def unsure(self) -> Mask:
         """Per row whether what it came to goes by a tick that is not known."""
-        late = (self.came_to == LATE) & ~self.of.exact
+        late = (self.came_to == LATE) & ~self.of.exact & ~self.was_late_before
         ahead: Mask = np.zeros(len(late), dtype=np.bool_)
         if self.own.arrived.source.max_ahead_us is not None:
             ahead = ~self.of.exact & (self.came_to != BENEATH) & (self.came_to != NOT_YET)
         unsure: Mask = late | ahead | self.of.untold
         return unsure
+
+    @cached_property
+    def was_late_before(self) -> Mask:
+        """Per row whether it was late whichever tick read it: by the watermark of one before them all."""
+        late: Mask = np.zeros(len(self.of.slot), dtype=np.bool_)
+        rows = np.flatnonzero(self.of.later)
+        for column, times in self.own.times.items():
+            present = self.own.present[column]
+            below = self.late_after[self.side.watermark_key(column)][self.of.slot[rows] - 1]
+            by_this = times[rows] < below
+            late[rows] |= by_this if present is None else by_this & present[rows]
+        return late
 
     @cached_property
     def released(self) -> Numbers:
@@ -125,13 +145,15 @@ class InputRows:
     def late_key(self, row: int) -> tuple[str, int, int]:
         """Of a late row: the watermark key by which it was late most, its time, and the least time that was
         not late."""
-        slot = int(self.of.slot[row])
+        slot, marks = int(self.of.slot[row]), self.marks.late_below
+        if not self.of.exact[row] and self.was_late_before[row]:
+            slot, marks = slot - 1, self.late_after  # which tick read it is not known
         late_by = []
         for column, times in self.own.times.items():
             present = self.own.present[column]
             if present is None or present[row]:
                 key = self.side.watermark_key(column)
-                below = int(self.marks.late_below[key][slot])
+                below = int(marks[key][slot])
                 late_by.append((key, int(times[row]), below))
         return max(late_by, key=lambda of: of[2] - of[1])
 
@@ -164,7 +186,9 @@ def inputs_of(
                 of.slot[kept.rows] <= history.ended, np.minimum(released, history.ended), never
             )
         kept = Kept(kept.late, kept.null_time, kept.rows, released)
-        inputs.setdefault(own.side.name, []).append(InputRows(own.side, of, own, kept, marks, never))
+        inputs.setdefault(own.side.name, []).append(
+            InputRows(own.side, of, own, kept, marks, history.late_after(query, side), never)
+        )
     return inputs
 
 

@@ -1,4 +1,5 @@
-"""The ticks of a job that its history knows one by one, and what their watermarks were.
+"""The ticks of a job after which its history knows how all stood: those that it has one by one, and the last
+of each few that were rolled up; and what their watermarks were.
 
 Other ticks are gaps: rolled up by now, never written down, or after the last that was. Of those nothing is
 taken for known but that watermarks never go back.
@@ -11,12 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Watermark
+from watersmeet.engine.driver.late import lateness_of
+from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark, shift
 from watersmeet.history.figures import BEGAN, JOB, READ
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.sides import SidePlan
 from watersmeet.whatif.judged import Marks, release_limits
 
 
@@ -66,18 +69,22 @@ class Recorded:
     def levels(self, of: str, figure: str) -> list[int | None]:
         """A level after every tick; where it was not told, that of the tick before. None: none by then."""
         if (of, figure) not in self._levels:
-            told, level = self._told(of, figure), None
+            told, level = sorted(self._told(of, figure).items(), reverse=True), None
             filled: list[int | None] = []
             for tick in self.ticks:
-                level = told.get(tick, level)
+                while told and told[-1][0] <= tick:
+                    level = told.pop()[1]
                 filled.append(level)
             self._levels[of, figure] = filled
         return self._levels[of, figure]
 
-    def _told(self, of: str, figure: str) -> dict[int, int | None]:
+    def _told(self, of: str, figure: str, *, rolled_up: bool = True) -> dict[int, int | None]:
+        """By the tick after which it was so. Of an amount, what was rolled up is of several ticks."""
         points = self.past.series(of, figure).points
         columns = (points.column(name).to_pylist() for name in ("first_tick", "last_tick", "last"))
-        return {tick: value for tick, until, value in zip(*columns, strict=True) if tick == until}
+        return {
+            tick: value for first, tick, value in zip(*columns, strict=True) if rolled_up or first == tick
+        }
 
     def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool] | None:
         """The first tick by which what stands there had been read, and whether it was that tick itself that
@@ -97,6 +104,11 @@ class Recorded:
         own = self._part(source, part)
         befores = (before for before in own.befores if before is not None)
         return sorted({*own.ends, *befores, *(began for _, began in own.went_on)})
+
+    def is_after_slot_before(self, source: str, part: str, position: int, slot: int) -> bool:
+        """Whether it is known that what stands there had not been read by the tick of the slot before."""
+        own = self._part(source, part)
+        return slot > 0 and own.is_exact[slot - 1] and own.ends[slot - 1] <= position
 
     def spans_of(self, source: str, part: str) -> list[tuple[int, int] | None]:
         """Per slot what its tick read of a part: from where to before which position; None: not known."""
@@ -138,7 +150,7 @@ class Recorded:
 
     def rows_in(self, source: str) -> list[int]:
         """The rows that each tick read of a source, broken records among them."""
-        told = self._told(subject_of("source", source), "rows_in")
+        told = self._told(subject_of("source", source), "rows_in", rolled_up=False)
         return [told.get(tick) or 0 for tick in self.ticks]
 
     def _part(self, source: str, part: str) -> _Part:
@@ -211,6 +223,21 @@ class Recorded:
             for slot, value in enumerate(self.levels(subject_of("time", query, alias, column), figure))
         ]
 
+    def late_after(self, query: QueryPlan, side: SidePlan) -> dict[str, Times]:
+        """Per event time of an input by its key, and per slot, below which times rows of later ticks are late
+        for certain."""
+        lateness = lateness_of(query, side)
+        return {
+            side.watermark_key(column): np.array(
+                [
+                    _time(shift(mark, -lateness))
+                    for mark in self.mark(query.name, side.name, column, "watermark")
+                ],
+                dtype=np.int64,
+            )
+            for column in side.event_times
+        }
+
     def marks_of(self, query: QueryPlan) -> Marks:
         """Of one query, per slot: below which times rows of the tick were late, and below which rows were
         released in it, of a query that is one join (`joined_of`)."""
@@ -250,9 +277,9 @@ def recorded(past: Past, until: int | None = None) -> Recorded:
     firsts, lasts = (points.column(name).to_pylist() for name in ("first_tick", "last_tick"))
     ticks: list[int] = []
     for tick, last in zip(firsts, lasts, strict=True):
-        if tick == last and (until is None or tick <= until):
+        if until is None or last <= until:
             del ticks[bisect_left(ticks, tick) :]  # the job may have gone back to a tick before
-            ticks.append(tick)
+            ticks.append(last)
     return Recorded(past, tuple(ticks))
 
 
