@@ -244,3 +244,20 @@ def test_brokers_that_are_not_there_are_not_waited_for(monkeypatch: Any) -> None
             reader.topics()
         with pytest.raises(Silent, match=r"no broker answers at 127\.0\.0\.1:9"):
             list(reader.records({Place("t", 0): (0, 1)}))
+
+
+def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
+    from confluent_kafka import KafkaError
+
+    from watersmeet.topics import reading
+
+    monkeypatch.setattr(reading, "ANSWER_S", 0.3)
+    options = {"bootstrap.servers": "127.0.0.1:9"}
+    with TopicReader(source(**options)) as reader:
+        reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+        with pytest.raises(NotRead, match="no such user") as said:
+            reader.topics()
+        assert not isinstance(said.value, Silent)
+        reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
+        with pytest.raises(NotRead, match=r"they do not come \(no such user\)"):
+            list(reader.records({Place("t", 0): (0, 1)}))

@@ -122,6 +122,7 @@ class TopicReader:
         except TimeoutError:
             raise self._silent() from None
         except library().KafkaException as error:
+            self._client.listen()
             if error.args[0].name() in _SILENT and not self._client.is_refused:
                 raise self._silent() from None
             raise NotRead(self._words(error)) from None
