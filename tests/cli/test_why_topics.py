@@ -4,11 +4,13 @@ missing."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 
 from tests.support.columns import column
 from watersmeet.cli.why import topics
@@ -17,6 +19,7 @@ from watersmeet.errors import EngineError
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, subject_of
 from watersmeet.spec.model import Source
+from watersmeet.topics import reading
 from watersmeet.topics.reading import RECORDS, NotRead, Place, Silent, Topic, TopicReader
 from watersmeet.why.recorded import recorded
 from watersmeet.why.reread import UNREAD, Reread
@@ -230,8 +233,6 @@ def test_settings_that_only_java_knows_are_named(options: dict[str, str]) -> Non
 
 
 def test_brokers_that_are_not_there_are_not_waited_for(monkeypatch: Any) -> None:
-    from watersmeet.topics import reading
-
     monkeypatch.setattr(reading, "ANSWER_S", 0.3)
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="5ecret";'
     options = {
@@ -247,10 +248,6 @@ def test_brokers_that_are_not_there_are_not_waited_for(monkeypatch: Any) -> None
 
 
 def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
-    from confluent_kafka import KafkaError
-
-    from watersmeet.topics import reading
-
     monkeypatch.setattr(reading, "ANSWER_S", 0.3)
     options = {"bootstrap.servers": "127.0.0.1:9"}
     with TopicReader(source(**options)) as reader:
@@ -261,3 +258,92 @@ def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
         reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
         with pytest.raises(NotRead, match=r"they do not come \(no such user\)"):
             list(reader.records({Place("t", 0): (0, 1)}))
+
+
+class Message:
+    """A record, or what the client says instead of one."""
+
+    def __init__(self, offset: int, error: KafkaError | None = None) -> None:
+        self._offset, self._error = offset, error
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> None:
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_NOT_AVAILABLE, -1
+
+
+class Consumer:
+    """One that gives these messages, one after the other, after a while each, and then nothing."""
+
+    def __init__(self, messages: list[Message], after_s: float = 0.0) -> None:
+        self.messages, self.after_s = messages, after_s
+
+    def assign(self, places: Any) -> None: ...
+
+    def pause(self, places: Any) -> None: ...
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        time.sleep(self.after_s)
+        return [self.messages.pop(0)] if self.messages else []
+
+
+def given_by(consumer: Consumer, pause_s: float = 0.0) -> list[dict[str, Any]]:
+    """The records 0 to 2 that it gives; ``pause_s``: what is done with each takes so long."""
+    rows = []
+    with TopicReader(source()) as reader:
+        for place, batch in reader._read(consumer, {Place("t", 0): (0, 3)}):
+            assert place.name == "t/0"
+            rows += batch.to_pylist()
+            time.sleep(pause_s)
+    return rows
+
+
+def test_the_time_that_is_counted_is_that_of_brokers(monkeypatch: Any) -> None:
+    monkeypatch.setattr(reading, "ANSWER_S", 0.05)
+    rows = given_by(Consumer([Message(0), Message(2), Message(3)]), pause_s=0.1)
+    assert [row["offset"] for row in rows] == [0, 2]
+    assert rows[0] == {"offset": 0, "key": b"k", "value": None, "timestamp": None}
+    with pytest.raises(Silent):
+        given_by(Consumer([Message(0)], after_s=0.03))
+    monkeypatch.setattr(reading, "WHOLE_S", 0.05)
+    with pytest.raises(NotRead, match="the brokers would take more than 0 s"):
+        given_by(Consumer([Message(0), Message(1), Message(2)], after_s=0.03))
+
+
+def test_a_partition_may_end_before_its_last_offset() -> None:
+    last = Message(2, KafkaError(KafkaError._PARTITION_EOF))
+    assert len(given_by(Consumer([Message(0), last]))) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, None),
+        (KafkaError._TRANSPORT, None),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "does not give them: .*Topic authorization failed"),
+        (KafkaError._AUTO_OFFSET_RESET, "some have gone while they were read: ask again"),
+    ],
+)
+def test_errors_that_stay_are_said(code: int, said: str | None) -> None:
+    messages = [Message(0), Message(0, KafkaError(code)), Message(2)]
+    if said is None:
+        assert len(given_by(Consumer(messages))) == 2
+        return
+    with pytest.raises(NotRead, match=said):
+        given_by(Consumer(messages))
