@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.cli.why.records import RecordsAgain
+from watersmeet.cli.why.topic_parts import Others, PartRead, gone
 from watersmeet.engine.spark.checkpoint.host import SOURCES, TOPICS, ends_in
 from watersmeet.engine.values import to_table
 from watersmeet.errors import WatersmeetError, counted
@@ -34,7 +35,6 @@ from watersmeet.topics.reading import (
 )
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import UNREAD, Missing, Numbers, Portion, Reread
-from watersmeet.why.topic_parts import Others, PartRead, gone
 
 MOST_RECORDS = 1_000_000
 """Of a source, that ticks have read."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from tests.support.partly_known import with_gaps
+from watersmeet.cli.why.topic_parts import Others, PartRead, gone
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
 from watersmeet.why.recorded import Recorded, recorded
-from watersmeet.why.topic_parts import Others, PartRead, gone
 
 CASES = 150
 SOURCE = "s"
