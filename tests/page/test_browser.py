@@ -69,14 +69,15 @@ elif question["time"] == "never":
 elif not question["keys"]:
     print(json.dumps({"problem": hostile, "hint": hostile}))
 else:
-    from watersmeet.why.answer import Answer, Fate, Met, Near, Tick
+    from watersmeet.why.answer import Answer, Fate, Met, Near, Record, Tick
 
     tick = Tick(7)
     near = Near({"id": hostile}, "there", [hostile + ": 3 against 4"])
-    met = Met({"id": None}, "there", tick, left_out=hostile)
+    met = Met({"id": None}, "there", tick, left_out=hostile, until=Tick(9))
     reached = [Met({hostile: number}, "there", tick) for number in (1, 2)]
     row = {"keys": question["keys"], "of": hostile}
     more = {"met": [met], "more_met": 2, "near": [near], "reached": reached}
+    more |= {"by": Record({"at": hostile}, "here"), "instead_of": Record({"at": 3}, hostile)}
     fate = Fate(row, "payments", hostile, "late", "late by 5 s", tick, **more)
     of = (question["query"], question["input"], (1, 9))
     print(json.dumps({"answers": [Answer(*of, [fate], more=3, notes=[hostile]).document()]}))
@@ -208,6 +209,9 @@ def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, wid
         expect(answer).to_contain_text(f"keys {keys}, of {HOSTILE}")
         expect(answer.locator("h3")).to_have_text("paid_0: p, by ticks 1 to 9")
         expect(answer.locator(".near")).to_have_text(f"id {HOSTILE}{HOSTILE}: 3 against 4")
+        expect(answer).to_contain_text(f"by at {HOSTILE} from here")
+        expect(answer).to_contain_text(f"instead of at 3 from {HOSTILE}")
+        expect(answer).to_contain_text(f"id NULL, in tick 7; left out by {HOSTILE}, taken back in tick 9")
         joined = f"It was joined with{HOSTILE} 1, in tick 7{HOSTILE} 2, in tick 7"
         expect(answer).to_contain_text(joined)
         expect(answer.locator(".note")).to_have_text(f"Note: {HOSTILE}")
