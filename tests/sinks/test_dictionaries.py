@@ -1,5 +1,6 @@
 """Which columns of Parquet files get a dictionary, and that every value comes back as it was written."""
 
+import weakref
 from decimal import Decimal
 
 import duckdb
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from pyarrow import parquet
 
+from watersmeet.sinks import parquet_part
 from watersmeet.sinks.dictionaries import LOOK_FROM, dictionaries_of, encodings_of_own, worth_a_dictionary
 from watersmeet.sinks.lake.lake_part import LakePart
 from watersmeet.sinks.parquet_part import ParquetPart
@@ -106,6 +108,23 @@ def test_files_of_tasks(tmp_path):
     connected.execute("SET TimeZone = 'UTC'")
     read = connected.sql(f"SELECT * FROM read_parquet('{file}')").to_arrow_table()
     assert read.cast(table.schema).equals(table)
+
+
+def test_of_wide_rows_few_are_held_to_be_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_part, "_HELD_BYTES", 10_000)
+    alive: list[weakref.ref[pa.RecordBatch]] = []
+
+    def wide_rows():
+        for number in range(50):
+            assert sum(batch() is not None for batch in alive) < 15
+            batch = pa.record_batch({"t": [str(number) * 1_000]})
+            alive.append(weakref.ref(batch))
+            yield batch
+
+    ParquetPart(str(tmp_path)).write(0, pa.schema([("t", pa.string())]), wide_rows())
+    (file,) = tmp_path.iterdir()
+    texts = parquet.read_table(file).column("t").to_pylist()
+    assert texts == [str(number) * 1_000 for number in range(50)]
 
 
 def test_no_batches_are_no_file_and_a_batch_of_no_rows_is_one(tmp_path):

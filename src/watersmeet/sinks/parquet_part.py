@@ -22,6 +22,9 @@ from pyarrow import parquet
 from watersmeet.sinks.dictionaries import LOOK_FROM, worth_a_dictionary
 from watersmeet.sinks.on_disk import refusals_told
 
+_HELD_BYTES = 32 << 20
+"""Rows of so many are looked at, if they are fewer than are worth it."""
+
 _HINT = "make room there (or see to the rights) and run again: the tick is repeated"
 
 
@@ -60,10 +63,11 @@ class ParquetPart:
 
 
 def _first(rows: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """As many as are enough to look at."""
+    """As many as are enough to look at, or to hold: of wide rows these are few."""
     first: list[pa.RecordBatch] = []
-    count = 0
-    while count < LOOK_FROM and (batch := next(rows, None)) is not None:
+    count = nbytes = 0
+    while count < LOOK_FROM and nbytes < _HELD_BYTES and (batch := next(rows, None)) is not None:
         first.append(batch)
         count += batch.num_rows
+        nbytes += batch.nbytes
     return first
