@@ -24,6 +24,7 @@ from watersmeet.engine.nodes import task as task_module
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.front.case_file import case_job
 from watersmeet.state.traffic import Meter
 
@@ -212,6 +213,28 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
     assert {name.split("/")[0] for name in store.passing} == {"runs", "work"}
 
 
+def test_what_becomes_much_behind_a_node_is_left_to_tasks():
+    job = LocalJob(plan_job(parse_job(JOB + ROWS)), MemoryStore())
+    node_task, seen = job.driver.node_task, []
+
+    def much(ran: Alone) -> Alone:
+        raise ManyMatches
+
+    def handed(name: str, number: int) -> NodeTask:
+        task = node_task(name, number)
+        if number == job.plan.queries[0].root.number:
+            seen.append(job.driver.run_small(name, number, task, much))
+            seen.append(job.driver.run_small(name, number, task, lambda ran: replace(ran, rows=[])))
+        return task
+
+    job.driver.node_task = handed  # type: ignore[method-assign]
+    out = job.tick(rows("c", (1, "Ada")) | rows("o", (7, 1)) | rows("l", (7, 3), (7, 4)))
+    assert len(out.rows["console"]) == 2
+    first, second = seen
+    assert first is None
+    assert second.rows == []
+
+
 @pytest.mark.parametrize(("few", "is_alone"), [(14, True), (1, False)])
 def test_few_rows_that_another_query_made_go_out_by_the_driver(few: int, is_alone: bool):
     sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(2))
@@ -392,7 +415,7 @@ def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
     class Driver:
         amount = staticmethod(lambda query, number: few)
 
-        def run_small(self, query: str, number: int, task: None) -> None:
+        def run_small(self, query: str, number: int, task: None, then: None) -> None:
             asked.append(query)
 
     def handed(found: int) -> int:

@@ -15,10 +15,12 @@ import pytest
 from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.driver.driver import TickDriver
+from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick import tick as tick_module
 from watersmeet.engine.spark.tick.nodes import SinkFrame
 from watersmeet.engine.spark.tick.plain import Plain
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.front.sql import parse_job
 
 pytestmark = pytest.mark.spark
@@ -79,12 +81,23 @@ def sums(out: Path) -> tuple[list[tuple[str, Any]], Counter[tuple[Any, ...]]]:
     return list(types.pop()), total
 
 
+def killed(*_: Any) -> None:
+    raise EngineError("killed", code="test")
+
+
 def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch):
     written(tmp_path)
     staged = []
     stage = SinkFrame._stage
     monkeypatch.setattr(SinkFrame, "_stage", lambda *given: staged.append(1) or stage(*given))
-    until_caught_up(spark, JOB.format(folder=tmp_path, out=tmp_path / "own"), tmp_path / "c1")
+    own_job = JOB.format(folder=tmp_path, out=tmp_path / "own")
+    with monkeypatch.context() as patched:
+        patched.setattr(plain_module, "SUMMED_BYTES", 1)
+        patched.setattr(TickDriver, "commit", killed)
+        with pytest.raises(EngineError, match="killed"):
+            until_caught_up(spark, own_job, tmp_path / "c1")
+    assert not staged  # what the driver was not to hold went to Spark; the tick is repeated by the driver
+    until_caught_up(spark, own_job, tmp_path / "c1")
     assert staged
     staged.clear()
     monkeypatch.setattr(tick_module, "plain_outputs", lambda *_: None)

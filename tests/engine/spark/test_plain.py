@@ -9,11 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick.plain import Plain, plain_outputs
+from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
 from watersmeet.kernel.expressions.functions import base
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK
@@ -37,6 +39,7 @@ def plain(query: str, tables: str = JOB) -> Plain | None:
         (f"SELECT a.n, b.v {JOINED}", True),
         (f"SELECT a.n, b.v + 1 AS w {JOINED}", True),
         (f"SELECT upper(a.n) AS u, b.v * (1 - b.v) AS w {JOINED}", True),
+        (f"SELECT a.n, a.n AS again, b.v {JOINED}", True),
         (f"SELECT a.n, a.x + 1 AS w {JOINED}", None),
         (f"SELECT a.n, timestamp_micros(a.k) AS w {JOINED}", None),  # Spark writes it by its zone
         (f"SELECT a.n, sum(b.v) + 1 AS s {JOINED} GROUP BY a.n", True),
@@ -126,3 +129,54 @@ def test_wide_rows_behind_narrow_ones_come_in_smaller_pieces(monkeypatch):
     monkeypatch.setattr(base, "MOST_TEXT", 9_999)
     with pytest.raises(EngineError, match="10,000 bytes"):
         list(rows.rows([batch], 0))
+
+
+def test_what_is_summed_is_computed_in_pieces_and_left_to_spark_where_it_becomes_much(monkeypatch):
+    rows = plain(f"SELECT repeat(a.n, 1000) AS r, a.n, a.n AS again {JOINED}")
+    assert rows is not None
+    names = [str(n % 10) for n in range(4_000)]
+    batch = pa.record_batch({"a.n": pa.array(names), DIFF: pa.array([1, 2] * 2_000, pa.int64())})
+    monkeypatch.setattr(base, "MOST_TEXT", 1 << 20)  # as one piece the texts would be too long
+    made = pa.Table.from_batches(rows.rows([batch] * 2, 3), rows.schema)
+    assert sorted(made.to_pylist(), key=lambda row: row["n"]) == [
+        {"r": f"{n}" * 1_000, "n": f"{n}", "again": f"{n}", SHOWN_DIFF: 800 * (1 + n % 2), SHOWN_TICK: 3}
+        for n in range(10)
+    ]
+    monkeypatch.setattr(plain_module, "SUMMED_BYTES", 1 << 20)
+    with pytest.raises(ManyMatches):
+        list(rows.rows([batch], 3))
+
+
+def test_a_long_value_is_cut_in_the_error():
+    rows = plain(f"SELECT CAST(a.n AS INT) AS i {JOINED} AND a.t = b.t", APPEND)
+    assert rows is not None
+    with pytest.raises(EngineError, match=r"for a\.n = '99999") as failed:
+        list(rows.rows([pa.record_batch({"a.n": ["9" * 100_000]})], 0))
+    assert len(str(failed.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    "column", ["replace(a.n, 'x', repeat('y', 20))", "array_join(array_repeat(a.n, 3), ',')"]
+)
+def test_where_one_array_does_not_hold_the_texts_they_come_in_more(monkeypatch, column):
+    """Arrow's limits are too large for a test: an array holds one value here."""
+    rows = plain(f"SELECT {column} AS t {JOINED} AND a.t = b.t", APPEND)
+    assert rows is not None
+    batch = pa.record_batch({"a.n": [*"xabc"]})
+    wanted = pa.Table.from_batches(rows.rows([batch], 0)).column("t").to_pylist()
+    array, join = pa.array, pc.binary_join
+
+    def cut(values: Any, kind: Any = None, **more: Any) -> Any:
+        made = array(values, kind, **more)
+        many = kind == pa.string() and len(made) > 1
+        return pa.chunked_array([made.slice(0, 1), made.slice(1)]) if many else made
+
+    def narrow(lists: Any, separator: Any) -> Any:
+        if len(lists) > 1:
+            raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
+        return join(lists, separator)
+
+    monkeypatch.setattr(pa, "array", cut)
+    monkeypatch.setattr(pc, "binary_join", narrow)
+    found = [text for piece in rows.rows([batch], 0) for text in piece.column(0).to_pylist()]
+    assert found == wanted

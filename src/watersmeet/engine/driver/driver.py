@@ -9,7 +9,7 @@ Nothing of a tick is state before `commit`; a tick that fails anywhere is simply
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -353,8 +353,11 @@ class TickDriver:
         """How much a node has to do, whose task was asked for."""
         return self._current().queries[query].amount(number)
 
-    def run_small(self, query: str, number: int, task: NodeTask) -> Alone | None:
-        """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage."""
+    def run_small(
+        self, query: str, number: int, task: NodeTask, then: Callable[[Alone], Alone] | None = None
+    ) -> Alone | None:
+        """Run a node in this process, if it has little to do. None: it has more; what it wrote is garbage.
+        ``then``: what becomes of its rows next, and may be much, too: it raises `ManyMatches` then."""
         amount, fetched = self.amount(query, number), self.store.traffic is not None
         if amount.of_join and self.tasks_are_asked:
             return None
@@ -362,7 +365,8 @@ class TickDriver:
             return None
         try:
             with self.store.together():
-                return task.alone(MOST_MATCHES)
+                alone = task.alone(MOST_MATCHES)
+                return alone if then is None else then(alone)
         except ManyMatches:
             return None
 

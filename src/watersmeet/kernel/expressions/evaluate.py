@@ -22,7 +22,7 @@ from watersmeet.event_time import Mask
 from watersmeet.kernel.batches import joined, one_array
 from watersmeet.kernel.expressions.fails import Fails
 from watersmeet.kernel.expressions.functions import BY_NAME
-from watersmeet.kernel.expressions.functions.base import or_null, where_known
+from watersmeet.kernel.expressions.functions.base import or_null, too_long, where_known
 from watersmeet.kernel.expressions.held import (
     elements,
     fields,
@@ -54,6 +54,9 @@ from watersmeet.types.sql_type import SqlType
 __all__ = ["Computed", "Condition", "Expression", "columns_of", "fits", "native", "tree_of", "values"]
 
 Rows = npt.NDArray[np.int64]
+
+_SHOWN = 300
+"""Characters of a value in a message."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
     """The values of an expression for all rows, in order. ``text``: what it is, in the user's words.
 
     Raises:
-        EngineError: it raises for a row; the message has Spark's condition and the values.
+        EngineError: it raises for a row; the message has Spark's condition and the values. Or one array does
+            not hold the texts of so many rows.
     """
     try:
         return _Rows(rows).of(tree, None)
@@ -131,6 +135,10 @@ def values(tree: Expression, rows: pa.Table, text: str) -> pa.Array:
             code="condition-failed",
             hint=guard_of(failed.condition),
         ) from None
+    except pa.ArrowException as error:
+        if isinstance(error, pa.ArrowCapacityError) or "overflowed binary array" in str(error):
+            raise too_long() from None
+        raise
 
 
 @dataclass(frozen=True)
@@ -372,10 +380,8 @@ def _together(parts: Sequence[tuple[Rows, pa.Array]], kind: pa.DataType) -> pa.A
 
 
 def _shown(value: pa.Scalar) -> str:
-    return (
-        "NULL"
-        if not value.is_valid
-        else repr(value.as_py())
-        if pa.types.is_string(value.type)
-        else str(value)
-    )
+    """For a message: cut where it is long."""
+    if not value.is_valid:
+        return "NULL"
+    text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -235,11 +235,15 @@ class SinkFrame:
             self._plain = None
 
     def write(
-        self, task: NodeTask, attempt: str, partitions: int, alone: Callable[[], Alone | None]
+        self,
+        task: NodeTask,
+        attempt: str,
+        partitions: int,
+        alone: Callable[[Callable[[Alone], Alone]], Alone | None],
     ) -> tuple[list[str], int | None]:
         """Stage the rows of ``task`` in the sink; one report per partition, and how many rows went there
-        (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do;
-        asked where the rows need no Spark.
+        (None: those that left the tasks). ``alone``: runs the task in this process, if it has little to do,
+        and so has what becomes of its rows; asked where they need no Spark.
 
         Raises:
             EngineError: not all partitions have been evaluated.
@@ -247,7 +251,7 @@ class SinkFrame:
         part = None
         if self._plain is not None:
             part = self._sink.arrow_part(self._plain.schema, self._query, task.tick, attempt)
-            ran = alone() if part is not None else None
+            ran = alone(partial(self._summed, task.tick)) if part is not None else None
             if part is not None and ran is not None:
                 return ran.texts, self._stage(part, ran, task, attempt)
             if self._plain.summed:
@@ -286,15 +290,20 @@ class SinkFrame:
             return list(texts.values()), None
         return list(texts.values()), rows if self._counter is not None or took is None else took.rows
 
+    def _summed(self, tick: int, ran: Alone) -> Alone:
+        """Rows of changes as they are when they are summed. Raises: ManyMatches, where they become many."""
+        plain = self._plain
+        assert plain is not None
+        return replace(ran, rows=list(plain.rows(ran.rows, tick))) if plain.summed else ran
+
     def _stage(self, part: ArrowPart, ran: Alone, task: NodeTask, attempt: str) -> int:
         """Stage the rows of a node that this process has run; how many they are."""
         plain = self._plain
         assert plain is not None
-        summed = list(plain.rows(ran.rows, task.tick)) if plain.summed else None
-        count: int = sum(batch.num_rows for batch in (ran.rows if summed is None else summed))
+        count: int = sum(batch.num_rows for batch in ran.rows)
 
         def write() -> None:
-            rows = plain.rows(ran.rows, task.tick) if summed is None else iter(summed)
+            rows = iter(ran.rows) if plain.summed else plain.rows(ran.rows, task.tick)
             staged = part.write(0, plain.schema, rows)
             self._sink.take_parts(self._query, task.tick, attempt, [] if staged is None else [staged])
 

@@ -8,7 +8,7 @@ than all else that is done for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from watersmeet.engine.messages.shapes import NodeShape
+from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import batches_of, size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
@@ -28,11 +29,13 @@ from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Expr, Input, OutputColumn, OutputMode
 
-FIRST_ROWS = 256
+FIRST_ROWS = 16
 PIECE_BYTES = 32 << 20
 MOST_TIMES = 16
 """What is computed may be far wider than what it is computed of: so many rows come first, then as many as
 would come to so many bytes, were they as those before, and at most so many times as many as these."""
+SUMMED_BYTES = 64 << 20
+"""Of rows that are summed without Spark, as they are computed: all of them are held."""
 TOO_WIDE = frozenset({"texts-too-long", "too-many-elements"})
 """Codes of errors that fewer rows at once may not have."""
 
@@ -60,10 +63,15 @@ class Plain:
 
     def rows(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
         """The rows of a tick as the sink takes them, of what left the tasks: those that are summed when all
-        are there, others in their order, one batch after the other."""
-        if self.summed:
-            yield from batches_of(self._sums(list(batches), tick))
-            return
+        are there, others in their order, one batch after the other.
+
+        Raises:
+            ManyMatches: those that are summed come to more than `SUMMED_BYTES`.
+        """
+        made = self._made(batches, tick)
+        yield from batches_of(self._sums(made)) if self.summed else made
+
+    def _made(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if not self.computed:
                 yield self._taken(batch, tick)
@@ -90,20 +98,20 @@ class Plain:
             columns.setdefault(TICK, pa.repeat(pa.scalar(tick), batch.num_rows))
         return pa.RecordBatch.from_arrays([columns[name] for name, _ in self.outputs], schema=self.schema)
 
-    def _sums(self, batches: Sequence[pa.RecordBatch], tick: int) -> pa.Table:
-        if not batches:
-            return self.schema.empty_table()
-        names = [column for column, _ in self.outputs]
-        table = pa.Table.from_batches(batches)
-        made = [(column.name, column.of(table)) for column in self.computed]
-        for name, values_made in made:
-            table = table.append_column(name, values_made)
-        table = table.append_column(TICK, pa.repeat(pa.scalar(tick), table.num_rows))
-        values = [name for name in names if name not in (DIFF, TICK)]
-        sums = table.group_by(values, use_threads=False).aggregate([(DIFF, "sum"), (TICK, "max")])
-        table = sums.select([*values, f"{DIFF}_sum", f"{TICK}_max"]).rename_columns([*values, DIFF, TICK])
-        table = table.filter(pc.not_equal(table.column(DIFF), 0))
-        return pa.Table.from_arrays(table.select(names).columns, schema=self.schema)
+    def _sums(self, made: Iterable[pa.RecordBatch]) -> pa.Table:
+        held: list[pa.RecordBatch] = []
+        nbytes = 0
+        for batch in made:
+            held.append(batch)
+            nbytes += size(batch.columns)
+            if self.computed and nbytes > SUMMED_BYTES:
+                raise ManyMatches
+        *values, diff, tick = self.schema.names
+        groups = pa.Table.from_batches(held, self.schema).group_by(values, use_threads=False)
+        sums = groups.aggregate([(diff, "sum"), (tick, "max")])
+        sums = sums.filter(pc.not_equal(sums.column(f"{diff}_sum"), 0))
+        columns = [sums.column(name) for name in (*values, f"{diff}_sum", f"{tick}_max")]
+        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
@@ -131,8 +139,6 @@ def plain_outputs(query: QueryPlan, shape: NodeShape) -> Plain | None:
         told = {column for column, _ in columns}
         summed = bool(computed) or shape.telling is None or not shape.telling <= told
         columns += [(DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK)]
-        if summed and len({column for column, _ in columns}) < len(columns):
-            return None
     schema = pa.schema([pa.field(name, kinds[column]) for column, name in columns])
     return Plain(tuple(columns), summed, schema, tuple(computed))
 

@@ -318,7 +318,7 @@ class Ticks:
         task, count = self._task(query.name, last)
         self._leaving.by(self._outputs.queries[query.name])
         reports, rows_out = self._frames[query.name].write(
-            task, attempt, count, lambda: self._alone(query.name, last, task)
+            task, attempt, count, partial(self._alone, query.name, last, task)
         )
         self.driver.settle(query.name, last, reports, rows_out=rows_out)
 
@@ -329,12 +329,14 @@ class Ticks:
         condition = self._conditions.get((query, number))
         return task if condition is None else condition.answers(task, count), count
 
-    def _alone(self, query: str, number: int, task: NodeTask) -> Alone | None:
+    def _alone(
+        self, query: str, number: int, task: NodeTask, then: Callable[[Alone], Alone] | None = None
+    ) -> Alone | None:
         """What `TickDriver.run_small` gives; if that is something, the node has no tasks. It is not asked for
         what is about to find too much, by the last tick."""
         if self._counts.foreseen(query, self.driver.amount(query, number)) > MOST_MATCHES:
             return None
-        alone = self.driver.run_small(query, number, task)
+        alone = self.driver.run_small(query, number, task, then)
         if alone is not None:
             self._counts.spared(query, number)
         return alone

@@ -127,18 +127,23 @@ class Wrong:
     always: bool = False
 
 
-MOST_TEXT = (1 << 31) - 1
-"""Bytes in one array of texts."""
+MOST_TEXT = (1 << 31) - 2
+"""Bytes in one array of texts: Arrow's limit."""
 
 
 def fits_in_texts(total: int) -> None:
     """Raises: EngineError, for a result of more bytes than one array of texts has."""
     if total > MOST_TEXT:
-        raise EngineError(
-            f"a function's texts for one batch have {total:,} bytes, more than one array holds: 2 GiB",
-            code="texts-too-long",
-            hint="make the texts that it repeats, pads or puts together shorter",
-        )
+        raise too_long(f"{total:,} bytes, more")
+
+
+def too_long(what: str = "more bytes") -> EngineError:
+    """For a result of more bytes than one array of texts has."""
+    return EngineError(
+        f"a function's texts for one batch have {what} than one array holds: 2 GiB",
+        code="texts-too-long",
+        hint="make the texts that it repeats, pads or puts together shorter",
+    )
 
 
 def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Array) -> pa.Array:
@@ -174,6 +179,8 @@ def of_distinct(function: Callable[..., Any], kind: pa.DataType, *arrays: pa.Arr
             raise Fails(int(np.argmax(rows_)), problem.condition, problem.what)
         check(rows_, problem.condition, problem.what, *arrays)
     made_of = pa.array([None if isinstance(outcome, Wrong) else outcome for outcome in outcomes], kind)
+    if isinstance(made_of, pa.ChunkedArray):  # Arrow cuts what one array does not hold
+        raise too_long()
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         sizes = np.diff(np.frombuffer(made_of.buffers()[1], np.int32)[: len(outcomes) + 1]).astype(np.int64)
         fits_in_texts(int(sizes[place].sum()) if len(outcomes) else 0)
