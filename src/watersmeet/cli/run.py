@@ -401,21 +401,23 @@ def _run(
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's; ``of_text``:
     the job, as its page asks about rows of it."""
+    from watersmeet.engine.spark.job_conf import java_begun
     from watersmeet.running import run_planned
 
-    result = run_planned(
-        job,
-        plan,
-        checkpoint=default_checkpoint,
-        rebuild=recovery.rebuild,
-        accept_loss=recovery.accept_loss,
-        inferred=inferred,
-        watchers=views,
-        on_notice=said.notice,
-        on_tick=lambda result, seconds, parts: on_result(result),
-        console=printer,
-        of_text=of_text,
-    )
+    with java_begun(job, plan):
+        result = run_planned(
+            job,
+            plan,
+            checkpoint=default_checkpoint,
+            rebuild=recovery.rebuild,
+            accept_loss=recovery.accept_loss,
+            inferred=inferred,
+            watchers=views,
+            on_notice=said.notice,
+            on_tick=lambda result, seconds, parts: on_result(result),
+            console=printer,
+            of_text=of_text,
+        )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"
         said.plain(f"{why}: nothing was read")

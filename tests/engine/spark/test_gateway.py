@@ -7,14 +7,20 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.job import gateway, submitted
+from watersmeet.engine.spark.job import gateway, session, submitted
 from watersmeet.engine.spark.job.java_command import Command
 from watersmeet.engine.spark.job.session import settings
+from watersmeet.engine.spark.job_conf import java_begun
+from watersmeet.errors import EngineError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
 
 SAYS = """
 import os, struct, sys
@@ -44,6 +50,7 @@ def started(monkeypatch):
     monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.delenv(submitted.GATEWAY, raising=False)
     yield by
+    gateway.end_begun()
     for process in processes:
         gateway.end(process)
 
@@ -103,6 +110,78 @@ def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         gateway.launch(settings(), None)
     assert [process.returncode for process in processes] == [-9]
+
+
+def test_one_that_was_begun_is_taken(started, monkeypatch):
+    processes = started(SAYS)
+    monkeypatch.setattr(gateway, "launch_gateway", Connected)
+    taken = []
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: taken.append(gateway))
+    gateway.begin(settings(), None)
+    gateway.begin(settings(), None)
+    assert len(processes) == 1, "at most one"
+    gateway.launch(settings(), None)
+    gateway.end_begun()
+    assert [each.proc for each in taken] == processes
+    assert processes[0].poll() is None
+
+
+@pytest.mark.parametrize("changed", ["arguments", "environment"])
+def test_one_that_was_begun_otherwise_is_not_taken(started, monkeypatch, changed):
+    processes = started(SAYS)
+    monkeypatch.setattr(gateway, "launch_gateway", Connected)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: None)
+    gateway.begin(settings(), None)
+    command = gateway.java_command()
+    more = {"arguments": [*command.arguments, "-"], "environment": {**command.environment, "A": "1"}}
+    other = replace(command, **{changed: more[changed]})
+    monkeypatch.setattr(gateway, "java_command", lambda *_: other)
+    gateway.launch(settings(), None)
+    assert [process.poll() for process in processes] == [-9, None]
+
+
+def test_one_that_nobody_takes_is_ended(started, monkeypatch, tmp_path):
+    processes = started("import time; time.sleep(600)")
+    monkeypatch.setattr(gateway.tempfile, "tempdir", str(tmp_path))
+    gateway.begin(settings(), None)
+    assert len(list(tmp_path.iterdir())) == 1
+    gateway.end_begun()
+    assert [process.returncode for process in processes] == [-9]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_begun_is_said_when_it_is_wanted(started, monkeypatch):
+    started("")
+    monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["/there/is/no/java"], {}))
+    gateway.begin(settings(), None)
+    with pytest.raises(FileNotFoundError):
+        gateway.launch(settings(), None)
+
+
+def test_what_one_said_that_was_begun_and_ended_is_told(started, monkeypatch):
+    processes = started("import sys; sys.exit('Could not reserve enough space for object heap')")
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with session.begun(settings()):
+        processes[0].wait()
+        with pytest.raises(EngineError) as raised:
+            session.start(settings())
+    assert "enough space" in raised.value.message
+    assert len(processes) == 1
+
+
+@pytest.mark.parametrize(("jars", "begun"), [("", 1), ("/there/are/none", 0)])
+def test_a_job_whose_settings_are_refused_begins_none(started, monkeypatch, jars, begun):
+    """It is said when the job is run, with what else is wrong."""
+    processes = started(SAYS)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    job = parse_job(
+        f"SET jars = '{jars}'; CREATE TABLE a (id BIGINT) WITH ('connector' = 'memory');"
+        "CREATE SINK out WITH ('connector' = 'console'); INSERT INTO out SELECT id FROM a"
+    )
+    with java_begun(job, plan_job(job)):
+        assert len(processes) == begun
+        assert all(process.poll() is None for process in processes)
+    assert all(process.poll() == -9 for process in processes)
 
 
 def test_one_that_is_there_is_kept(started, monkeypatch):

@@ -2,7 +2,8 @@
 (`java_command`), else by PySpark, whose ``spark-submit`` starts a JVM before it.
 
 The JVM is the same in both cases. It says by a file at which port it listens and what secret it wants, and
-ends when its standard input does, as when this process dies.
+ends when its standard input does, as when this process dies. It may be begun ahead, while the rest of the
+program is loaded and the job is checked; whoever wants a JVM of that very command takes it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -31,15 +33,61 @@ from watersmeet.engine.spark.job.java_command import Command, java_command
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
-_WHERE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_WHERE, _NAME = "_PYSPARK_DRIVER_CONN_INFO_PATH", "gateway"
 _LOOK_S = 0.02
 _NEEDED_NEXT = "pyspark.testing"
 """What PySpark 4.2 imports when it first hands something to Java: pandas and more, for which the JVM, once it
 is up, would wait."""
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """A JVM that was started, and the directory in which it will say where it listens."""
+
+    command: Command
+    proc: Popen[bytes]
+    folder: tempfile.TemporaryDirectory[str]
+
+    @classmethod
+    def by(cls, command: Command, words: IO[bytes] | None) -> _Begun:
+        folder = tempfile.TemporaryDirectory()
+        try:
+            environment = {**command.environment, _WHERE: str(Path(folder.name) / _NAME)}
+            proc = Popen(
+                command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_let_ctrl_c_pass
+            )
+        except BaseException:
+            folder.cleanup()
+            raise
+        return cls(command, proc, folder)
+
+    def end(self) -> None:
+        end(self.proc)
+        self.folder.cleanup()
+
+
+_ahead: list[_Begun] = []
+"""At most one, that nobody has taken so far."""
+
+
+def begin(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
+    """Start the JVM that `launch` will want, if that is known, and do not wait for it. Arguments as there;
+    what fails here will fail there, and is said then."""
+    if SparkContext._gateway is None and not _ahead:
+        with suppress(Exception), names_in_utf8():
+            command = _command(conf)
+            if command is not None:
+                _ahead.append(_Begun.by(command, words))
+
+
+def end_begun() -> None:
+    """Kill the JVM that was begun, if nobody has taken it."""
+    while _ahead:
+        _ahead.pop().end()
+
+
 def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
-    """Start the JVM, unless there is one.
+    """Start the JVM, or take the one that was begun, unless there is one that is connected.
 
     Args:
         conf: all settings of the session that is to be.
@@ -51,8 +99,7 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
     if SparkContext._gateway is not None:
         return
     with names_in_utf8():
-        environment = {**os.environ, "SPARK_CONNECT_MODE": "0"}
-        command = None if GATEWAY in os.environ else java_command(conf, environment)
+        command = _command(conf)
         if command is None:
             asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
             gateway: Any = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
@@ -61,24 +108,25 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+def _command(conf: Mapping[str, str]) -> Command | None:
+    """None: it is for PySpark to start it."""
+    environment = {**os.environ, "SPARK_CONNECT_MODE": "0"}
+    return None if GATEWAY in os.environ else java_command(conf, environment)
+
+
 def _launch_directly(command: Command, words: IO[bytes] | None) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder) / "gateway"
-        proc = Popen(
-            command.arguments,
-            stdin=PIPE,
-            stderr=words,
-            env={**command.environment, _WHERE: str(where)},
-            preexec_fn=_let_ctrl_c_pass,
-        )
-        try:
-            with suppress(Exception):  # it is imported again, and then what is wrong is said
-                import_module(_NEEDED_NEXT)
-            gateway = _connected(*_waited_for(proc, where))
-        except BaseException:
-            end(proc)
-            raise
-    gateway.proc = proc
+    if _ahead and _ahead[0].command != command:
+        end_begun()
+    begun = _ahead.pop() if _ahead else _Begun.by(command, words)
+    try:
+        with suppress(Exception):  # it is imported again, and then what is wrong is said
+            import_module(_NEEDED_NEXT)
+        gateway = _connected(*_waited_for(begun.proc, Path(begun.folder.name) / _NAME))
+    except BaseException:
+        begun.end()
+        raise
+    begun.folder.cleanup()
+    gateway.proc = begun.proc
     return gateway
 
 

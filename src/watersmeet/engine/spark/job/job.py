@@ -11,11 +11,11 @@ from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
-from watersmeet.engine.spark.job.submitted import refuse_connect, session_of, submitted
+from watersmeet.engine.spark.job.submitted import session_of
+from watersmeet.engine.spark.job_conf import conf_of
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
 from watersmeet.engine.spark.sources.look import problems_of
-from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
     LATE_INSERT,
@@ -104,18 +104,7 @@ def run_job(
     theirs = session_of(settings.given)
     looked = look_at(plan, settings.given)
     raise_all([*problems_of(plan), *looked.problems])
-    connectors = {source.connector for source in plan.sources} | {sink.connector for sink in job.sinks}
-    asked = submitted()
-    conf = session.settings(
-        master=master,
-        conf=conf,
-        jars=jars,
-        kafka="kafka" in connectors,
-        time_zone=job.options.time_zone,
-        java_rows=rows_pass_java(plan, job.run, {**asked, **(conf or {})}),
-        submitted=asked,
-    )
-    refuse_connect(conf)
+    conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
     for note in looked.notes:
         if on_notice is not None:
             on_notice(note)

@@ -32,10 +32,11 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 from pyspark import SparkContext, __version__
 from pyspark.logger import PySparkLogger
@@ -189,16 +190,14 @@ def start(conf: Mapping[str, str]) -> SparkSession:
         hold_java(running.sparkContext._jvm)
         return running
     is_submitted = bool(submitted())
-    # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
-    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
-    _let_workers_import()
+    _ready_for(conf)
     builder: Any = SparkSession.builder
     for name, value in conf.items():
         builder = builder.config(name, value)
     _hush()
-    with tempfile.TemporaryFile() as words:
+    with _heard() as words:
         try:
-            gateway.launch(conf, words if conf["spark.log.level"] == LOG_LEVEL else None)
+            gateway.launch(conf, _taking(words, conf))
             session: SparkSession = builder.getOrCreate()
         except (Exception, SystemExit) as error:  # PySpark ends the process where it misses a library
             words.seek(0)
@@ -221,6 +220,43 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     if str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
+
+
+_words: list[IO[bytes]] = []
+"""What the JVM says that was begun."""
+
+
+@contextmanager
+def begun(conf: Mapping[str, str]) -> Iterator[None]:
+    """Within, Java starts for `start` with the same ``conf``, which need not be asked for: whatever is done
+    first need not be waited for."""
+    if SparkSession.getActiveSession() is not None:
+        yield
+        return
+    with tempfile.TemporaryFile() as words:
+        _ready_for(conf)
+        gateway.begin(conf, _taking(words, conf))
+        _words.append(words)
+        try:
+            yield
+        finally:
+            _words.clear()
+            gateway.end_begun()
+
+
+def _heard() -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(_words[0]) if _words else tempfile.TemporaryFile()
+
+
+def _taking(words: IO[bytes], conf: Mapping[str, str]) -> IO[bytes] | None:
+    """Who takes what the JVM says; None: standard error, where its log is wanted."""
+    return words if conf["spark.log.level"] == LOG_LEVEL else None
+
+
+def _ready_for(conf: Mapping[str, str]) -> None:
+    # The setting alone is for spark-submit: a session that Python makes starts what this variable names.
+    os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    _let_workers_import()
 
 
 def running() -> SparkSession | None:

@@ -37,36 +37,19 @@ from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
+from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
 from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
 from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_in, rows_of
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, ParquetReader, format_of, local_path, path_of
-from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.files import ParquetReader
 from watersmeet.spec.options.spark_settings import says_how
 from watersmeet.state.store import Store
 from watersmeet.types.sql_type import SqlType
 
 NOT_PLAIN = "refused"
 """In the place of `REPORT`: a file is for Spark to read; why."""
-
-_LISTED = frozenset(
-    {
-        *OURS,
-        *(ON_CHANGED_FILE, "maxfilespertrigger", "maxbytespertrigger", "maxfileage", "maxcachedfiles"),
-        *("discardcachedinputratio", "cleansource", "sourcearchivedir", "pathglobfilter"),
-        *("latestfirst", "filenameonly", "ignorecorruptfiles", "ignoremissingfiles"),  # 'false' at most
-    }
-)
-"""Options that say which files are read when, not what is in them."""
-
-SETTINGS = (
-    *("spark.sql.parquet.", "spark.sql.files.", "spark.sql.sources.", "spark.sql.legacy."),
-    *("spark.hadoop.parquet.", "parquet."),
-)
-"""How settings begin by which Spark reads files in another way."""
 
 MOST_TOLD = 1 << 20
 """Of the text that says which files there are, which goes with every task: characters."""
@@ -289,17 +272,6 @@ def _taken(plan: JobPlan, scanned: Scan) -> Iterator[_Source]:
         types = {column.name: column.type for column in source.columns}
         wanted = {name: (declared, types[declared]) for name, declared in scanned.plain[source.name].items()}
         yield _Source(views[source.name], wanted)
-
-
-def is_plain(source: Source) -> bool:
-    """Whether it is a stream of local Parquet files that are read as they are."""
-    return (
-        source.traits.files
-        and format_of(source.options) == "parquet"
-        and local_path(path_of(source.options)) is not None
-        and set(lowered(source.options)) <= _LISTED
-        and not (source.changes or source.is_table or source.primary_key or source.partitions)
-    )
 
 
 def _is_set(spark: SparkSession) -> bool:

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping
 from sqlglot import exp
 
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
-from watersmeet.engine.spark.tick.plain import exact_output
-from watersmeet.engine.spark.tick.reading.by_tasks import SETTINGS, is_plain
+from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
-from watersmeet.spec.model import OutputMode, Sink, Source
+from watersmeet.spec.model import Expr, OutputMode, Sink, Source
 from watersmeet.spec.options.files import OURS, ParquetReader, format_of, reader_in
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.spark_settings import says_how
@@ -55,10 +54,14 @@ def _is_of_columns(query: QueryPlan) -> bool:
     if query.options.output_mode is not OutputMode.APPEND:
         return False
     read = [branch for side in query.sides for _, branch in side.ingested]
-    return all(_is_read(branch) for branch in read) and all(
-        isinstance(output.expr, exp.Column) or exact_output(query, output.expr) is not None
-        for output in query.outputs
-    )
+    computed = [output.expr for output in query.outputs if not isinstance(output.expr, exp.Column)]
+    return all(_is_read(branch) for branch in read) and all(_is_exact(query, expr) for expr in computed)
+
+
+def _is_exact(query: QueryPlan, expr: Expr) -> bool:
+    from watersmeet.engine.spark.tick.plain import exact_output  # takes long to load, and Java waits
+
+    return exact_output(query, expr) is not None
 
 
 def _is_read(branch: BranchPlan) -> bool:
