@@ -46,7 +46,7 @@ def conf_of(
 
 @contextmanager
 def java_begun(job: Job, plan: JobPlan) -> Iterator[None]:
-    """Within, the Java starts that `run_job` will want by the settings of the job's run, where there is none in
+    """Within, the Java starts that `run_job` will want by the settings of the job's run, if there is none in
     this process. What is wrong with the settings is said there."""
     try:
         conf = conf_of(
