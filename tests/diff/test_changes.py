@@ -60,25 +60,27 @@ ORDERS = [
 
 
 class _Job(FileJob):
-    """``tables``: what each tick put out."""
+    """``tables``: what a query has put out in each tick."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, text: str, query: str) -> None:
         folders = {name: root / name for name in ("customers", "orders")}
-        super().__init__(JOB, Checkpoint(root / ".watersmeet" / "job"), folders)
+        super().__init__(text, Checkpoint(root / ".watersmeet" / "job"), folders)
         self.tables: list[pa.Table] = []
         tick = self.job.tick
 
         def kept(*given: Any, **named: Any) -> Any:
             output = tick(*given, **named)
-            self.tables.append(output.tables["sales"])
+            self.tables.append(output.tables[query])
             return output
 
         self.job.tick = kept  # type: ignore[method-assign]
 
 
-def ran_in(root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS) -> pa.Table:
-    (root / "job.sql").write_text(JOB)
-    job = _Job(root)
+def ran_in(
+    root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS, text: str = JOB, query: str = "sales"
+) -> pa.Table:
+    (root / "job.sql").write_text(text)
+    job = _Job(root, text, query)
     with job.run(OPEN):
         for of_customers, of_orders in zip(customers, orders, strict=True):
             job.read({"customers": of_customers, "orders": of_orders})
@@ -167,6 +169,31 @@ def test_the_queries_that_can_be_decided_are_compared(place: Path, capsys: Any) 
     out, err = capsys.readouterr()
     assert (json.loads(out)["query"], json.loads(out)["equal"]) == ("plain", True)
     assert '"named": "names" is a table that is read again and again' in " ".join(err.split())
+
+
+NAMED = """
+CREATE SINK segments WITH ('connector' = 'memory');
+INSERT INTO segments SELECT c.segment FROM customers c EMIT CHANGES;
+"""
+
+
+@pytest.mark.parametrize("why", ["has many rows", "were deleted more often"])
+def test_what_is_wrong_with_a_table_is_nothing_to_queries_without_it(
+    place: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    orders = ORDERS
+    if why == "has many rows":
+        monkeypatch.setattr("watersmeet.cli.diff.here.MOST_RECORDS", 4)
+    else:
+        orders = [ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]]
+    tables, inserted = JOB.split("CREATE SINK", 1)
+    both = "".join([tables, NAMED, "CREATE SINK", inserted] if why == "has many rows" else [JOB, NAMED])
+    put_out = ran_in(place, orders=orders, text=both, query="segments")
+    parquet.write_table(put_out, place / "put_out.parquet")
+    assert main(["diff", "job.sql", "--output", "segments=put_out.parquet", "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["query"], json.loads(out)["equal"]) == ("segments", True)
+    assert why in " ".join(err.split())
 
 
 # random tables

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.cli.diff.decided import check_decided, reads_changes
-from watersmeet.cli.diff.here import tables_here
+from watersmeet.cli.diff.here import TablesHere
 from watersmeet.cli.diff.outputs import Output, Wanted, output_of
 from watersmeet.cli.diff.read import Read, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
@@ -186,10 +186,10 @@ def _each(
         try:
             check_decided(insert)
             answer, by, why = answers.first(insert, facts)
-        except SpecError as error:
+        except WatersmeetError as error:
             if error.code != NOT_COMPARED:
                 raise
-            undecided.append(error)
+            undecided += [] if error in undecided else [error]
             continue
         names = [output.name for output in insert.query.outputs]
         wanted = Wanted(
@@ -260,7 +260,7 @@ class _Answers:
         self._compared = compared
         self._engine = engine
         self._settings = settings
-        self._here: dict[str, str] | Uncommon | None = None
+        self._here = TablesHere(db, compared.read, compared.job.options.time_zone)
         self._spark: Any = None
         self._of_spark: set[str] = set()
         self._number = 0
@@ -309,15 +309,6 @@ class _Answers:
 
         if self._compared.job.options.time_zone != UTC:
             raise Uncommon(f"the time zone {self._compared.job.options.time_zone}")
-        if self._here is None:
-            try:
-                self._here = tables_here(self._db, self._compared.read, self._compared.job.options.time_zone)
-            except Uncommon as uncommon:
-                self._here = uncommon
-            except duckdb.Error as error:
-                self._here = Uncommon(str(error).splitlines()[0])
-        if isinstance(self._here, Uncommon):
-            raise self._here
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
         sql = self._sql(insert, facts, DuckDb(self._here), ordered, without)
         name = self._new()

@@ -29,43 +29,61 @@ MOST_RECORDS = 200_000
 """Of text, which is read one by one here; Spark reads more of them sooner."""
 
 
-def tables_here(db: Any, read: Mapping[str, Read], time_zone: str) -> dict[str, str]:
+class TablesHere(dict[str, str]):
     """Per source the name of a table with its declared columns, and `PART` and `AT` where files came in an
-    order.
+    order. It is made when it is first asked for: what is wrong with one is nothing to queries without it.
 
-    Raises:
-        Uncommon: Spark is to read them.
+    Raises, where it is asked for:
+        Uncommon: Spark is to read it.
         SpecError: what a changing table holds cannot be decided.
     """
-    tables, records = {}, MOST_RECORDS
-    for number, (name, of) in enumerate(read.items()):
-        files = of.local_files
-        source = of.source
+
+    def __init__(self, db: Any, read: Mapping[str, Read], time_zone: str) -> None:
+        self._db, self._read, self._time_zone = db, read, time_zone
+        self._records = MOST_RECORDS
+        self._refused: dict[str, Uncommon | SpecError] = {}
+
+    def __missing__(self, name: str) -> str:
+        import duckdb
+
+        if name not in self._refused:
+            try:
+                self[name] = self._made(name)
+                return self[name]
+            except (Uncommon, SpecError) as error:
+                self._refused[name] = error
+            except duckdb.Error as error:
+                self._refused[name] = Uncommon(str(error).splitlines()[0])
+        raise self._refused[name]
+
+    def _made(self, name: str) -> str:
+        db, of = self._db, self._read[name]
+        files, source = of.local_files, of.source
         if not source.traits.files and not of.named:
             raise Uncommon(f'"{name}" is {source.traits.called}')
         if files is None:
             raise Uncommon(f'"{name}" is in another file system')
         if any("=" in os.path.dirname(file) for file in files):
             raise Uncommon(f'"{name}" has columns in the names of directories')
-        table = quoted(ours(f"source{number}"))
         if source.changes and of.named:
             raise SpecError(
                 f"--input {name}: which of its changes came first is not known of files that are named",
                 code="not-compared",
                 hint="leave --input out: the state says which files were read, and in which order",
             )
+        number = len(self)
+        table = quoted(ours(f"source{number}"))
         if _format(of) == "parquet":
             _of_parquet(db, table, source, files)
         else:
-            records -= _of_text(db, table, of, files, records, time_zone)
+            self._records -= _of_text(db, table, of, files, self._records, self._time_zone)
         if source.changes:
             batches = "[" + ", ".join(map(str, of.batches)) + "]"
             given = quoted(ours(f"records{number}"))
             in_batches = f"* REPLACE (list_extract({batches}, {AT}) AS {AT}), {AT} AS {FILE}"
             ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {table}")
             fold(db, source, given, table)
-        tables[name] = table
-    return tables
+        return table
 
 
 def _format(read: Read) -> str:
