@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from tests.support.recorded_files import FileJob
+from watersmeet.cli.diff import read
 from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, OFFSETS
+from watersmeet.spec.model import Source
 
 JOB = """
 CREATE TABLE o (id BIGINT, at TIMESTAMP, note STRING, WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
@@ -160,3 +163,11 @@ def test_rows_of_a_state_that_went_on_are_of_a_later_tick(tmp_path: Path) -> Non
     assert not _is_later(Output("x", True), 3, lambda: 3)
     assert not _is_later(Output("x", False), 3, lambda: 4)
     assert _is_later(Output("x", True, True), 3, lambda: 3)
+
+
+def test_of_a_topic_of_which_nothing_was_read_there_are_no_ends():
+    source = Source("s", (), "kafka", {"topic": "t"})
+    manifest: Any = SimpleNamespace(host={OFFSETS: f"v1\n{{}}\n{NOTHING_READ}"})
+    assert read._by_state(source, 0, manifest, []).ends == {}
+    manifest.host[OFFSETS] = 'v1\n{}\n{"t": {"0": 3}}'
+    assert read._by_state(source, 0, manifest, []).ends == {"t": {"0": 3}}

@@ -39,7 +39,13 @@ still, another one has ``replaced`` it, or a delete has ``withdrawn`` it; it was
 (``never_there``), or is of an older change than one before it (``stale``). It is a ``delete`` that took a
 row away, or one of nothing."""
 
+SHOWN = 5
+"""So many of the rows that a row met, or was joined with, are listed."""
+
 Row = Mapping[str, Any]
+
+Told = tuple[What, str, dict[str, Any]]
+"""What became of a row, in words, and what else of a `Fate` there is to say."""
 
 
 @dataclass(frozen=True)

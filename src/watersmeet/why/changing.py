@@ -15,14 +15,8 @@ from typing import Any
 from watersmeet.errors import EngineError, counted
 from watersmeet.event_time import Mask
 from watersmeet.plan.model.sides import SidePlan
-from watersmeet.spec.model import (
-    Input,
-    Job,
-    Join,
-    JoinKind,
-    Source,
-)
-from watersmeet.why.answer import Met, Record, Tick, What
+from watersmeet.spec.model import Input, Job, Join, JoinKind, Source
+from watersmeet.why.answer import SHOWN, Met, Record, Tick, Told, What
 from watersmeet.why.held import Held, Result
 from watersmeet.why.judged import BENEATH, FILTERED, MAY_MATCH, UNMATCHABLE, InputRows
 from watersmeet.why.near import WhyNot, nearest_to
@@ -30,13 +24,6 @@ from watersmeet.why.replayed import NOBODY, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
 from watersmeet.why.versions import Kind, Span
-
-SHOWN = 5
-"""So many of the rows that it was joined with are listed."""
-
-Told = tuple[What, str, dict[str, Any]]
-Others = Mapping[str, int]
-"""Per alias the number of a row, or `NOBODY`."""
 
 NOT_KNOWN: What = "not_known"
 

@@ -20,7 +20,7 @@ from watersmeet.spec.model import Branch, Input, JoinKind
 from watersmeet.types.sql_type import SqlType
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.account import left_as
-from watersmeet.why.answer import Fate, Met, Tick, What
+from watersmeet.why.answer import SHOWN, Fate, Met, Tick, Told, What
 from watersmeet.why.chains import Chain
 from watersmeet.why.changing import Changing
 from watersmeet.why.columns import beside, columns_of, mentioned
@@ -38,12 +38,6 @@ from watersmeet.why.judged import (
 )
 from watersmeet.why.near import nearest_to
 from watersmeet.why.rows import QueryRows, Spot
-
-SHOWN = 5
-"""So many of the rows that it met are listed."""
-
-Told = tuple[What, str, dict[str, Any]]
-"""What became of a row, in words, and what else of a `Fate` there is to say."""
 
 
 class Fates:

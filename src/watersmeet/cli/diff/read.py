@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from watersmeet.engine.spark.checkpoint.host import ends_in
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.plan.model.job import JobPlan
@@ -152,7 +152,8 @@ def _by_state(
         return Read(source, paths, urls, changed=changed, gone=gone, batches=batches)
     if source.traits.log:
         texts = ends_in(manifest.host)
-        ends = None if texts is None else json.loads(texts[number])
+        text = NOTHING_READ if texts is None else texts[number]
+        ends = {} if text == NOTHING_READ else json.loads(text)
         return Read(source, ends=ends if isinstance(ends, dict) else {})
     raise SpecError(
         f'"{source.name}" cannot be read a second time: it is {source.traits.called}',

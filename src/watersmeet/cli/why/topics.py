@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from watersmeet.cli.why.records import RecordsAgain
 from watersmeet.cli.why.topic_parts import Others, PartRead, gone
-from watersmeet.engine.spark.checkpoint.host import SOURCES, TOPICS, ends_in
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, SOURCES, TOPICS, ends_in
 from watersmeet.engine.values import to_table
 from watersmeet.errors import WatersmeetError, counted
 from watersmeet.kernel.batches import one_table
@@ -260,7 +260,7 @@ def _read_up_to(source: Source, host: Mapping[str, Any]) -> dict[Place, int]:
     names: Sequence[str] = host.get(SOURCES, ())
     name = f"{source.connector} {source.name}"
     ends = ends_in(host)
-    if ends is None or name not in names or ends[names.index(name)] == "-":
+    if ends is None or name not in names or ends[names.index(name)] == NOTHING_READ:
         return {}
     read = json.loads(ends[names.index(name)])
     return {Place(topic, int(number)): end for topic, own in read.items() for number, end in own.items()}

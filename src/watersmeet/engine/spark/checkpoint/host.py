@@ -10,11 +10,15 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS = "query_id", "batch", "offsets", "sources", "topics"
 """Of a manifest's ``host``; also `file_lists.KEY` and `read.CHANGED`."""
 
+NOTHING_READ = "-"
+"""Spark's text of a source of which no batch has read anything."""
+
 COMPACT_INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 
 
 def ends_in(host: Mapping[str, Any]) -> list[str] | None:
-    """Spark's text per source of the job, in the plan's order; None: no batch was read yet."""
+    """Spark's text per source of the job, in the plan's order (`NOTHING_READ`, or JSON); None: no batch was
+    read yet."""
     return str(host[OFFSETS]).split("\n")[2:] if OFFSETS in host else None
 
 

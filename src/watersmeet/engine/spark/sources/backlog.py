@@ -13,12 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from watersmeet.engine.driver.results import TickResult
-from watersmeet.engine.spark.checkpoint.host import ends_in
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
 from watersmeet.spec.model import Source
-
-_NOTHING = "-"
-"""Spark's text of a source of which nothing was read."""
 
 Backlog = Mapping[str, tuple[int, str]]
 """By the source's name: how many, of what (``files``, ``rows``)."""
@@ -39,7 +36,7 @@ def rows_behind(report: str | None, sources: Sequence[Source], offsets: Sequence
     behind = {}
     for source, progress, text in zip(sources, told, offsets, strict=True):
         newest = _by_partition(progress.get("latestOffset"))
-        if source.traits.log and newest and text != _NOTHING:
+        if source.traits.log and newest and text != NOTHING_READ:
             read = _by_partition(json.loads(text))
             behind[source.name] = sum(max(0, end - read.get(at, end)) for at, end in newest.items())
     return behind
@@ -80,9 +77,9 @@ class Reached:
         read: dict[str, dict[str, int]] = {}
         for source, text in zip(self._sources, ends_in(host) or (), strict=False):
             if source.traits.files:
-                end = 0 if text == _NOTHING else int(json.loads(text)["logOffset"]) + 1
+                end = 0 if text == NOTHING_READ else int(json.loads(text)["logOffset"]) + 1
                 read[source.name] = {"files": end}
-            elif text != _NOTHING and source.traits.log:
+            elif text != NOTHING_READ and source.traits.log:
                 read[source.name] = _parts(text)
         began = {} if before is None else self._began(host, before)
         return replace(result, read=read, began=began)
@@ -91,11 +88,11 @@ class Reached:
         """Of Kafka sources of which a batch reads the first rows, or that go on elsewhere than they had
         ended, where each of their partitions begins."""
         began: dict[str, dict[str, int]] = {}
-        ends = ends_in(before) or [_NOTHING] * len(self._sources)
+        ends = ends_in(before) or [NOTHING_READ] * len(self._sources)
         for number, (source, text) in enumerate(zip(self._sources, ends_in(host) or (), strict=False)):
-            if not source.traits.log or text == _NOTHING:
+            if not source.traits.log or text == NOTHING_READ:
                 continue
-            if ends[number] == _NOTHING:
+            if ends[number] == NOTHING_READ:
                 first = self._spark.first_offsets(number)
                 if first is not None:
                     began[source.name] = _parts(first)

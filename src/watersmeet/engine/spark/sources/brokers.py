@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Source
@@ -57,7 +58,9 @@ class Brokers:
             offsets: Spark's text per source of the job, in the plan's order.
         """
         return {
-            source.name: self._never_read(source) if text == "-" else unread(self._spark, source, text)
+            source.name: self._never_read(source)
+            if text == NOTHING_READ
+            else unread(self._spark, source, text)
             for source, text in zip(self._sources, offsets, strict=True)
             if source.name in names and source.traits.log
         }
@@ -79,7 +82,7 @@ class Brokers:
             if not source.traits.log:
                 continue
             start = kafka.reader_options(source).get("startingOffsets", "earliest").strip().lower()
-            if offsets is not None and offsets[number] != "-":
+            if offsets is not None and offsets[number] != NOTHING_READ:
                 partitions_to_read[source.name] = unread(self._spark, source, offsets[number])
             elif start == "earliest" and "startingTimestamp" not in kafka.reader_options(source):
                 partitions = _not_empty(self._spark, source)
@@ -92,7 +95,7 @@ class Brokers:
         return {
             source.name: tuple(_names(source, _parsed(text)))
             for source, text in zip(self._sources, offsets, strict=True)
-            if source.traits.log and text != "-"
+            if source.traits.log and text != NOTHING_READ
         }
 
     @staticmethod

@@ -18,6 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal
 from watersmeet.errors import SpecError, near_names, raise_all
@@ -63,7 +64,7 @@ def rows_given(offset: str) -> int:
     >>> rows_given('{"offset":200,"timestamp":0}'), rows_given("-")
     (200, 0)
     """
-    return 0 if offset == "-" else int(json.loads(offset)["offset"])
+    return 0 if offset == NOTHING_READ else int(json.loads(offset)["offset"])
 
 
 def have_more(sources: Sequence[Source], offsets: Sequence[str], passed_over: Collection[str] = ()) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import brokers, kafka
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
@@ -83,7 +84,7 @@ class Topics:
         """
         losses = []
         for number, source in self._sources:
-            if offsets[number] == "-":
+            if offsets[number] == NOTHING_READ:
                 continue
             read: dict[str, dict[str, int]] = json.loads(offsets[number])
             described = self._described(source)

@@ -22,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from watersmeet.engine.spark.checkpoint.directory import Offsets
+from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
 from watersmeet.engine.spark.sources.files.there import (
@@ -425,7 +426,7 @@ def changed_in(host: Mapping[str, Any]) -> dict[str, Changed]:
 def step_of(offsets: Offsets, source: int) -> int:
     """The last step of a file source that a batch reads; -1 when it has read nothing yet."""
     text = offsets.sources[source]
-    return -1 if text == "-" else int(json.loads(text)["logOffset"])
+    return -1 if text == NOTHING_READ else int(json.loads(text)["logOffset"])
 
 
 def _same_time(time_ms: int, changed_ns: int) -> bool:
