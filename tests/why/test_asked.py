@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.recorded_cases import RecordedCase
+from watersmeet.engine.replay import QUERY
 from watersmeet.errors import SpecError, StateError
 from watersmeet.history.past import Past
-from watersmeet.history.points import rolled
+from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
 from watersmeet.why.answer import Answer
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
@@ -200,6 +201,33 @@ def test_records_of_files_that_no_tick_has_read_are_no_partners() -> None:
     of_a_tick = replace(b.portions[0], left_out=("broken",))
     run.reread["b"] = Reread(b.source, [of_a_tick, *b.portions[1:]])
     assert asked(run, Question("a", ["y"])).fates[0].what == "not_known"
+
+
+@pytest.mark.parametrize(
+    ("missing", "what"),
+    [
+        (None, "broken"),
+        ((2, None), "not_known"),  # of the tick that counted one: which of both it was is not known
+        ((0, None), "broken"),
+        ((0, 1), "broken"),
+        ((0, 3), "not_known"),
+        ((9, None), "broken"),
+        ((UNREAD, None), "broken"),
+        ((None, None), "not_known"),
+    ],
+)
+def test_records_are_broken_for_certain_where_none_of_their_tick_is_missing(missing: Any, what: str) -> None:
+    run = ran(JOIN)
+    b = run.reread["b"]
+    assert [portion.position for portion in b.portions] == [0, 1, 2]
+    left_out = replace(b.portions[2], left_out=("k: odd",))
+    gone = () if missing is None else (Missing("gone", left_out.part, *missing),)
+    run.reread["b"] = Reread(b.source, [*b.portions[:2], left_out], gone)
+    counted = Points()
+    counted.add(3, 3, Figures({}, {(subject_of("input", QUERY, "b"), "broken"): 1}))
+    past = Past(joined([run.past.points, counted.table()]))
+    (fate,) = asked(run, Question("b", ["k=odd"]), past).fates
+    assert fate.what == what
 
 
 def test_an_older_history_does_not_say_which_tick_read_what() -> None:

@@ -304,7 +304,8 @@ def _at(branch: InputRows, text: str, zone_name: str) -> Mask:
 @dataclass(frozen=True)
 class LeftOut:
     """A record that was not read here. ``certain``: it is broken, for its tick counted as many broken records
-    as were left out of what that tick read; ``is_read``: some tick has read it, be it which."""
+    as were left out of what that tick read, and all of that was read again; ``is_read``: some tick has read
+    it, be it which."""
 
     record: str
     place: str
@@ -327,11 +328,34 @@ def _left_out(query: QueryPlan, source: str, history: Recorded, reread: Reread) 
         )
     is_keyed = reread.source.primary_key is not None
     counts = _counted_broken(query, source, history, is_keyed=is_keyed)
+    whole = _whole(reread, history)
     return [
-        replace(own, certain=slot is not None and _is_exact(own) and counts[slot] == len(records))
+        replace(own, certain=slot in whole and _is_exact(own) and counts[slot] == len(records))
         for slot, records in by_slot.items()
         for own in records
     ]
+
+
+def _whole(reread: Reread, history: Recorded) -> set[int]:
+    """The slots of ticks of whose rows of a source none is missing."""
+    name, slots = reread.source.name, set(range(len(history)))
+    for own in reread.missing:
+        if own.position == UNREAD:
+            continue
+        if own.position is None:
+            return set()
+        first = history.slot_of(name, own.part, own.position)
+        if first is None and history.is_beyond(name, own.part, own.position):
+            continue
+        if first is None:
+            return set()
+        least, is_exact = first
+        if not is_exact and least and not history.is_after_slot_before(name, own.part, own.position, least):
+            return set()
+        last = None if own.until is None else history.slot_of(name, own.part, own.until - 1)
+        most = least if own.until is None else len(history) - 1 if last is None else last[0]
+        slots -= set(range(least, most + 1))
+    return slots
 
 
 def _is_exact(own: LeftOut) -> bool:

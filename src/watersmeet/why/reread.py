@@ -42,11 +42,13 @@ class Portion:
 @dataclass(frozen=True)
 class Missing:
     """Rows that could not be read again, in ``words``. ``part``, ``position``: where they stood, as of a
-    `Portion`; ``position`` None: it may be anywhere."""
+    `Portion`; ``position`` None: it may be anywhere; ``until``: where they stood from the position on to
+    before another one."""
 
     words: str
     part: str = ""
     position: int | None = None
+    until: int | None = None
 
 
 @dataclass(frozen=True)

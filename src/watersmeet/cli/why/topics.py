@@ -173,10 +173,10 @@ class _Again:
             self._missing.append(Missing(words, part, UNREAD))
         if began < first and began < until:
             words = f"{part} begins at offset {first:,} now, and the job has read from {began:,} on"
-            self._missing.append(Missing(words, part, began))
+            self._missing.append(Missing(words, part, began, min(first, until)))
         if end < until:
             words = f"{part} ends at offset {end:,}, and the job has read up to {until:,}: the rest was lost"
-            self._missing.append(Missing(words, part, max(end, began)))
+            self._missing.append(Missing(words, part, max(end, began), until))
         return _Span(max(began, first), until, end)
 
     def _bound(self, spans: Mapping[Place, _Span]) -> None:
@@ -198,7 +198,7 @@ class _Again:
         for place, own in spans.items():
             first = self._from(place, own, slot)
             if first > own.first:
-                self._missing.append(Missing(words, place.name, own.first))
+                self._missing.append(Missing(words, place.name, own.first, first))
                 own.first = first
 
     def _first_slot(self, spans: Mapping[Place, _Span]) -> int:
