@@ -189,6 +189,9 @@ def test_rows_and_records_are_bounded(monkeypatch: Any) -> None:
     assert words(read(monkeypatch, Reader({0: (0, 20)}), told, {0: 20})) == [
         "3 more records could not be read here"
     ]
+    monkeypatch.setattr(topics, "MOST_BYTES", len("broken") - 1)
+    of_none = read(monkeypatch, Reader({0: (0, 1)}), history([{0: 1}], {0: 0}), {0: 1})
+    assert "would take more" in words(of_none)[0]
     monkeypatch.setattr(topics, "MOST_BYTES", 10)
     again = read(monkeypatch, Reader({0: (0, 20)}), told, {0: 20})
     assert words(again) == ["its records are not read again: their rows would take more than 0 MB of memory"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watersmeet.spec.options.kafka_delivery import client_settings, untold
+from watersmeet.spec.options.kafka_delivery import client_settings, first_unsupported, plain_name
 
 _REACHING = ("bootstrap.servers", "client.dns.lookup", "client.id", "security.protocol")
 _ANY_OF = ("sasl.", "ssl.")
@@ -18,12 +18,12 @@ def reading_settings(options: Mapping[str, str]) -> dict[str, str]:
 
 def lacking_for_reading(options: Mapping[str, str]) -> str | None:
     """One that decides how brokers are reached, and that librdkafka lacks; None: it has them all."""
-    return untold(_reaching(options))
+    return first_unsupported(_reaching(options))
 
 
 def isolation_of(options: Mapping[str, str]) -> str:
     """Which records are seen: committed ones, unless it is said otherwise."""
-    given = {_plain(name): value for name, value in options.items()}
+    given = {plain_name(name): value for name, value in options.items()}
     return given.get("isolation.level", "read_committed").strip().lower()
 
 
@@ -31,9 +31,5 @@ def _reaching(options: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in options.items()
-        if _plain(name) in _REACHING or _plain(name).startswith(_ANY_OF)
+        if plain_name(name) in _REACHING or plain_name(name).startswith(_ANY_OF)
     }
-
-
-def _plain(name: str) -> str:
-    return name.lower().removeprefix("kafka.")

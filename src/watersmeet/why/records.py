@@ -1,4 +1,5 @@
-"""Records of changes as rows: those of a table with a primary key, too, whose rows are made of them."""
+"""The queries that can be asked about, planned over records: a table with a primary key gives its records as
+they come, and not the rows that are made of them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ MOST_RECORDS = 1_000_000
 MOST_UNREAD = 100_000
 """Of a source, that none has read."""
 MOST_BYTES = 512 << 20
-"""Of their rows in memory."""
+"""Of their rows in memory, and of the texts of records that are no rows here."""
 MOST_LEFT_OUT = 1_000
 """Of a source, as texts."""
 
@@ -222,7 +222,7 @@ class _Again:
         rows.tables.append(taken.rows)
         rows.offsets.append(offsets[taken.records])
         rows.left_out |= {int(offsets[number]): text for number, text in taken.left_out.items()}
-        self._bytes += taken.rows.nbytes
+        self._bytes += taken.rows.nbytes + sum(map(len, taken.left_out.values()))
         if self._bytes > MOST_BYTES:
             raise NotRead(f"their rows would take more than {MOST_BYTES >> 20} MB of memory")
 

@@ -84,7 +84,7 @@ def delivery_problems(sink: Sink) -> Iterator[SpecError]:
             if name in options:
                 yield _wrong(what, name, "…", f"leave it out: it goes with '{DELIVERY}' = '{EXACTLY_ONCE}'")
         for name in options:
-            if name.lower().removeprefix(_CLIENT) == "transactional.id":
+            if plain_name(name) == "transactional.id":
                 hint = f"transactions go with '{DELIVERY}' = '{EXACTLY_ONCE}'"
                 yield _wrong(what, name, options[name], hint)
         if not options.get(ID_HEADER, "id").strip():
@@ -140,7 +140,7 @@ def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecErro
 _STORES = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
 
 
-def untold(options: Mapping[str, str]) -> str | None:
+def first_unsupported(options: Mapping[str, str]) -> str | None:
     """The first of the client's settings, as it is written, that librdkafka has no use for; None: there is
     none."""
     client = _client(options)
@@ -224,7 +224,16 @@ def wait_of(options: Mapping[str, str]) -> int:
 
 def _client(options: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Of the client's settings by their plain names: as they are written, and the values."""
-    return {name.lower().removeprefix(_CLIENT): (name, value) for name, value in options.items()}
+    return {plain_name(name): (name, value) for name, value in options.items()}
+
+
+def plain_name(name: str) -> str:
+    """What Kafka calls a setting of the client.
+
+    >>> plain_name("kafka.Security.Protocol")
+    'security.protocol'
+    """
+    return name.lower().removeprefix(_CLIENT)
 
 
 def _seconds(written: str) -> int | None:
