@@ -467,6 +467,21 @@ def test_work_that_finds_no_match_is_bounded(
     assert job.alone - 1 == is_alone
 
 
+@pytest.mark.parametrize(("most", "is_alone"), [(9, False), (16, True)])
+def test_candidates_of_a_path_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
+    """20 orders of a customer, none of which the condition takes: for each match 2 of these are allowed."""
+    monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    plan = plan_job(parse_job(JOB + ROWS + " AND c.name < CAST(o.no AS STRING)"))
+    job = HandedOver(plan, MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
+    job.tick({"o": orders, "l": [({"no": 0, "item": 1, "d": 1}, 1)]})
+    alone, nodes = job.alone, job.nodes
+    assert alone == nodes
+    job.tick({"c": [({"id": 1, "name": "z", "d": 1}, 1)]})
+    assert job.alone - alone == job.nodes - nodes - (not is_alone)
+
+
 @pytest.mark.parametrize(("most", "is_alone"), [(50, False), (100, True)])
 @pytest.mark.parametrize("more", ["", " AND l.v + r.v < 0"], ids=["found", "refused"])
 def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: str, monkeypatch: Any):

@@ -57,7 +57,12 @@ def _found(lookup: LookupShape, by: int | None, share: Share, number: int) -> It
         keys = [needles.batch.column(column) for column in lookup.left.keys]
         needles = replace(needles, slots=hash_columns(keys, len(needles)))
     for piece in _seen(lookup.table, share.work.seen[number], share, own, by):
-        for needle, row in piece.partners(lookup.condition, needles, Side.LEFT):
+        search = piece.search(lookup.condition, needles, Side.LEFT)
+        if search is None:
+            continue
+        if share.most_matches is not None:
+            share.sees(search.candidates)
+        for needle, row in search.pairs():
             alive = ~piece.are("gone", row)
             needle, row = needle[alive], row[alive]
             if len(row):
