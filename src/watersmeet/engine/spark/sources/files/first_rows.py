@@ -28,6 +28,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     DATE,
     INT,
     LOCAL,
+    LONG,
     NUMBER,
     ZONED,
     kind_of_text,
@@ -398,7 +399,9 @@ def _of_text(source: Source, column: Column, time_zone: str) -> Callable[[str], 
     type_ = column.type
     if type_.is_integer:
         limit = 1 << (type_.bits - 1)
-        return lambda text: _sure(text, kind_of_text(text, {})[0] == INT and -limit <= int(text) < limit, int)
+        return lambda text: _sure(
+            text, kind_of_text(text, {})[0] in (INT, LONG) and -limit <= int(text) < limit, int
+        )
     if type_.is_decimal:
         return lambda text: _sure(text, _fits(text, type_.digits, type_.scale), Decimal)
     if column.type == sql.DOUBLE:
