@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.inputs import inputs_of_job
 from watersmeet.why.recorded import recorded
+from watersmeet.why.versions import KeySteps, Versions
 
 PLACES = {"columns": {"id": "BIGINT", "town": "STRING", "n": "BIGINT"}}
 KEYED = {**PLACES, "primary_key": ["id"]}
@@ -203,3 +205,22 @@ def test_rows_that_only_come_are_told_with_what_was_taken_back() -> None:
     assert (kept.what, str(kept.met[0].tick)) == ("padded", "in tick 3")
     dropped, _ = fates(run, "b")
     assert dropped.what == "joined"
+
+
+def test_what_took_a_place_and_is_there_is_told() -> None:
+    _, second = fates(ran(JOIN, [[row("p", 1, "Rye")], [row("p", 1, "Ash")]]), "p")
+    assert second.text == "there since tick 2, in the place of (id 1, town Rye, n NULL); it met no row of o"
+
+
+def test_the_records_of_a_key_are_gone_through_once(monkeypatch: Any) -> None:
+    asked = Versions._steps_of
+    gone_through: list[int] = []
+
+    def counted(self: Versions, group: Sequence[int]) -> KeySteps:
+        gone_through.append(len(group))
+        return asked(self, group)
+
+    monkeypatch.setattr(Versions, "_steps_of", counted)
+    told = fates(ran(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
+    assert [fate.what for fate in told] == ["never_there"] * 8 + ["there"] * 2
+    assert gone_through == [9, 1]

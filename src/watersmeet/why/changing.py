@@ -117,7 +117,7 @@ class Changing:
         before = steps.before(slot)
         if before is not None:
             more["instead_of"] = self._record(before)
-            since += f", in the place of {_line(more['instead_of'].row)},"
+            since += f", in the place of {_line(more['instead_of'].row)}"
         span = versions.span(number)
         assert span is not None
         if span.until is None:
@@ -130,7 +130,8 @@ class Changing:
             more["by"] = self._record(by[-1])
         what: What = "replaced" if came else "withdrawn"
         words = f"{_line(more['by'].row)} took its place" if came else "it was deleted"
-        text = f"from {since} until {_bare(left)}, in which {words}"
+        comma = "" if before is None else ","
+        text = f"from {since}{comma} until {_bare(left)}, in which {words}"
         return self._of_version(spot, number, span, (what, text), more, failed, why_not)
 
     def _of_equal(self, spot: Spot, number: int, failed: Callable[[], str], why_not: WhyNot) -> Told:

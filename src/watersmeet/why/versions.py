@@ -7,6 +7,7 @@ those of a primary key, or of rows that are equal in all that the query keeps of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -187,7 +188,17 @@ class Versions:
     def steps(self, number: int) -> KeySteps:
         """What the records of a record's key did, one after the other, up to the tick after which something
         else was there than follows from these: deletes may have been forgotten by then."""
-        group = self.records.of_group(number)
+        key = int(self.records.group[number])
+        if key not in self._steps:
+            self._steps[key] = self._steps_of(self.records.of_group(number))
+        return self._steps[key]
+
+    @cached_property
+    def _steps(self) -> dict[int, KeySteps]:
+        """Of keys that were asked for: any number of records may be of one."""
+        return {}
+
+    def _steps_of(self, group: Sequence[int]) -> KeySteps:
         steps: dict[int, KeyStep] = {}
         after: dict[int, int | None] = {}
         alive: int | None = None
@@ -202,16 +213,18 @@ class Versions:
                 newest = one if newest is None or self.records.has_sequence(one) else newest
             after[int(self.records.slots[one])] = alive
         at = np.flatnonzero(np.isin(self._rows, group))
-        held: dict[int, int] = {}
-        events = list(
-            zip(*(own[at].tolist() for own in (self.held.slots, self._rows, self.held.diffs)), strict=True)
-        )
-        for slot in sorted({*after, *(slot for slot, _, _ in events)}):
-            for of, row, diff in events:
-                if of == slot:
-                    held[row] = held.get(row, 0) + diff
-            there = [row for row, count in held.items() if count]
-            if slot not in after or there != ([] if after[slot] is None else [after[slot]]):
+        events: dict[int, list[tuple[int, int]]] = {}
+        for slot, row, diff in zip(
+            *(own[at].tolist() for own in (self.held.slots, self._rows, self.held.diffs)), strict=True
+        ):
+            events.setdefault(slot, []).append((row, diff))
+        held: Counter[int] = Counter()
+        for slot in sorted({*after, *events}):
+            for row, diff in events.get(slot, ()):
+                held[row] += diff
+                if not held[row]:
+                    del held[row]
+            if slot not in after or list(held) != ([] if after[slot] is None else [after[slot]]):
                 steps = {one: own for one, own in steps.items() if self.records.slots[one] < slot}
                 return KeySteps(steps, {own: of for own, of in after.items() if own < slot})
         return KeySteps(steps, after)

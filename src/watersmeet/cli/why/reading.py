@@ -60,7 +60,12 @@ def _reread(
     zone = queries[0].options.time_zone
     if source.traits.log:
         return topics_again(source, host, history, zone, needed, silent)
-    again = files_again(source, store, host, zone, needed)
+
+    def tick_of(position: int) -> int:
+        read_by = history.slot_of(source.name, FILES, position)
+        return len(history) if read_by is None else read_by[0]
+
+    again = files_again(source, store, host, zone, needed, tick_of)
     portions = [_portion(source, rows, position, path) for path, position, rows in again.read]
     portions += [_portion(source, rows, UNREAD, path) for path, rows in again.unread]
     missing = [Missing(words, FILES, position) for words, position in again.missing]

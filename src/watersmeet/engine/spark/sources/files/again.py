@@ -6,7 +6,8 @@ A file that was changed or has gone since is not read: what it had is not known 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -26,8 +27,9 @@ from watersmeet.state.store import Store
 
 @dataclass
 class FilesAgain:
-    """``read``: path, place in the log, and rows of each file that was read; ``unread``: path and rows of the
-    others; ``missing``: what cannot be read again, in words, and its place in the log."""
+    """``read``: path, place in the log, and rows of each file that was read, in the order in which records
+    of a primary key count; ``unread``: path and rows of the others; ``missing``: what cannot be read again,
+    in words, and its place in the log."""
 
     read: list[tuple[str, int, FirstRows]] = field(default_factory=list)
     unread: list[tuple[str, FirstRows]] = field(default_factory=list)
@@ -35,12 +37,18 @@ class FilesAgain:
 
 
 def files_again(
-    source: Source, store: Store, host: Mapping[str, Any], time_zone: str, needed: frozenset[str]
+    source: Source,
+    store: Store,
+    host: Mapping[str, Any],
+    time_zone: str,
+    needed: frozenset[str],
+    tick_of: Callable[[int], int],
 ) -> FilesAgain:
     """All files of a source.
 
     Args:
         host: of the newest manifest in the store.
+        tick_of: which tick read what stands at a place in the log.
         needed: the columns that must be there.
 
     Raises:
@@ -49,8 +57,12 @@ def files_again(
     """
     again = FilesAgain()
     seen: set[str] = set()
-    for file in _read(source, store, host):
+    before: tuple[int, int, str] | None = None
+    for order, file in sorted(
+        ((_order(file, tick_of), file) for file in _read(source, store, host)), key=lambda own: own[0]
+    ):
         path = local_of(file.path)
+        is_unordered, before = order == before, order
         if path is None:
             again.missing.append((f"{unquote(file.path)} is in another file system", file.batch))
             continue
@@ -61,6 +73,9 @@ def files_again(
         if now != (file.size, file.changed_ns):
             what = "is gone" if now is None else "was changed after it was read"
             again.missing.append((f"{shown(path)} {what}", file.batch))
+        elif is_unordered and source.primary_key is not None:
+            words = "has the name and the time of change of another: which of them counted last is not known"
+            again.missing.append((f"{shown(path)} {words}", file.batch))
         elif file.size:
             again.read.append((shown(path), file.batch, rows_of_file(source, path, time_zone, needed=needed)))
     options = {name.lower(): value for name, value in source.options.items()}
@@ -73,6 +88,13 @@ def files_again(
             rows = rows_of_file(source, listed.path, time_zone, needed=needed)
             again.unread.append((shown(listed.path), rows))
     return again
+
+
+def _order(file: FileRead, tick_of: Callable[[int], int]) -> tuple[int, int, str]:
+    """Of the files of a tick, whose records of a primary key count by the time of change, in milliseconds,
+    and then by name (`sources.frames`)."""
+    path = local_of(file.path)
+    return tick_of(file.batch), file.time_ms, os.path.basename(file.path if path is None else path)
 
 
 def _read(source: Source, store: Store, host: Mapping[str, Any]) -> Iterator[FileRead]:
