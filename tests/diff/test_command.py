@@ -12,10 +12,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from watersmeet.cli.diff.command import _of_topics
 from watersmeet.cli.diff.json_files import json_rows
-from watersmeet.cli.diff.read import read_of
+from watersmeet.cli.diff.read import Read, read_of
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
+from watersmeet.diff.bags import LATE, MISSING, UNEXPLAINED, Differences
 from watersmeet.diff.database import opened
 from watersmeet.errors import EngineError
 from watersmeet.plan.planner import plan_job
@@ -196,3 +198,15 @@ def test_decimals_of_json_files_are_whole(place: Path, capsys: pytest.CaptureFix
 
     with pytest.raises(EngineError, match=r'column "a" is DECIMAL\(16,2\)\[\]'):
         json_rows(opened(str(place)), "t", [], {"a": "DECIMAL(16,2)[]", "b": "DECIMAL(15,2)[]"}, '"out"')
+
+
+def test_of_topics_it_is_said_that_records_may_have_gone() -> None:
+    text = """CREATE TABLE a (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 1)
+      WITH ('connector' = 'kafka', 'topic' = 'a', 'bootstrap.servers' = 'k:9092', 'format' = 'json');
+    CREATE SINK q WITH ('connector' = 'memory'); INSERT INTO q SELECT k FROM a;"""
+    (source,) = plan_job(job_in(text, "job.sql", {}, None)).sources
+    read = {"a": Read(source, ends={"a": {"0": 7}}), "b": Read(source)}
+    counts = {(MISSING, UNEXPLAINED): 1}
+    (note,) = _of_topics(read, Differences(("k",), 1, 0, counts, (), 0))
+    assert note.startswith("a: records that its topics have no more")
+    assert not _of_topics(read, Differences(("k",), 1, 0, {(MISSING, LATE): 1}, (), 0))

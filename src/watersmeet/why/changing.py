@@ -72,7 +72,9 @@ class Changing:
             words = "rows that are equal but for columns that the query does not read went or came, too"
             return NOT_KNOWN, f"on time {tick}; what became of it is not known: {words}", {}
         if self._held.below_zero(records, number):
-            words = "rows like it were deleted more often than they came, and were not kept by then"
+            words = (
+                "rows like it were deleted more often than they came: which deletes counted is not"
+            )
             return NOT_KNOWN, f"on time {tick}; what became of it is not known: {words}", {}
         if records.kind is Kind.KEYED:
             return self._of_key(spot, number, failed, why_not)

@@ -17,7 +17,15 @@ from watersmeet.cli.diff.read import Read, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
 from watersmeet.cli.job_file import job_in, settings_in
 from watersmeet.cli.output import to_stderr
-from watersmeet.diff.bags import CHANGED_FILE, CHANGED_QUERY, LATER, SHED, differences, write
+from watersmeet.diff.bags import (
+    CHANGED_FILE,
+    CHANGED_QUERY,
+    LATER,
+    SHED,
+    Differences,
+    differences,
+    write,
+)
 from watersmeet.diff.database import opened, quoted, ran
 from watersmeet.diff.dialect import Dialect, Uncommon
 from watersmeet.diff.duckdb_sql import DuckDb
@@ -224,7 +232,19 @@ def _each(
             ) from None
         if asked.to is not None and rows.counts:
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
-        yield Shown(insert.name, rows, facts, by, why, notes)
+        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(compared.read, rows)])
+
+
+def _of_topics(read: Mapping[str, Read], rows: Differences) -> list[str]:
+    """What a difference without a reason may be of, where topics were read again."""
+    if not rows.unexplained:
+        return []
+    return [
+        f"{name}: records that its topics have no more, by retention or compaction, are not in the batch"
+        " answer; watersmeet why says if there are such"
+        for name, own in read.items()
+        if own.ends
+    ]
 
 
 def _is_later(output: Output, tick: int | None, tick_now: Callable[[], int | None]) -> bool:
