@@ -224,3 +224,12 @@ def test_the_records_of_a_key_are_gone_through_once(monkeypatch: Any) -> None:
     told = fates(ran(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
     assert [fate.what for fate in told] == ["never_there"] * 8 + ["there"] * 2
     assert gone_through == [9, 1]
+
+
+def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> None:
+    query = "SELECT p.town AS town FROM o JOIN p ON p.id = o.id"
+    steps = [[row("o", 1), row("p", 1, "Rye")], [row("p", 1, diff=-1)], [row("o", 1, diff=-1)]]
+    _, gone = fates(ran(query, steps), "o")
+    assert gone.text == "took away an equal row in tick 3, of which nothing was in the output any more"
+    _, gone = fates(ran(query, [[row("o", 1)], [row("o", 1, diff=-1)]]), "o")
+    assert gone.text == "took away an equal row in tick 2, of which nothing was put out"

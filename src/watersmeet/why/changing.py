@@ -72,9 +72,7 @@ class Changing:
             words = "rows that are equal but for columns that the query does not read went or came, too"
             return NOT_KNOWN, f"on time {tick}; what became of it is not known: {words}", {}
         if self._held.below_zero(records, number):
-            words = (
-                "rows like it were deleted more often than they came: which deletes counted is not"
-            )
+            words = "rows like it were deleted more often than they came: which deletes counted is not"
             return NOT_KNOWN, f"on time {tick}; what became of it is not known: {words}", {}
         if records.kind is Kind.KEYED:
             return self._of_key(spot, number, failed, why_not)
@@ -292,9 +290,11 @@ class Changing:
         """What of the output went with a row."""
         if self._held.out is None:
             return "", {}
-        ended = [own for own in self._held.results_of(number) if own.span.until == slot]
+        results = self._held.results_of(number)
+        ended = [own for own in results if own.span.until == slot]
         if not ended:
-            return ", of which nothing was put out", {}
+            some = any(own.span.since < slot for own in results)
+            return f", of which nothing was {'in the output any more' if some else 'put out'}", {}
         met = [self._met(own) for own in ended[:SHOWN]]
         return f", with {counted(len(ended), 'row')} of the output", {
             "met": met,
