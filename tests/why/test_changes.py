@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.recorded_cases import RecordedCase
+from watersmeet.errors import SpecError
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.inputs import inputs_of_job
@@ -233,3 +234,19 @@ def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> N
     assert gone.text == "took away an equal row in tick 3, of which nothing was in the output any more"
     _, gone = fates(ran(query, [[row("o", 1)], [row("o", 1, diff=-1)]]), "o")
     assert gone.text == "took away an equal row in tick 2, of which nothing was put out"
+
+
+def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
+    run = ran("SELECT p.town AS town FROM o LEFT JOIN p ON p.town = o.town", [[row("p", 1, "Rye")]])
+    asked = Asked.of(Question("p", ("upper(town)=RYE",)), run.job, run.plan)
+    (answer,) = answers(asked, run.job, recorded(run.past), run.reread)
+    assert answer.notes == (
+        "no such row is among the 1 row of p",
+        '--key "upper(town)=RYE" was taken for a value of town: no column or key is called "upper(town)"',
+    )
+
+
+def test_of_what_has_no_event_time_none_is_asked_for() -> None:
+    run = ran(JOIN, STEPS)
+    with pytest.raises(SpecError, match='"p" has no event time'):
+        Asked.of(Question("p", time="2024-01-01"), run.job, run.plan)

@@ -98,6 +98,12 @@ class Asked:
                     hint="ask for rows of their inputs",
                 )
             asked.compared(query)
+        if question.time is not None and not any(asked.side(query).event_times for query in own):
+            raise SpecError(
+                f'--time: "{question.input}" has no event time',
+                code="wrong-option",
+                hint="--key column=value says which rows",
+            )
         return asked
 
     def side(self, query: QueryPlan) -> SidePlan:
@@ -119,15 +125,9 @@ class Asked:
         comparisons: list[tuple[Expr, str]] = []
         keys = keys_of(query, side)
         for number, text in enumerate(self.question.keys):
-            name, equals, value = text.partition("=")
-            columns = [
-                column.name for column in side.input.columns if equals and same_name(column.name, name)
-            ]
-            named = [key for key in keys if same_name(f"{shown(key)}=", text[: len(shown(key)) + 1])]
-            if columns:
-                comparisons.append((exp.column(columns[0]), value))
-            elif named:
-                comparisons.append((named[0], text[len(shown(named[0])) + 1 :]))
+            named = _named(side, keys, text)
+            if named is not None:
+                comparisons.append(named)
             elif number < len(keys):
                 comparisons.append((keys[number], text))
             else:
@@ -139,6 +139,29 @@ class Asked:
                     hint=f"name a column, as in --key column=value: {every}",
                 )
         return comparisons
+
+    def unnamed(self, query: QueryPlan) -> list[str]:
+        """What is said of texts that look as if they named a column, and are taken for values of a key."""
+        side = self.side(query)
+        keys = keys_of(query, side)
+        return [
+            f'--key "{text}" was taken for a value of {shown(key)}: no column or key is called'
+            f' "{text.partition("=")[0]}"'
+            for text, key in zip(self.question.keys, keys, strict=False)
+            if "=" in text and _named(side, keys, text) is None
+        ]
+
+
+def _named(side: SidePlan, keys: Sequence[Expr], text: str) -> tuple[Expr, str] | None:
+    """What a text names and the value behind it; None: it names neither a column of the input nor a key."""
+    name, equals, value = text.partition("=")
+    for column in side.input.columns:
+        if equals and same_name(column.name, name):
+            return exp.column(column.name), value
+    for key in keys:
+        if same_name(f"{shown(key)}=", text[: len(shown(key)) + 1]):
+            return key, text[len(shown(key)) + 1 :]
+    return None
 
 
 def answers(asked: Asked, job: Job, history: Recorded, reread: Mapping[str, Reread]) -> list[Answer]:
@@ -416,4 +439,5 @@ def _notes(
         names = {branch.source.name for _, branch in side.sources}
         rows = sum(portion.rows.num_rows for name in names for portion in reread[name].portions)
         notes.insert(0, f"no such row is among the {counted(rows, 'row')} of {', '.join(sorted(names))}")
+        notes[1:1] = asked.unnamed(query)
     return notes
