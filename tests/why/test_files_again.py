@@ -47,9 +47,9 @@ def names(found: FilesAgain) -> list[str]:
 
 
 def test_files_of_a_tick_count_by_time_and_name(tmp_path: Path) -> None:
-    files = [("c.json", 0, 2), ("b ä.json", 0, 1), ("a.json", 0, 1), ("0.json", 1, 0), ("9.json", 2, 0)]
+    files = [("c.json", 0, 2), ("b ä.json", 0, 1), ("a.json", 0, 1), ("z.json", 1, 0), ("9.json", 2, 0)]
     found = again(tmp_path, files)
-    assert names(found) == ["0.json", "a.json", "b ä.json", "c.json", "9.json"]
+    assert names(found) == ["z.json", "a.json", "b ä.json", "c.json", "9.json"]
     assert not found.missing
 
 
