@@ -30,4 +30,4 @@ def test_afterwards_records_go_where_they_went(caplog):
     with logged(None):
         LOG.warning("within")
     LOG.warning("after")
-    assert [record.message for record in caplog.records] == ["after"]
+    assert [record.getMessage() for record in caplog.records] == ["after"]
