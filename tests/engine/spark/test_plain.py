@@ -99,6 +99,18 @@ def test_sums_are_those_of_a_counter():
     assert sum(batch.num_rows for batch in rows.rows([], 7)) == 0
 
 
+def test_a_column_may_be_called_as_arrow_calls_sums():
+    fields = [(f"{SHOWN_DIFF}_sum", pa.int64()), (f"{SHOWN_TICK}_max", pa.int64())]
+    schema = pa.schema([*fields, (SHOWN_DIFF, pa.int64()), (SHOWN_TICK, pa.int64())])
+    outputs = (("a", fields[0][0]), ("b", fields[1][0]), (DIFF, SHOWN_DIFF), (TICK, SHOWN_TICK))
+    batch = pa.record_batch({"a": [5, 5, 6], "b": [8, 8, 9], DIFF: [1, 1, 1]})
+    (made,) = Plain(outputs, summed=True, schema=schema).rows([batch], 7)
+    assert sorted(zip(*(column.to_pylist() for column in made.columns), strict=True)) == [
+        (5, 8, 2, 7),
+        (6, 9, 1, 7),
+    ]
+
+
 APPEND = (
     JOB.replace("changelog", "append").replace(", 'diff.column' = 'd'", "").replace("d INT", "t TIMESTAMP")
 )

@@ -14,7 +14,6 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
   of 15.6 for twelve ticks of 100,000 rows a side with the start, and no more in ticks 67 to 89 either.
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
   and a second per worker, once. It is started at once, while the job is planned (`early`).
-
 * No notes of which line of Python called each method of a frame (four calls of Java for one), for messages
   that watersmeet words itself; for them PySpark loads IPython, too, where that is installed.
 

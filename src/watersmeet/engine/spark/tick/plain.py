@@ -106,9 +106,10 @@ class Plain:
             nbytes += size(batch.columns)
             if self.computed and nbytes > SUMMED_BYTES:
                 raise ManyMatches
-        *values, diff, tick = self.schema.names
-        groups = pa.Table.from_batches(held, self.schema).group_by(values, use_threads=False)
-        sums = groups.aggregate([(diff, "sum"), (tick, "max")])
+        # by their places: a user's column may have the name that Arrow would give to a sum
+        *values, diff, tick = map(str, range(len(self.schema)))
+        rows = pa.Table.from_batches(held, self.schema).rename_columns([*values, diff, tick])
+        sums = rows.group_by(values, use_threads=False).aggregate([(diff, "sum"), (tick, "max")])
         sums = sums.filter(pc.not_equal(sums.column(f"{diff}_sum"), 0))
         columns = [sums.column(name) for name in (*values, f"{diff}_sum", f"{tick}_max")]
         return pa.Table.from_arrays(columns, schema=self.schema)
