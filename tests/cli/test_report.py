@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
-from tests.support.recorded import RecordedJob
+from tests.support.recorded import OPEN, RecordedJob
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.errors import EngineError
 from watersmeet.history.segments import FOLDER
@@ -52,7 +51,7 @@ def ran(tmp_path, monkeypatch):
                 raise error
         return job
 
-    run(3, SimpleNamespace(finished=False, stopped=True))
+    run(3, OPEN)
     with pytest.raises(EngineError):
         run(2, None, EngineError("the disk is full </script>", code="full"))
     return checkpoint

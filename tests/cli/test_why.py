@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from types import SimpleNamespace
 
 import pytest
 
+from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
 from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
@@ -67,7 +67,6 @@ TICKS = [
     },
     {"orders": [order(23, "14:20:00")], "deliveries": [delivery(3, 9, "13:30:00")]},
 ]
-OPEN = SimpleNamespace(finished=False, stopped=True)
 
 
 @pytest.fixture(scope="module")

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.support.recorded_files import FileJob
+from tests.support.recorded import OPEN
+from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.main import main
 from watersmeet.cli.why.reading import how_often
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
 
-JOB = """
-CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING)
-    WITH ('connector' = 'file', 'path' = 'customers', 'format' = 'json', 'op.column' = 'op');
-CREATE TABLE orders (number BIGINT, customer BIGINT, d INT)
-    WITH ('connector' = 'file', 'path' = 'orders', 'format' = 'json', 'diff.column' = 'd');
-CREATE SINK sales WITH ('connector' = 'memory');
-INSERT INTO sales
-SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.customer EMIT CHANGES;
-"""
 CUSTOMERS = [
     [{"id": 1, "segment": "new", "op": "I"}, {"id": 2, "segment": "gold", "op": "I"}],
     [{"id": 1, "segment": "old", "op": "I"}],
@@ -34,16 +25,15 @@ ORDERS = [
     [{"number": 11, "customer": 3, "d": -1}, {"number": 12, "customer": 2, "d": 2}],
     [{"number": 12, "customer": 2, "d": -1}],
 ]
-OPEN = SimpleNamespace(finished=False, stopped=True)
 DOCS = Path(__file__).parents[2] / "docs" / "why.md"
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: Any) -> Path:
     root: Path = tmp_path_factory.mktemp("why")
-    (root / "job.sql").write_text(JOB)
+    (root / "job.sql").write_text(SALES)
     folders = {name: root / name for name in ("customers", "orders")}
-    job = FileJob(JOB, Checkpoint(root / ".watersmeet" / "job"), folders)
+    job = FileJob(SALES, Checkpoint(root / ".watersmeet" / "job"), folders)
     with job.run(OPEN):
         for customers, orders in zip(CUSTOMERS, ORDERS, strict=True):
             job.read({"customers": customers, "orders": orders})

@@ -7,7 +7,6 @@ import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.changing_fates import keyed_case
-from tests.support.recorded_files import FileJob
+from tests.support.recorded import OPEN
+from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.diff.decided import check_decided
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
@@ -37,18 +37,8 @@ from watersmeet.spec.model import Column, Job, with_inputs
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
 
-OPEN = SimpleNamespace(finished=False, stopped=True)
 CASES = 40
 
-JOB = """
-CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING)
-    WITH ('connector' = 'file', 'path' = 'customers', 'format' = 'json', 'op.column' = 'op');
-CREATE TABLE orders (number BIGINT, customer BIGINT, d INT)
-    WITH ('connector' = 'file', 'path' = 'orders', 'format' = 'json', 'diff.column' = 'd');
-CREATE SINK sales WITH ('connector' = 'memory');
-INSERT INTO sales
-SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.customer EMIT CHANGES;
-"""
 CUSTOMERS = [
     [{"id": 1, "segment": "new", "op": "I"}, {"id": 2, "segment": "gold", "op": "I"}],
     [{"id": 1, "segment": "old", "op": "I"}, {"id": 2, "segment": None, "op": "D"}],
@@ -77,7 +67,7 @@ class _Job(FileJob):
 
 
 def ran_in(
-    root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS, text: str = JOB, query: str = "sales"
+    root: Path, customers: Any = CUSTOMERS, orders: Any = ORDERS, text: str = SALES, query: str = "sales"
 ) -> pa.Table:
     (root / "job.sql").write_text(text)
     job = _Job(root, text, query)
@@ -186,8 +176,8 @@ def test_what_is_wrong_with_a_table_is_nothing_to_queries_without_it(
         monkeypatch.setattr("watersmeet.cli.diff.here.MOST_RECORDS", 4)
     else:
         orders = [ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]]
-    tables, inserted = JOB.split("CREATE SINK", 1)
-    both = "".join([tables, NAMED, "CREATE SINK", inserted] if why == "has many rows" else [JOB, NAMED])
+    tables, inserted = SALES.split("CREATE SINK", 1)
+    both = "".join([tables, NAMED, "CREATE SINK", inserted] if why == "has many rows" else [SALES, NAMED])
     put_out = ran_in(place, orders=orders, text=both, query="segments")
     parquet.write_table(put_out, place / "put_out.parquet")
     assert main(["diff", "job.sql", "--output", "segments=put_out.parquet", "--json"]) == 2

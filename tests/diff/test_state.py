@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.recorded import OPEN
 from tests.support.recorded_files import FileJob
 from watersmeet.cli.diff import read
 from watersmeet.cli.main import main
@@ -34,7 +35,6 @@ TICKS = [
     {"o": [[3, "14:00", None]], "d": [[9, "14:00"]]},
     {"o": [[4, "14:01", "x"]], "d": [[2, "10:02"]]},
 ]
-OPEN = SimpleNamespace(finished=False, stopped=True)
 Compared = Callable[..., tuple[int, dict[str, Any]]]
 
 

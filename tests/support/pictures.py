@@ -15,7 +15,7 @@ from unittest.mock import patch
 from PIL import Image
 
 from tests.support.browser import browser
-from tests.support.recorded import RecordedJob
+from tests.support.recorded import OPEN, RecordedJob
 from watersmeet.history.past import read
 from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
@@ -55,7 +55,7 @@ def history() -> MemoryStore:
         patch("watersmeet.history.recording._now_us", lambda: clock.us),
         patch("platform.node", lambda: "worker-1"),
         patch("time.monotonic", lambda: clock.us / 1_000_000),
-        job.run(SimpleNamespace(finished=False, stopped=True)),
+        job.run(OPEN),
     ):
         for tick in range(TICKS):
             now = tick * TICK_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import watersmeet
@@ -12,6 +13,9 @@ from watersmeet.engine.local import LocalJob, StepOutput
 from watersmeet.history.recording import About, Recording
 from watersmeet.observe.watching import Watching
 from watersmeet.state.store import Store
+
+OPEN = SimpleNamespace(finished=False, stopped=True)
+"""The end of a run that was stopped, and may go on."""
 
 
 class RecordedJob:

@@ -16,6 +16,17 @@ from watersmeet.engine.spark.checkpoint.host import SOURCES
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileList, FileRead
 
+SALES = """
+CREATE TABLE customers (id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING)
+    WITH ('connector' = 'file', 'path' = 'customers', 'format' = 'json', 'op.column' = 'op');
+CREATE TABLE orders (number BIGINT, customer BIGINT, d INT)
+    WITH ('connector' = 'file', 'path' = 'orders', 'format' = 'json', 'diff.column' = 'd');
+CREATE SINK sales WITH ('connector' = 'memory');
+INSERT INTO sales
+SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.customer EMIT CHANGES;
+"""
+"""Two tables that change: customers by their key, and orders whose rows come and go."""
+
 
 class FileJob(RecordedJob):
     """``folders``: per source, where its files are written to."""
