@@ -250,3 +250,20 @@ def test_of_what_has_no_event_time_none_is_asked_for() -> None:
     run = ran(JOIN, STEPS)
     with pytest.raises(SpecError, match='"p" has no event time'):
         Asked.of(Question("p", time="2024-01-01"), run.job, run.plan)
+
+
+@pytest.mark.parametrize("name", ["why_diff", "whatif_row"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    """Also one that a replay might have for its own."""
+    columns = {"id": "BIGINT", name: "BIGINT"}
+    table = {"columns": columns}
+    steps = [
+        [["p", {"id": 1, name: 5}, 1], ["o", {"id": 1, name: 7}, 1]],
+        [["p", {"id": 1, name: 5}, -1]],
+    ]
+    run = ran(JOIN.replace("p.town", "p.id"), steps, o=table, p=table)
+    came, _ = fates(run, "p", "1")
+    assert came.text == (
+        f"there from tick 1 until tick 2, in which it was deleted; joined with o (id 1, {name} 7) in tick 1, "
+        "taken back in tick 2"
+    )

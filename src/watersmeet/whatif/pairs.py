@@ -17,7 +17,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.given import zoned
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
-from watersmeet.names import DIFF, PARTITION
+from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import (
@@ -39,7 +39,7 @@ from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
 from watersmeet.whatif.sample import Numbers, Sample
 
-ROW = "whatif_row"
+ROW = ours("whatif_row")
 """The column that numbers rows."""
 _AT_ONCE = 500_000
 MOST = 20_000_000

@@ -17,7 +17,7 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.given import zoned
 from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Mask, Watermark
-from watersmeet.names import DIFF, PARTITION, SHOWN_DIFF
+from watersmeet.names import DIFF, PARTITION, SHOWN_DIFF, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.plan.planner import plan_job
@@ -55,7 +55,7 @@ from watersmeet.why.reread import Numbers
 NOBODY = -1
 """In place of a row's number: NULLs."""
 
-_TIMES = "why_diff"
+_TIMES = ours("why_diff")
 """The column that says how often a row of a source of changes comes, or goes."""
 
 KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL, JoinKind.SEMI, JoinKind.ANTI)
