@@ -18,8 +18,9 @@ import watersmeet
 from tests.engine.spark.running import until_caught_up
 from tests.support.protobuf import classes, descriptors, file_of
 from tests.support.registry import SchemaRegistry
+from watersmeet.engine.records import decoders
 from watersmeet.engine.records.registry import Registry
-from watersmeet.engine.spark.sources import decoded, frames
+from watersmeet.engine.spark.sources import frames
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.explain import explain
 from watersmeet.sinks.memory import MemorySink
@@ -285,7 +286,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         first = [framed(1, avro(older, id=1)), framed(2, avro(reader, id=2, note="b")), framed(3, b"x")]
         kafka_broker.produce("registered", [(0, None, raw) for raw in first])
         with monkeypatch.context() as patience:
-            patience.setattr(decoded, "Registry", partial(Registry, patience_s=0.2))
+            patience.setattr(decoders, "Registry", partial(Registry, patience_s=0.2))
             with pytest.raises(WatersmeetError, match="has no schema 3, which a record names") as caught:
                 until_caught_up(spark, job, tmp_path / "state")
         assert caught.value.code == "schema-unknown"
