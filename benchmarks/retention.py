@@ -39,9 +39,10 @@ from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import CONTROL, JoinShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.nodes.join import _least, _release
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.ingest import IngestWriter
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
 from watersmeet.front.sql import parse_job
 from watersmeet.kernel.slots import borders

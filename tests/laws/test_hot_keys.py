@@ -21,7 +21,7 @@ from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.nodes import broadcast, join
 from watersmeet.engine.nodes.spread import cuts
-from watersmeet.engine.tasks.slice import HashRange
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.event_time import Side
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import load_newest

@@ -26,7 +26,7 @@ from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.nodes import changelog, dealing
 from watersmeet.engine.nodes.dealing import Between
 from watersmeet.engine.tasks import changes, equal_rows
-from watersmeet.engine.tasks.slice import Nothing
+from watersmeet.engine.tasks.cut import Nothing
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.nodes import JoinPlan

@@ -11,7 +11,7 @@ from tests.support.ticks import QUERY, arriving, plan_of, stream
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.nodes.spread import hot
 from watersmeet.engine.nodes.spread.cuts import Buckets, Spread
-from watersmeet.engine.tasks.slice import HashRange
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.pairs import Condition
 from watersmeet.kernel.slots import TIME_BITS, borders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from watersmeet.engine.tasks.slice import Everything, HashRange
+from watersmeet.engine.tasks.cut import Everything, HashRange
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.kernel.slots import borders
 from watersmeet.state.runs.run import Run

@@ -182,7 +182,7 @@ def test_a_missing_run_is_named(on_disk):
     store, run, path = on_disk
     path.unlink()
     with pytest.raises(StateError, match=run.name) as raised:
-        OpenRun.open(store, run, layout())
+        _ = OpenRun.open(store, run, layout()).sorted_rows
     assert raised.value.code == "state-missing"
 
 
@@ -192,7 +192,7 @@ def test_a_truncated_run_is_damaged(on_disk, keep):
     data = path.read_bytes()
     path.write_bytes(data[: int(keep * len(data)) if keep < 1 else -1])
     with pytest.raises(StateError, match="damaged") as raised:
-        OpenRun.open(store, run, layout())
+        _ = OpenRun.open(store, run, layout()).sorted_rows
     assert raised.value.code == "state-damaged"
     assert raised.value.hint
 
@@ -203,4 +203,15 @@ def test_a_run_whose_directory_is_damaged_cannot_be_opened(on_disk):
     data[-64:] = b"\xff" * 64
     path.write_bytes(data)
     with pytest.raises(StateError, match="damaged"):
-        OpenRun.open(store, run, layout())
+        _ = OpenRun.open(store, run, layout()).sorted_rows
+
+
+def test_a_run_that_no_row_is_asked_of_is_not_read(on_disk):
+    store, run, path = on_disk
+    path.unlink()
+    opened = OpenRun.open(store, run, layout())
+    assert opened.below("t", 0) == 0
+    assert opened.below("t", 1_000) == 1_000
+    assert opened.least({}) == {"t": 0}
+    with pytest.raises(StateError, match=run.name):
+        opened.below("t", 500)

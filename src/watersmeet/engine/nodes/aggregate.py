@@ -34,11 +34,12 @@ from watersmeet.engine.nodes.windows import (
     result_rows,
     without_follower,
 )
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.memory import check_held
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import NO_ROWS, count, cut, least_alive
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import NEVER, Side, Times, saturating_add
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, grouped
 from watersmeet.kernel.batches import one_batch, size, take_rows

@@ -11,10 +11,11 @@ import pyarrow as pa
 from watersmeet.engine.messages.delta import ArrangeShape
 from watersmeet.engine.messages.shapes import PassShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.results import pad, pad_changes, with_diffs
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF
 from watersmeet.state.marks import MarkWriter

@@ -25,14 +25,9 @@ import numpy as np
 
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.existence import there
+from watersmeet.engine.tasks.cut import Cut, Everything, Nothing
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import (
-    Cut,
-    Everything,
-    Nothing,
-    RunSlice,
-    SideSlice,
-)
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.match.pairs import find
 from watersmeet.kernel.match.probe import Rows

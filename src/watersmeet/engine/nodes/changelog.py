@@ -117,7 +117,7 @@ def _pairs(
 ) -> Iterator[pa.RecordBatch]:
     """Changes of ``side`` × rows of the other side's old run that are not gone, by these ``marks``: those of
     the piece before this tick, or now. See `_matched` for the rest."""
-    if change is None:
+    if change is None or not piece.may_match(shape.condition, change.rows, side):
         return
     for needle, row in find(shape.condition, change.rows, side, piece.looked_up):
         alive = ~marks("gone", row)

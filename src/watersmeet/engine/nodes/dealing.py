@@ -23,9 +23,10 @@ import numpy.typing as npt
 
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.ranges import Reached, united
+from watersmeet.engine.tasks.cut import Cut, Everything, HashRange, Picked
 from watersmeet.engine.tasks.equal_rows import content, hashed
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Cut, Everything, HashRange, Picked, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Mask, Side
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows

@@ -18,9 +18,10 @@ import pyarrow as pa
 from watersmeet.engine.messages.delta import DeltaShape
 from watersmeet.engine.messages.shapes import LookupShape, SideShape
 from watersmeet.engine.messages.work import Seen, SideWork
+from watersmeet.engine.tasks.cut import Everything, HashRange
 from watersmeet.engine.tasks.results import put_out, with_diffs
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Everything, HashRange, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side, Watermark
 from watersmeet.kernel.hashing import hash_columns
 from watersmeet.names import DIFF

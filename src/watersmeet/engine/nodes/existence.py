@@ -38,7 +38,7 @@ def first_matches(
     left_around, right_around = reach[Side.LEFT], reach[Side.RIGHT]
     hits = [(piece, _hits(shape, piece, right_around)) for piece in left.old]
     if right.new is not None:
-        for piece in left_around.old:
+        for piece in left_around.near(shape.condition, right.new.rows, Side.RIGHT):
             for needle, row in find(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up):
                 if len(row):
                     right.new.matched[needle[there(piece, row)]] = True
@@ -46,7 +46,7 @@ def first_matches(
             matched = has_match(shape.condition, right.new.rows, Side.RIGHT, left_around.new.looked_up)
             right.new.matched |= matched
     if left_around.new is not None:
-        for piece in right.old:
+        for piece in right.near(shape.condition, left_around.new.rows, Side.LEFT):
             piece.mark_matched(
                 rows_matched(shape.condition, left_around.new.rows, Side.LEFT, piece.looked_up)
             )
@@ -77,7 +77,7 @@ def _look_ahead(
         new, other = own[side].new, reach[side.other]
         if new is None:
             continue
-        there = [piece.looked_up for piece in other.old]
+        there = [piece.looked_up for piece in other.near(shape.condition, new.rows, side)]
         there += [] if other.new is None else [other.new.looked_up]
         for rows in there:
             share.sees(candidates(shape.condition, new.rows, side, rows))
@@ -100,7 +100,7 @@ def there(piece: RunSlice, rows: Rows) -> Mask:
 def _hits(shape: JoinShape, piece: RunSlice, right: SideSlice) -> Rows:
     """The rows of an old left run that have a match among the tick's new right rows. Marks are read only
     where there is one."""
-    if right.new is None:
+    if right.new is None or not piece.may_match(shape.condition, right.new.rows, Side.RIGHT):
         return NO_ROWS
     hits = rows_matched(shape.condition, right.new.rows, Side.RIGHT, piece.looked_up)
     return hits[there(piece, hits)] if len(hits) else hits

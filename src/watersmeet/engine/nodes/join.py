@@ -24,11 +24,12 @@ from watersmeet.engine.nodes.orders import choose_orders
 from watersmeet.engine.nodes.ranges import matches_by_range, owned, reach_of
 from watersmeet.engine.nodes.spread.cuts import spread
 from watersmeet.engine.nodes.spread.hot import hot_keys
+from watersmeet.engine.tasks.cut import Everything, HashRange
 from watersmeet.engine.tasks.matches import Sought, put_matches
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive, least_of_run, pad, pad_files
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Everything, HashRange, NewRows, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import NewRows, RunSlice, SideSlice
 from watersmeet.engine.tasks.taking_over import take_over
 from watersmeet.event_time import Mask, Side, below
 from watersmeet.kernel.match.pairs import Search
@@ -173,7 +174,6 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], share: Share) -> I
         pieces = [
             Sought(
                 partial(counted, partial(piece.search, shape.condition, own.rows, side)),
-                piece.rows.batch,
                 piece.mark_matched,
             )
             for piece in other.old
@@ -182,7 +182,7 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], share: Share) -> I
             search = partial(
                 counted, partial(Search.of, shape.condition, own.rows, side, other.new.looked_up)
             )
-            pieces.append(Sought(search, other.new.rows.batch, other.new.mark_matched))
+            pieces.append(Sought(search, other.new.mark_matched))
 
         def hit(rows: Rows, own: NewRows = own) -> None:
             own.mark_matched(rows)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import LookupShape
 from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.matches import Sought, put_matches
 from watersmeet.engine.tasks.results import (
     NO_ROWS,
@@ -24,7 +25,7 @@ from watersmeet.engine.tasks.results import (
     put_out,
 )
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, NewRows, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import NewRows, RunSlice, SideSlice
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Side
 from watersmeet.kernel.match.pairs import Search, candidates, has_match
 from watersmeet.kernel.match.probe import Rows
@@ -83,7 +84,7 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
             share.sees(search.candidates)
         return search
 
-    pieces = [Sought(partial(begin, piece), piece.rows.batch, _unmarked) for piece in table]
+    pieces = [Sought(partial(begin, piece), _unmarked) for piece in table]
     yield from put_matches(shape, Side.LEFT, rows, new.arrival, pieces, hit)
 
 

@@ -27,11 +27,12 @@ from watersmeet.engine.nodes.windows import (
     passed,
     result_rows,
 )
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.memory import check_held, run_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import NO_ROWS, count, cut
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import below
 from watersmeet.kernel.aggregate import AggregateColumn, grouped
 from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.shapes import JoinShape
+from watersmeet.engine.tasks.cut import Cut
 from watersmeet.engine.tasks.results import put_out
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Cut, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.overflow import Spans
 from watersmeet.kernel.match.pairs import Condition, find, has_match

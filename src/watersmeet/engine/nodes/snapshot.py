@@ -23,10 +23,11 @@ from watersmeet.engine.messages.work import SideWork
 from watersmeet.engine.nodes.upsert import key_numbers
 from watersmeet.engine.tasks.aside import write_aside
 from watersmeet.engine.tasks.changes import summed
+from watersmeet.engine.tasks.cut import HashRange, Nothing
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes
 from watersmeet.engine.tasks.results import count, pad, with_diffs
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, Nothing, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.engine.tasks.told import rows_as_json
 from watersmeet.event_time import Mask, Side
 from watersmeet.kernel.aggregate import group_numbers

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import TableShape
 from watersmeet.engine.tasks.changes import net_changes, report_marks, settle_changes
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.results import pad_changes
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
 from watersmeet.state.marks import MarkWriter
 

@@ -28,11 +28,12 @@ import pyarrow.compute as pc
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import DELETED, UpsertShape
 from watersmeet.engine.tasks.changes import released_before
+from watersmeet.engine.tasks.cut import HashRange, Nothing
 from watersmeet.engine.tasks.memory import check_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, pad_changes
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, Nothing, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.engine.tasks.told import SAMPLES, rows_as_json
 from watersmeet.errors import EngineError
 from watersmeet.event_time import MAX_TIME, NEVER, Mask, Side

@@ -32,11 +32,10 @@ HELD = 200_000
 
 @dataclass(frozen=True)
 class Sought:
-    """A piece that is looked through: where the candidates are (None: there are none), the piece's columns,
-    and who is told which of its rows were found."""
+    """A piece that is looked through: where the candidates are (None: there are none), and who is told which
+    of its rows were found."""
 
     search: Callable[[], Search | None]
-    batch: Columns
     hit: Callable[[Rows], None]
 
 
@@ -63,10 +62,12 @@ def put_matches(
         matches, held = list[_Matches](), 0
         for piece in pieces:
             search = piece.search()
-            for needle, row in () if search is None else search.pairs():
+            if search is None:
+                continue
+            for needle, row in search.pairs():
                 hit(needle)
                 piece.hit(row)
-                matches.append((needle, row, piece.batch))
+                matches.append((needle, row, search.rows.batch))
                 held += len(needle)
                 if held >= HELD:
                     yield from _joined(shape, side, needles, None, matches)
@@ -82,7 +83,7 @@ def put_matches(
             for needle, row in search.pairs(chosen):
                 hit(needle)
                 piece.hit(row)
-                matches.append((needle, row, piece.batch))
+                matches.append((needle, row, search.rows.batch))
                 if alone:
                     yield from _joined(shape, side, needles, None, matches)
                     matches = []

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
 from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange
 from watersmeet.engine.tasks.told import key_as_written
 from watersmeet.errors import EngineError
 from watersmeet.event_time import NEVER, below

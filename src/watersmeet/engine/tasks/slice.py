@@ -3,8 +3,7 @@ tick's new rows, and the marks of both."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,14 +13,14 @@ import pyarrow as pa
 
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.messages.work import SideWork
+from watersmeet.engine.tasks.cut import Cut, Picked
 from watersmeet.engine.tasks.memory import run_bytes
-from watersmeet.engine.tasks.share import Share
 from watersmeet.event_time import NEVER, Mask, Side, Watermark, below
 from watersmeet.kernel.asof import CAME
-from watersmeet.kernel.match.pairs import Condition, Search, distinct, has_match, rows_matched
+from watersmeet.kernel.match.pairs import Condition, Search, distinct, has_match, may_pair, rows_matched
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import reordered, together, whole
-from watersmeet.kernel.slots import borders, order_of, slice_of
+from watersmeet.kernel.slots import order_of
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import (
@@ -36,7 +35,6 @@ from watersmeet.state.marks import (
 )
 from watersmeet.state.runs.layout import RunLayout
 from watersmeet.state.runs.opened import OpenRun
-from watersmeet.state.runs.run import Run
 from watersmeet.state.runs.written import sort_rows
 from watersmeet.state.store import Store
 
@@ -44,77 +42,8 @@ FEW_MARKS = 1_000
 """So many rows are told apart by sorting in no time, however few the slice has."""
 
 
-Picked = Callable[[Rows], Mask]
-"""Which of these rows of a slice are in it."""
-
-
-class Cut:
-    """Which rows of a run belong to a task: all of them, unless it says otherwise."""
-
-    def misses(self, run: Run) -> bool:
-        """Whether it can be said without opening the run that none does."""
-        return False
-
-    def of(self, rows: SortedRows) -> tuple[int, int]:
-        """The half-open range of positions."""
-        return 0, len(rows)
-
-    def parts(self, rows: SortedRows) -> Sequence[tuple[int, int]]:
-        """The same as several ranges, ascending and apart, where it is more than one."""
-        return [self.of(rows)]
-
-    def picked(self, rows: SortedRows) -> Picked | None:
-        """Of the rows in that range, if not all of them (None) belong to the task, which do."""
-        return None
-
-    def answers_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
-        """Whether it is this one of so many tasks that is asked of all rows of the ``number``-th run. It is
-        one task alone."""
-        return number % partitions == partition
-
-
-@dataclass(frozen=True)
-class HashRange(Cut):
-    """The rows with hashes in [low, high)."""
-
-    low: int
-    high: int
-
-    @classmethod
-    def of_share(cls, share: Share) -> HashRange:
-        low, high = borders(share.partitions)[share.partition : share.partition + 2]
-        return cls(low, high)
-
-    def misses(self, run: Run) -> bool:
-        return run.high < self.low or run.low >= self.high
-
-    def of(self, rows: SortedRows) -> tuple[int, int]:
-        return slice_of(rows.slots, self.low, self.high)
-
-    def answers_for(self, run: Run, number: int, partition: int, partitions: int) -> bool:
-        """One of those that do not pass the run over: nobody has to fetch it for that alone."""
-        ends = borders(partitions)[1:-1]
-        first, last = bisect_right(ends, run.low), bisect_right(ends, run.high)
-        return first + number % (last - first + 1) == partition
-
-
-class Everything(Cut):
-    """All rows of every run."""
-
-
-@dataclass(frozen=True)
-class Nothing(Cut):
-    """No row of any run."""
-
-    def misses(self, run: Run) -> bool:
-        return True
-
-    def of(self, rows: SortedRows) -> tuple[int, int]:
-        return 0, 0
-
-
 class RunSlice:
-    """Rows [start, stop) of an open run; marks are read when first asked for.
+    """Rows [start, stop) of an open run; they and their marks are read when first asked for.
 
     Rows with a time below ``hidden_below`` are not there for look-ups, nor, with ``hides_gone``, those that
     left before this tick by mark. ``looked_up``: the same rows by the
@@ -140,14 +69,24 @@ class RunSlice:
         self.run = run
         self.start = start
         self.stop = stop
-        self.rows: SortedRows = run.sorted_rows.part(start, stop)
-        self.looked_up = self.rows
-        self.picked = cut.picked(self.rows)
+        self._cut = cut
         self._marks: dict[MarkKind, MarkArray] = {}
         self._marked: dict[MarkKind, list[Rows]] = {}
         self._in_order: set[MarkKind] = set()
         self._added: list[tuple[Rows, npt.NDArray[np.int64]]] = []
         self.touched: set[MarkKind] = set()
+
+    @cached_property
+    def rows(self) -> SortedRows:
+        return self.run.sorted_rows.part(self.start, self.stop)
+
+    @cached_property
+    def looked_up(self) -> SortedRows:
+        return self.rows
+
+    @cached_property
+    def picked(self) -> Picked | None:
+        return self._cut.picked(self.rows)
 
     @property
     def name(self) -> str:
@@ -285,8 +224,14 @@ class RunSlice:
             self._in_order.add(kind)
         return marked[0]
 
+    def may_match(self, condition: Condition, needles: SortedRows, side: Side) -> bool:
+        """Whether needles (rows of ``side``) may have partners in the slice, by what is said of its run."""
+        return may_pair(condition, needles, side, self.live.run.spans)
+
     def search(self, condition: Condition, needles: SortedRows, side: Side) -> Search | None:
         """Where needles (rows of ``side``) have candidates in the slice; see `kernel.match.pairs.Search`."""
+        if not self.may_match(condition, needles, side):
+            return None
         alive = self.alive if self._hides else None
         return Search.of(condition, needles, side, self.looked_up, alive)
 
@@ -312,15 +257,19 @@ class RunSlice:
 
     def rows_with(self, condition: Condition, needles: SortedRows, side: Side) -> Rows:
         """The rows of the slice that have a partner, ascending; see `kernel.match.pairs.rows_matched`."""
+        if not self.may_match(condition, needles, side):
+            return np.zeros(0, dtype=np.int64)
         if not self._hides:
             return rows_matched(condition, needles, side, self.looked_up)
         return distinct((row for _, row in self.partners(condition, needles, side)), len(self.rows))
 
     def has_match(self, condition: Condition, needles: SortedRows, side: Side) -> Mask:
         """Which needles have a partner in the slice; see `kernel.match.pairs.has_match`."""
+        hits = np.zeros(len(needles), dtype=np.bool_)
+        if not self.may_match(condition, needles, side):
+            return hits
         if not self._hides:
             return has_match(condition, needles, side, self.looked_up)
-        hits = np.zeros(len(needles), dtype=np.bool_)
         for needle, _ in self.partners(condition, needles, side):
             hits[needle] = True
         return hits
@@ -328,7 +277,7 @@ class RunSlice:
     def own(self, rows: Rows) -> Rows:
         """Of rows of the run, by number, those of the slice, by number within it."""
         rows = rows[(rows >= self.start) & (rows < self.stop)] - self.start
-        return rows if self.picked is None else rows[self.picked(rows)]
+        return rows if not len(rows) or self.picked is None else rows[self.picked(rows)]
 
     def chosen(self) -> Rows | None:
         """The rows of the slice, if not all between its ends (None) are. Cost: all of them are looked at."""
@@ -410,11 +359,16 @@ class SideSlice:
         """This tick's rows, merged."""
         return self._merge_new()
 
+    def near(self, condition: Condition, needles: SortedRows, side: Side) -> list[RunSlice]:
+        """The slices of live runs that may have partners of needles (rows of ``side``)."""
+        return [piece for piece in self.old if piece.may_match(condition, needles, side)]
+
     def _slices(self, runs: list[LiveRun], cut: Cut, hidden: Mapping[str, Watermark]) -> Iterator[RunSlice]:
         own = [live for live in runs if not cut.misses(live.run)]
         runs_opened = OpenRun.open_all(self.store, [live.run for live in own], self.task.layout)
         for live, opened in zip(own, runs_opened, strict=True):
-            for start, stop in cut.parts(opened.sorted_rows):
+            everything = [(0, live.run.rows)]
+            for start, stop in everything if cut.takes_all(live.run) else cut.parts(opened.sorted_rows):
                 if start < stop:
                     hides_gone = self.task.hides_gone
                     yield RunSlice(self.store, live, opened, start, stop, hidden, cut, hides_gone=hides_gone)

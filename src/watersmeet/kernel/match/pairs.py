@@ -217,7 +217,7 @@ def _ranges(
 ) -> tuple[int, Rows, Rows] | None:
     """(needles passed over at the start, per needle the places [first, end) of its candidates); None when
     there are none at all. Needles at the end may be left out, too."""
-    if len(needles) == 0 or len(rows) == 0 or _are_apart(condition, needles, side, rows):
+    if len(needles) == 0 or len(rows) == 0 or _are_apart(condition, needles, side, rows.spans):
         return None
     skipped = 0
     if needles.by_value and needles.places is None:
@@ -303,10 +303,18 @@ def _in_places(rows: SortedRows, measured: Measured) -> Times:
     return values if rows.places is None else values[rows.places]
 
 
-def _are_apart(condition: Condition, needles: SortedRows, side: Side, rows: SortedRows) -> bool:
-    """Whether by some exact band no row can be a partner of any needle."""
+def may_pair(condition: Condition, needles: SortedRows, side: Side, spans: Spans) -> bool:
+    """Whether needles (rows of ``side``) may have partners among rows with these spans, or a sum may leave
+    its type for such a pair."""
+    if condition.careful is not None and condition.sums_leaving(side, needles.spans, spans):
+        return True
+    return not _are_apart(condition, needles, side, spans)
+
+
+def _are_apart(condition: Condition, needles: SortedRows, side: Side, spans: Spans) -> bool:
+    """Whether by some exact band no row with these spans can be a partner of any needle."""
     for band in condition.bands:
-        least, most = rows.spans[band.measured(side.other).name]
+        least, most = spans[band.measured(side.other).name]
         low, high = distances(band, side, condition.slack).over(*needles.spans[band.measured(side).name])
         if low > most or high < least:
             return True

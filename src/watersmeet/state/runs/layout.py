@@ -18,6 +18,7 @@ column: a range of ``#order``, which costs what goes. It stays on disk until the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from watersmeet.measure import Measured
@@ -54,12 +55,12 @@ class RunLayout:
     counts_keys: bool = False
     key: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def ordering(self) -> tuple[str, ...]:
         """The columns by which rows are in order in `order_of_times` of it."""
         return (*self.releasing, *self.watched)
 
-    @property
+    @cached_property
     def internal(self) -> tuple[str, ...]:
         """The columns of a run's file before those that are kept."""
         beside = [
@@ -67,7 +68,7 @@ class RunLayout:
         ]
         return (SLOT, *(name for names in beside for name in names))
 
-    @property
+    @cached_property
     def suffix_minima(self) -> tuple[str, ...]:
         if len(self.releasing) != 1:
             return ()

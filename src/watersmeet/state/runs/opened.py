@@ -6,7 +6,7 @@ import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -73,29 +73,38 @@ def _opened(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
         raise damaged(f'run "{run.name}"', str(error)) from None
 
 
-class OpenRun:
-    """A run mapped into memory. Opening costs well under a millisecond, whatever the size."""
+def _itself(data: pa.Buffer) -> pa.Buffer:
+    return data
 
-    def __init__(self, run: Run, batch: pa.RecordBatch, layout: RunLayout) -> None:
+
+class OpenRun:
+    """A run, mapped into memory when its rows are first asked for: in most ticks what its manifest says
+    answers for most runs. Mapping costs well under a millisecond, whatever the size.
+
+    Whatever asks for rows raises StateError when the file is missing or not what the manifest says.
+    """
+
+    def __init__(self, run: Run, layout: RunLayout, contents: Callable[[], pa.Buffer]) -> None:
         self.run = run
         self.layout = layout
-        self._batch = batch
+        self._contents = contents
 
     @classmethod
     def open(cls, store: Store, run: Run, layout: RunLayout) -> OpenRun:
-        """Map the run. Raises StateError when it is missing or not what the manifest says."""
+        """One run of the store; nothing is read yet where that costs no more later."""
         return next(cls.open_all(store, [run], layout))
 
     @classmethod
     def open_all(cls, store: Store, runs: Sequence[Run], layout: RunLayout) -> Iterator[OpenRun]:
-        """The same of several, in order; what has to be fetched is fetched together."""
+        """The same of several, in order; what has to be fetched is fetched at once, and together."""
         if isinstance(store, MemoryStore):
             yield from (cls._held(store, run, layout) for run in runs)
         elif store.is_remote:
             contents = store.read_all([run.name for run in runs])
-            yield from (cls._of(run, data, layout) for run, data in zip(runs, contents, strict=True))
+            for run, data in zip(runs, contents, strict=True):
+                yield cls(run, layout, partial(_itself, data))
         else:
-            yield from (cls._of(run, store.read(run.name), layout) for run in runs)
+            yield from (cls(run, layout, partial(store.read, run.name)) for run in runs)
 
     @classmethod
     def _held(cls, store: MemoryStore, run: Run, layout: RunLayout) -> OpenRun:
@@ -104,18 +113,19 @@ class OpenRun:
         if cached is not None and cached.layout is layout and cached.run == run:
             opened: OpenRun = cached
             return opened
-        store.opened[run.name] = fresh = cls._of(run, store.read(run.name), layout)
+        store.opened[run.name] = fresh = cls(run, layout, partial(store.read, run.name))
         return fresh
 
-    @classmethod
-    def _of(cls, run: Run, data: pa.Buffer, layout: RunLayout) -> OpenRun:
+    @cached_property
+    def _batch(self) -> pa.RecordBatch:
+        run = self.run
         try:
-            batch = one_batch(list(batches_in(_opened(run, data))))
+            batch = one_batch(list(batches_in(_opened(run, self._contents()))))
         except (pa.ArrowException, OSError, IndexError) as error:
             raise damaged(f'run "{run.name}"', str(error)) from None
         if batch.num_rows != run.rows:
             raise damaged(f'run "{run.name}"', f"{batch.num_rows} rows where {run.rows} were written")
-        return cls(run, batch, layout)
+        return batch
 
     @cached_property
     def sorted_rows(self) -> SortedRows:

@@ -23,11 +23,12 @@ from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.summed import GroupShape, SummedShape
 from watersmeet.engine.nodes.partial import BUCKET, brought_and_kept, parts_of, release_sums
 from watersmeet.engine.tasks.changes import needles_at
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.memory import check_bytes, run_bytes
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import NO_ROWS, count, cut
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import NEVER, Side, below
 from watersmeet.kernel.aggregate import AggregateColumn, group_numbers, quoted
 from watersmeet.kernel.batches import MOST_BYTES, cuts, narrowed, one_array, one_table, size, take_rows

@@ -45,11 +45,12 @@ from watersmeet.engine.nodes.windows import (
     without_follower,
 )
 from watersmeet.engine.tasks.changes import needles_at
+from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.engine.tasks.memory import check_held
 from watersmeet.engine.tasks.merge import merge_runs
 from watersmeet.engine.tasks.results import count, least_alive
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import HashRange, RunSlice, SideSlice
+from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import Mask, Side, Times, below, saturating_add
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import one_batch, one_table, take_rows

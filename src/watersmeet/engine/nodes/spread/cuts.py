@@ -19,8 +19,9 @@ from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.nodes.broadcast import Whole
 from watersmeet.engine.nodes.ranges import united
 from watersmeet.engine.nodes.spread.hot import HotKey
+from watersmeet.engine.tasks.cut import Cut, HashRange
 from watersmeet.engine.tasks.share import Share
-from watersmeet.engine.tasks.slice import Cut, HashRange, SideSlice
+from watersmeet.engine.tasks.slice import SideSlice
 from watersmeet.event_time import Side
 from watersmeet.kernel.match.overflow import Spans
 from watersmeet.kernel.match.pairs import Condition
