@@ -66,7 +66,7 @@ class HandedOver(LocalJob):
     """Runs what is small as the engine on Spark does, the last node too where ``whole``; ``alone``: how many
     nodes were run so, ``nodes``: of how many."""
 
-    alone = nodes = 0
+    alone = nodes = most_shares = 0
     whole = False
 
     def _run(self, query: Any) -> Any:
@@ -80,13 +80,15 @@ class HandedOver(LocalJob):
             ran = driver.run_small(name, number, task)
             self.alone += ran is not None
             self.nodes += 1
+            self.partitions = asked if ran is None else len(ran.texts)
+            self.most_shares = max(self.most_shares, self.partitions if ran is not None else 0)
             return task if ran is None else Told(task, ran)
 
-        driver.node_task = handed  # type: ignore[method-assign]
+        driver.node_task, asked = handed, self.partitions  # type: ignore[method-assign]
         try:
             return super()._run(query)
         finally:
-            driver.node_task = node_task  # type: ignore[method-assign]
+            driver.node_task, self.partitions = node_task, asked  # type: ignore[method-assign]
 
 
 class Told:
@@ -96,10 +98,10 @@ class Told:
         self.schema, self.tick, self.ran = task.schema, task.tick, ran
 
     def run(self, partition: int, partitions: int) -> Iterator[pa.RecordBatch]:
-        assert partitions == 1
-        for batch in self.ran.rows:
+        assert partitions == len(self.ran.texts)
+        for batch in self.ran.shares[partition]:
             yield batch.append_column(CONTROL, pa.nulls(batch.num_rows, pa.string()))
-        yield pa.record_batch({CONTROL: self.ran.texts})
+        yield pa.record_batch({CONTROL: self.ran.texts[partition : partition + 1]})
 
 
 def changed(rng: random.Random, bags: Bags, most: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
@@ -224,7 +226,7 @@ def test_what_becomes_much_behind_a_node_is_left_to_tasks():
         task = node_task(name, number)
         if number == job.plan.queries[0].root.number:
             seen.append(job.driver.run_small(name, number, task, much))
-            seen.append(job.driver.run_small(name, number, task, lambda ran: replace(ran, rows=[])))
+            seen.append(job.driver.run_small(name, number, task, lambda ran: replace(ran, shares=[])))
         return task
 
     job.driver.node_task = handed  # type: ignore[method-assign]
@@ -290,7 +292,7 @@ TUMBLE = "TUMBLE(TABLE l, DESCRIPTOR(t), 15)"
 HOP = "HOP(TABLE r, DESCRIPTOR(t), 5, 20)"
 
 
-@pytest.mark.parametrize("most", [2_000_000, 12])
+@pytest.mark.parametrize(("most", "threads"), [(2_000_000, 1), (12, 1), (2_000_000, 3)])
 @pytest.mark.parametrize(
     ("kind", "text", "by"),
     [
@@ -310,13 +312,15 @@ HOP = "HOP(TABLE r, DESCRIPTOR(t), 5, 20)"
     ],
 )
 def test_joins_that_the_driver_runs_come_to_the_same(
-    seed: int, kind: str, text: str, by: str, most: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kind: str, text: str, by: str, most: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """Rows in their order, late ones, watermarks, accounts and what is retained, tick by tick to the end."""
+    """Rows (by one thread in their order), late ones, watermarks, accounts and what is retained, to the end."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
+    monkeypatch.setattr(amount_module, "WORTH_A_TASK", 5)
     plan = plan_job(parse_job(RETAINED + text.format(kind=kind, by=by, more=" AND l.v + r.v <> 7")))
     rng = random.Random(f"{seed} {kind} {text} {by}")
-    ours, plain = HandedOver(plan, MemoryStore()), LocalJob(plan, MemoryStore())
+    ours, plain = HandedOver(plan, MemoryStore(), partitions=threads), LocalJob(plan, MemoryStore())
+    ours.driver.threads = threads
     by_pairs = (PAIRS, CHAIN, EXISTS, NO_KEY, EXISTS_NO_KEY, TWO_BANDS)
     ours.whole, ours.driver.small_rows = True, 60 if text in by_pairs else 20
     plain.driver.small_rows = -1
@@ -324,13 +328,18 @@ def test_joins_that_the_driver_runs_come_to_the_same(
     for tick in range(20):
         rows, end = streamed(rng, tick), tick == 19
         one, other = ours.tick(rows, end=end), plain.tick(rows, end=end)
-        assert one.rows == other.rows, (seed, tick)
+        if threads == 1:
+            assert one.rows == other.rows, (seed, tick)
+        else:
+            found, wanted = (sorted(map(repr, each.rows["console"])) for each in (one, other))
+            assert found == wanted, (seed, tick)
         assert one.late == other.late
         put_out += len(one.rows["console"])
         mine, theirs = one.result.queries["console"], other.result.queries["console"]
         for told in ("account", "state", "matches", "rows_out", "output_watermarks", "input_watermarks"):
             assert getattr(mine, told) == getattr(theirs, told), (seed, tick, told)
     assert put_out > (100 if text in (PAIRS, CHAIN) else 25)
+    assert ours.most_shares == threads
     assert ours.alone < ours.nodes, "large ticks are not the driver's"
     assert ours.alone > ours.nodes / 2 or most < 2_000_000
 

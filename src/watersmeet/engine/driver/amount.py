@@ -8,6 +8,7 @@ are more tasks than cores.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,11 +21,13 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.spec.limits import SmallTicks, small_ticks_in
 from watersmeet.state.manifest import LiveRun
 
-SMALL_ROWS = 100_000
-SMALL_BYTES = 8 << 20
-"""Rows that come, with those of runs that are merged, and the bytes of runs. How many bytes go out as they
-come shows when they do. Two tasks would share so many rows (`WORTH_A_TASK`), and save less than it takes
-Spark to start them."""
+SMALL_ROWS = 200_000
+SMALL_BYTES = 32 << 20
+"""Rows that come, with those of runs that are merged, for each thread of the driver's, and the bytes of runs.
+How many bytes go out as they come shows when they do. As many tasks as there are threads would save less than
+it takes Spark to start them; the more there are, the less so, for threads wait for one another."""
+
+MOST_THREADS = 4
 
 MOST_MATCHES = 1_000_000
 """Where rows find more partners than these in all, it was much work after all, and is given to Spark."""
@@ -42,9 +45,20 @@ them into another order, and make others of them."""
 MOST_TASKS = 4_096
 
 
-def small_rows_in(settings: Mapping[str, str]) -> int:
-    """`SMALL_ROWS`, or where the settings of a run want tasks always, less than any number of rows."""
-    return -1 if small_ticks_in(settings) is SmallTicks.SPARK else SMALL_ROWS
+def small_rows_in(settings: Mapping[str, str], threads: int = 1) -> int:
+    """`SMALL_ROWS` of so many threads, or where the settings of a run want tasks always, less than any number
+    of rows."""
+    return -1 if small_ticks_in(settings) is SmallTicks.SPARK else SMALL_ROWS * threads
+
+
+def threads_of_driver(cores: int) -> int:
+    """How many threads the driver may use, where Spark has so many cores on its machine."""
+    return max(1, min(cores, len(os.sched_getaffinity(0)), MOST_THREADS))
+
+
+def shares_of(rows: int, threads: int) -> int:
+    """In how many shares the driver does what goes by so many rows, one in each thread."""
+    return max(1, min(rows // WORTH_A_TASK, threads))
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,10 @@ class Amount:
         if self.few is None or self.few > most_rows or self.pairs > MOST_MATCHES:
             return False
         return not fetched or self.kept <= FETCHED_BYTES
+
+    def shares(self, threads: int) -> int:
+        """In how many shares the driver does it, if it is small."""
+        return shares_of(self.few or 0, threads)
 
     def tasks(self, cores: int, pairs_of_a_row: float) -> int:
         """In how many tasks to run it.

@@ -100,7 +100,7 @@ class TickDriver:
         self._snapshots = Snapshots(snapshots, plan, self.shapes)
         self.flush_rows, self.flush_bytes = FLUSH_ROWS, FLUSH_BYTES
         self.placing: Placing | None = None
-        self.small_rows = SMALL_ROWS
+        self.small_rows, self.threads = SMALL_ROWS, 1
         self.keep_late = self.keep_broken = self.ordered = self.tasks_are_asked = False
         self.tasks = 1
         self._incomplete = frozenset[str]()
@@ -365,7 +365,9 @@ class TickDriver:
             return None
         try:
             with self.store.together():
-                alone = task.alone(MOST_MATCHES)
+                alone = task.alone(
+                    MOST_MATCHES, 1 if fetched or self.ordered else amount.shares(self.threads)
+                )
                 return alone if then is None else then(alone)
         except ManyMatches:
             return None

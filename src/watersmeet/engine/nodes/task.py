@@ -15,6 +15,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from watersmeet.at_once import at_once
 from watersmeet.engine.messages.reports import NodeReport, SideReport
 from watersmeet.engine.messages.shapes import CONTROL, FeedShape, NodeShape
 from watersmeet.engine.messages.work import NodeWork, read_work
@@ -37,10 +38,14 @@ ALONE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Alone:
-    """What a node that was run as one share came to: rows that leave, and control texts."""
+    """What a node that was run in one process came to: per share the rows that leave, and control texts."""
 
-    rows: list[pa.RecordBatch]
+    shares: list[list[pa.RecordBatch]]
     texts: list[str]
+
+    @property
+    def rows(self) -> list[pa.RecordBatch]:
+        return [batch for share in self.shares for batch in share]
 
 
 @dataclass(frozen=True)
@@ -72,20 +77,28 @@ class NodeTask:
         """
         yield from self._run(self._share(partition, partitions))
 
-    def alone(self, most_matches: int) -> Alone:
-        """Run the whole node as one share.
+    def alone(self, most_matches: int, shares: int = 1) -> Alone:
+        """Run the whole node in this process, as so many shares, each in a thread of its own.
 
         Raises:
-            ManyMatches: there are more, or rows of more than `ALONE_BYTES` leave, wherever they go.
+            ManyMatches: a share has more than its part of ``most_matches``, or rows of more than its part of
+                `ALONE_BYTES` leave, wherever they go.
         """
-        rows, texts = [], []
-        for batch in self._run(replace(self._share(0, 1), most_matches=most_matches)):
-            control = batch.column(CONTROL)
-            if control.null_count < batch.num_rows:
-                texts.append(control[0].as_py())
-                continue
-            rows.append(batch.drop_columns([CONTROL]))
-        return Alone(rows, texts)
+        most, whole = -(-most_matches // shares), self._share(0, shares)
+
+        def one(number: int) -> tuple[list[pa.RecordBatch], list[str]]:
+            own = replace(whole, report=self._report(number), partition=number, most_matches=most)
+            rows, texts = [], []
+            for batch in self._run(own):
+                control = batch.column(CONTROL)
+                if control.null_count < batch.num_rows:
+                    texts.append(control[0].as_py())
+                    continue
+                rows.append(batch.drop_columns([CONTROL]))
+            return rows, texts
+
+        ran = at_once(one, range(shares))
+        return Alone([rows for rows, _ in ran], [text for _, texts in ran for text in texts])
 
     def _run(self, share: Share) -> Iterator[pa.RecordBatch]:
         partition, partitions = share.partition, share.partitions
@@ -106,7 +119,7 @@ class NodeTask:
         is_alone, nbytes = share.most_matches is not None, 0
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
             nbytes += size(batch.columns) if is_alone else 0
-            if is_alone and nbytes > ALONE_BYTES:
+            if is_alone and nbytes > ALONE_BYTES // partitions:
                 raise ManyMatches
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
@@ -142,8 +155,11 @@ class NodeTask:
         return [pa.nulls(1, field.type) for field in self.shape.row_schema]
 
     def _share(self, partition: int, partitions: int) -> Share:
-        report = NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
-        return Share(self.store, self.tick, read_work(self.store, self.work), report, partition, partitions)
+        work, report = read_work(self.store, self.work), self._report(partition)
+        return Share(self.store, self.tick, work, report, partition, partitions)
+
+    def _report(self, partition: int) -> NodeReport:
+        return NodeReport(partition=partition, sides=[SideReport() for _ in self.shape.sides])
 
 
 def _collect(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,13 @@ def context_settings(context: SparkContext) -> Mapping[str, str]:
     return settings
 
 
+def cores_of_driver(context: SparkContext) -> int:
+    """How many cores Spark has where this process is: on a cluster those that were asked for the driver."""
+    if str(context.master).startswith("local"):
+        return int(context.defaultParallelism)
+    return int(context_settings(context).get("spark.driver.cores", "1"))
+
+
 def names_in(session: SparkSession) -> list[str]:
     """The names of all settings of a session, as it is set now."""
     java: Any = session.sparkContext._jvm

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from watersmeet.engine.driver.amount import small_rows_in
+from watersmeet.engine.driver.amount import small_rows_in, threads_of_driver
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.as_kept import as_kept
 from watersmeet.engine.driver.opening.changed_sources import are_others
@@ -35,6 +35,7 @@ from watersmeet.engine.spark.checkpoint.restart import (
     is_committed,
     told_of,
 )
+from watersmeet.engine.spark.configuration import cores_of_driver
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
 from watersmeet.engine.spark.job.beats import beating, pause_between
@@ -232,8 +233,9 @@ class JobRun:
         self.alignment = Alignment(spark, sources, self.driver)
         self._scanned = scanned.sources
         self.rereading = Rereading(spark, sources, scanned, store, lambda batch: self.files.check(batch))
-        self.driver.small_rows = few = small_rows_in(settings.run)
-        self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run), few)
+        self.driver.threads = threads = threads_of_driver(cores_of_driver(spark.sparkContext))
+        self.driver.small_rows = few = small_rows_in(settings.run, threads)
+        self.by_tasks = ReadByTasks(spark, self.plan, scanned, store, reader_in(settings.run), few, threads)
         told, tasks = Descriptions(spark, self.checkpoint.job), settings.partitions
         self.ticks = Ticks(spark, self.plan, self.driver, self.outputs, tasks, self.takings, told)
 

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from watersmeet.at_once import at_once
 from watersmeet.engine.messages.reports import NodeReport
 from watersmeet.engine.messages.shapes import CONTROL, NodeShape
 from watersmeet.engine.nodes.task import Alone, NodeTask
@@ -40,7 +41,7 @@ from watersmeet.engine.spark.tick.task_counts import Frames
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.errors import EngineError
 from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
-from watersmeet.sinks.base import ArrowPart, Sink
+from watersmeet.sinks.base import ArrowPart, Sink, StagedPart
 from watersmeet.state.store import Store
 
 STAGED = "staged"
@@ -294,7 +295,7 @@ class SinkFrame:
         """Rows of changes as they are when they are summed. Raises: ManyMatches, where they become many."""
         plain = self._plain
         assert plain is not None
-        return replace(ran, rows=list(plain.rows(ran.rows, tick))) if plain.summed else ran
+        return replace(ran, shares=[list(plain.rows(ran.rows, tick))]) if plain.summed else ran
 
     def _stage(self, part: ArrowPart, ran: Alone, task: NodeTask, attempt: str) -> int:
         """Stage the rows of a node that this process has run; how many they are."""
@@ -302,10 +303,13 @@ class SinkFrame:
         assert plain is not None
         count: int = sum(batch.num_rows for batch in ran.rows)
 
+        def staged(number: int) -> StagedPart | None:
+            own = ran.shares[number]
+            return part.write(number, plain.schema, iter(own) if plain.summed else plain.rows(own, task.tick))
+
         def write() -> None:
-            rows = iter(ran.rows) if plain.summed else plain.rows(ran.rows, task.tick)
-            staged = part.write(0, plain.schema, rows)
-            self._sink.take_parts(self._query, task.tick, attempt, [] if staged is None else [staged])
+            parts = [told for told in at_once(staged, range(len(ran.shares))) if told is not None]
+            self._sink.take_parts(self._query, task.tick, attempt, parts)
 
         took = self._takings.of(self._sink, self._query, task.tick, attempt, write, lambda: count)
         check_taken(self._query, took, count)

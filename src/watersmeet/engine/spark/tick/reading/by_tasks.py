@@ -26,7 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from watersmeet.engine.driver.amount import SMALL_BYTES
+from watersmeet.at_once import at_once
+from watersmeet.engine.driver.amount import SMALL_BYTES, shares_of
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.configuration import context_settings, names_in
@@ -94,9 +95,10 @@ class ReadByTasks:
         store: Store,
         reader: ParquetReader,
         small_rows: int,
+        threads: int = 1,
     ) -> None:
         self._spark = spark
-        self._small_rows = small_rows
+        self._small_rows, self._threads = small_rows, threads
         self._frames: dict[int, DataFrame] = {}
         self.why_not = _why_not(spark, plan, scanned, reader)
         """Why Spark reads the files from here on; None: tasks do."""
@@ -138,7 +140,8 @@ class ReadByTasks:
             return None
         if not shares:
             return []
-        told = self._by_driver(shares, start) if self._are_few(batch) else None
+        few = self._few(batch)
+        told = None if few is None else self._by_driver(shares, start, few)
         if told is None:
             told = self._by_tasks(shares)
         if told is None:
@@ -146,23 +149,29 @@ class ReadByTasks:
         self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
         return told if self.why_not is None else None
 
-    def _are_few(self, batch: BatchFiles) -> bool:
-        """Whether the files say that they have few rows and bytes."""
+    def _few(self, batch: BatchFiles) -> int | None:
+        """How many rows the files say that they have, if these are few, and so are the bytes."""
         files = [file for file in batch.files if file.batch >= 0]
         if self._small_rows < 0 or len(files) > MOST_FILES or sum(f.size for f in files) > SMALL_BYTES:
-            return False
+            return None
         try:
-            return sum(rows_in(str(local_of(file.path))) for file in files) <= self._small_rows
+            rows = sum(rows_in(str(local_of(file.path))) for file in files)
         except (OSError, pa.ArrowException):
-            return False  # who reads it says what is wrong with it
+            return None  # who reads it says what is wrong with it
+        return rows if rows <= self._small_rows else None
 
-    def _by_driver(self, shares: Dealt, start: TickStart) -> list[Any] | None:
-        """What tasks would tell. None: rows come to more bytes than was to be seen, and what was written is
-        garbage."""
-        parts = [part for share in shares for part in share]
+    def _by_driver(self, shares: Dealt, start: TickStart, rows: int) -> list[Any] | None:
+        """What tasks would tell of so many rows. None: they come to more bytes than was to be seen, and what
+        was written is garbage."""
+        threads = 1 if start.ordered else min(shares_of(rows, self._threads), len(shares))
+        own = [[part for share in shares[first::threads] for part in share] for first in range(threads)]
+
+        def told(parts: Sequence[tuple[int, Part]]) -> list[tuple[str, str]]:
+            return list(self._ingest.told(parts, start, SMALL_BYTES // threads))
+
         try:
             with self._ingest.store.together():
-                return list(self._ingest.told(parts, start, SMALL_BYTES))
+                return [each for of_share in at_once(told, own) for each in of_share]
         except NotPlain as why:
             return [(NOT_PLAIN, str(why))]
         except _ManyBytes:
