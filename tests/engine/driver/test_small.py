@@ -314,7 +314,7 @@ HOP = "HOP(TABLE r, DESCRIPTOR(t), 5, 20)"
 def test_joins_that_the_driver_runs_come_to_the_same(
     seed: int, kind: str, text: str, by: str, most: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """Rows (by one thread in their order), late ones, watermarks, accounts and what is retained, to the end."""
+    """Rows (by one thread in order), late ones, watermarks, accounts and what is retained, tick by tick."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     monkeypatch.setattr(amount_module, "WORTH_A_TASK", 5)
     plan = plan_job(parse_job(RETAINED + text.format(kind=kind, by=by, more=" AND l.v + r.v <> 7")))
