@@ -16,6 +16,7 @@ from watersmeet.engine.spark.job_conf import conf_of
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
 from watersmeet.engine.spark.sources.look import problems_of
+from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
     LATE_INSERT,
@@ -111,7 +112,10 @@ def run_job(
     with _STARTING:
         if theirs is None and stop is not None:  # it has a thread of its own, beside what its process does
             theirs = session.running()
-        spark = session.start(conf) if theirs is None else session.beside(theirs, conf)
+        if theirs is None:
+            spark = session.start(conf, workers=needs_tasks(plan, settings.run))
+        else:
+            spark = session.beside(theirs, conf)
     return run(spark, plan, settings, outputs)
 
 

@@ -176,8 +176,11 @@ def _refuse_fixed(conf: Iterable[tuple[str, str]], where: str, time_zone: str) -
             raise EngineError(f"{problem[0]}{where}", code="fixed-setting", hint=problem[1])
 
 
-def start(conf: Mapping[str, str]) -> SparkSession:
+def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
     """A session with ``conf`` (see `settings`); the one that runs, if there is one, in the job's time zone.
+
+    Args:
+        workers: Python workers are started with it; else when they are first needed.
 
     Raises:
         EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
@@ -216,7 +219,7 @@ def start(conf: Mapping[str, str]) -> SparkSession:
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
-    if str(session.sparkContext.master).startswith("local"):
+    if workers and str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
 

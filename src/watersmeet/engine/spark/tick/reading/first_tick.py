@@ -1,0 +1,47 @@
+"""Whether a job's first tick needs tasks of Spark's: known before there is a session, so that no worker is
+started for nothing. It may be wrong: then workers start when they are first needed, or are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from watersmeet.engine.driver.amount import MOST_THREADS, SMALL_BYTES, small_rows_in, threads_of_driver
+from watersmeet.engine.spark.job.run_settings import asks_files_in_order
+from watersmeet.engine.spark.tick.reading.by_tasks import MOST_FILES
+from watersmeet.engine.spark.tick.reading.plain_source import is_plain
+from watersmeet.engine.tasks.parquet.plain import rows_in
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
+from watersmeet.spec.options.lowered import lowered
+
+
+def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
+    """Whether the driver cannot do the first tick itself, by the files that are there. ``run``: the settings
+    of the run."""
+    most = small_rows_in(run, threads_of_driver(MOST_THREADS))
+    if most < 0 or reader_in(run) is ParquetReader.SPARK or asks_files_in_order(plan):
+        return True
+    if not all(map(is_plain, plan.sources)):
+        return True
+    try:
+        files = [file for source in plan.sources for file in _first_files(source)]
+        if not 0 < len(files) <= MOST_FILES or sum(map(os.path.getsize, files)) > SMALL_BYTES:
+            return True
+        return sum(map(rows_in, files)) > most
+    except (OSError, pa.ArrowException):
+        return True
+
+
+def _first_files(source: Source) -> list[str]:
+    """Those of a directory that the first tick reads; none of a pattern. Raises: OSError."""
+    folder, options = local_path(path_of(source.options)), lowered(source.options)
+    if folder is None or not os.path.isdir(folder) or "maxbytespertrigger" in options:
+        return []
+    with os.scandir(folder) as entries:
+        files = [entry for entry in entries if entry.name[0] not in "._" and entry.is_file()]
+    files.sort(key=lambda entry: entry.stat().st_mtime)
+    return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
