@@ -118,6 +118,23 @@ class RowPrinter(Protocol):
         """Show ``rows``, and that there were ``more`` that are not shown."""
 
 
+@runtime_checkable
+class ShowsRows(Protocol):
+    """A sink that shows the first rows of a tick, and takes those that the driver has without a frame.
+    ``most_shown``: how many; ``shows_values``: as `json_values.rows_of` gives them, and not as text."""
+
+    @property
+    def most_shown(self) -> int: ...
+
+    @property
+    def shows_values(self) -> bool: ...
+
+    def take_shown(
+        self, insert: str, tick: int, attempt: str, names: Sequence[str], rows: Sequence[Texts], total: int
+    ) -> None:
+        """Stage the first rows of a tick, and how many it has, instead of `Sink.write`."""
+
+
 class ArrowPart(Protocol):
     """Stages rows inside of tasks, which are told of it as JSON: a dataclass of plain values, listed in the
     registry (`PARTS`). A task may run more than once for a partition, at the same time, too.

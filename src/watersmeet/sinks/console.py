@@ -52,6 +52,14 @@ class ConsoleSink(WithoutParts):
         self._rows = _row_limit(spec)
         self._staged: dict[tuple[str, str, int], tuple[list[str], list[Texts], int]] = {}
 
+    @property
+    def most_shown(self) -> int:
+        return self._rows
+
+    @property
+    def shows_values(self) -> bool:
+        return self._printer.values
+
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         """Nothing to check: a terminal takes all."""
 
@@ -68,6 +76,11 @@ class ConsoleSink(WithoutParts):
         rows += [tuple(row)[:-1] for row in collected if row[-1] is None][: self._rows]
         total = sum(row[-1] for row in collected if row[-1] is not None)
         self._staged[attempt, insert, tick] = names, rows, total
+
+    def take_shown(
+        self, insert: str, tick: int, attempt: str, names: Sequence[str], rows: Sequence[Texts], total: int
+    ) -> None:
+        self._staged[attempt, insert, tick] = list(names), list(rows), total
 
     def _values(self, frame: Frame) -> tuple[list[Texts], int]:
         """The first rows as JSON has them, and how many there are."""

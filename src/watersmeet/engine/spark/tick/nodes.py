@@ -33,6 +33,7 @@ from watersmeet.engine.spark.lists import Lists
 from watersmeet.engine.spark.properties import NO_SECRETS, NODE, node_of, node_text
 from watersmeet.engine.spark.tick.counting import RowCounter
 from watersmeet.engine.spark.tick.keyed import by_key
+from watersmeet.engine.spark.tick.on_terminal import Shows, shows
 from watersmeet.engine.spark.tick.places import Places
 from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.engine.spark.tick.summed import shown, summed
@@ -161,6 +162,7 @@ class SinkFrame:
     Args:
         where, outputs: Spark SQL over columns named ``alias.column``; outputs are (SQL, name).
         plain: how rows leave, when it is as they are.
+        time_zone: the session's.
         rows: Spark SQL: how many rows of the sink's key there are; None: they are not counted.
         results: what ``where`` and ``outputs`` are asked of, from the tasks' rows; None: of these themselves.
 
@@ -176,6 +178,7 @@ class SinkFrame:
         where: str | None,
         outputs: list[tuple[str, str]],
         plain: Plain | None,
+        time_zone: str,
         sink: Sink,
         takings: Takings,
         results: Callable[[DataFrame], DataFrame] | None = None,
@@ -234,6 +237,7 @@ class SinkFrame:
         self._frames.of(1)  # what is wrong with it shows at once
         if plain is not None and plain.computed and not plain.is_written_as(self.schema):
             self._plain = None
+        self._shows = None if self._plain is None else shows(sink, self._plain.schema, time_zone)
 
     def write(
         self,
@@ -252,9 +256,10 @@ class SinkFrame:
         part = None
         if self._plain is not None:
             part = self._sink.arrow_part(self._plain.schema, self._query, task.tick, attempt)
-            ran = alone(partial(self._summed, task.tick)) if part is not None else None
-            if part is not None and ran is not None:
-                return ran.texts, self._stage(part, ran, task, attempt)
+            takes = part if self._shows is None else self._shows
+            ran = alone(partial(self._summed, task.tick)) if takes is not None else None
+            if takes is not None and ran is not None:
+                return ran.texts, self._stage(takes, ran, task, attempt)
             if self._plain.summed:
                 part = None
         self._reports.value = []
@@ -297,17 +302,23 @@ class SinkFrame:
         assert plain is not None
         return replace(ran, shares=[list(plain.rows(ran.rows, tick))]) if plain.summed else ran
 
-    def _stage(self, part: ArrowPart, ran: Alone, task: NodeTask, attempt: str) -> int:
+    def _stage(self, takes: ArrowPart | Shows, ran: Alone, task: NodeTask, attempt: str) -> int:
         """Stage the rows of a node that this process has run; how many they are."""
         plain = self._plain
         assert plain is not None
         count: int = sum(batch.num_rows for batch in ran.rows)
 
+        def rows(own: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return iter(own) if plain.summed else plain.rows(own, task.tick)
+
         def staged(number: int) -> StagedPart | None:
-            own = ran.shares[number]
-            return part.write(number, plain.schema, iter(own) if plain.summed else plain.rows(own, task.tick))
+            assert not isinstance(takes, Shows)
+            return takes.write(number, plain.schema, rows(ran.shares[number]))
 
         def write() -> None:
+            if isinstance(takes, Shows):
+                takes.take(rows(ran.rows), plain.schema, self._query, task.tick, attempt)
+                return
             parts = [told for told in at_once(staged, range(len(ran.shares))) if told is not None]
             self._sink.take_parts(self._query, task.tick, attempt, parts)
 

@@ -423,6 +423,7 @@ class Ticks:
             where,
             outputs,
             plain,
+            query.options.time_zone,
             sink,
             self._takings,
             results,

@@ -37,10 +37,10 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
 
 
 def _first_files(source: Source) -> list[str]:
-    """Those of a directory that the first tick reads; none of a pattern. Raises: OSError."""
+    """Those of a directory that the first tick reads. Raises: OSError: it is none, or that is not known."""
     folder, options = local_path(path_of(source.options)), lowered(source.options)
-    if folder is None or not os.path.isdir(folder) or "maxbytespertrigger" in options:
-        return []
+    if "maxbytespertrigger" in options:
+        raise OSError("by bytes")
     with os.scandir(folder) as entries:
         files = [entry for entry in entries if entry.name[0] not in "._" and entry.is_file()]
     files.sort(key=lambda entry: entry.stat().st_mtime)

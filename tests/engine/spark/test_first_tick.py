@@ -1,0 +1,80 @@
+"""Workers are started with the session only where the first tick has something for them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.driver import amount
+from watersmeet.engine.spark.tick.reading import first_tick
+from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
+
+JOB = """
+CREATE TABLE l (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = '{l}'{of_l});
+CREATE TABLE r (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
+  WITH ('connector' = 'file', 'path' = '{r}'{of_r});
+CREATE TABLE out WITH ('connector' = 'console');
+INSERT INTO out SELECT l.k FROM l JOIN r ON l.k = r.k AND r.t BETWEEN l.t AND l.t + INTERVAL '1' MINUTE;
+"""
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    for side in "lr":
+        (tmp_path / side).mkdir()
+        write(tmp_path / side / "1.parquet", 10)
+        (tmp_path / side / "_SUCCESS").write_text("")
+    return tmp_path / "l", tmp_path / "r"
+
+
+def write(file: Path, rows: int, *, at: int = 0) -> None:
+    pq.write_table(pa.table({"k": range(rows), "t": pa.array(range(rows), pa.timestamp("us", "UTC"))}), file)
+    os.utime(file, (at, at))
+
+
+def needed(
+    folders: tuple[Path, Path], run: dict[str, str] | None = None, of_l: str = "", of_r: str = ""
+) -> bool:
+    left, right = folders
+    return needs_tasks(plan_job(parse_job(JOB.format(l=left, r=right, of_l=of_l, of_r=of_r))), run or {})
+
+
+def test_few_rows_in_parquet_need_none(folders):
+    assert not needed(folders)
+    assert needed(folders, {"small_ticks": "spark"})
+    assert needed(folders, {"parquet_reader": "spark"})
+    assert needed(folders, of_r=", 'format' = 'json'")
+    assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1m'")
+    assert needed((folders[0], folders[1] / "*.parquet"))
+
+
+def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
+    write(folders[0] / "2.parquet", 90, at=1)
+    monkeypatch.setattr(amount, "SMALL_ROWS", 0)
+    assert needed(folders)
+    monkeypatch.setattr(amount, "SMALL_ROWS", 110)
+    assert not needed(folders)
+    monkeypatch.setattr(first_tick, "MOST_FILES", 2)
+    assert needed(folders)
+    assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
+    monkeypatch.setattr(first_tick, "SMALL_BYTES", 100)
+    assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
+
+
+def test_without_files_there_is_time(folders):
+    (folders[0] / "1.parquet").unlink()
+    assert not needed(folders)
+    (folders[1] / "1.parquet").unlink()
+    assert needed(folders)
+
+
+def test_what_cannot_be_read_is_for_tasks_to_tell(folders):
+    (folders[0] / "1.parquet").write_bytes(b"PAR1")
+    assert needed(folders)
+    assert needed((folders[0] / "nowhere", folders[1]))
