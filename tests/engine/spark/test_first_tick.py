@@ -50,7 +50,7 @@ def test_few_rows_in_parquet_need_none(folders):
     assert needed(folders, {"small_ticks": "spark"})
     assert needed(folders, {"parquet_reader": "spark"})
     assert needed(folders, of_r=", 'format' = 'json'")
-    assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1m'")
+    assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1000000'")
     assert needed((folders[0], folders[1] / "*.parquet"))
 
 
