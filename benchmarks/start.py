@@ -1,9 +1,9 @@
 """How soon there is a first row: a small job with the classes that `watersmeet prepare` keeps, without, and a
 bare script of PySpark.
 
-    python -m benchmarks.start [--rounds N]
+    python -m benchmarks.start [--rounds N] [--format csv|parquet]
 
-Two orders and a delivery in CSV, a LEFT JOIN, the console; the script starts a session and counts ten rows.
+Two orders and a delivery in files, a LEFT JOIN, the console; the script starts a session and counts ten rows.
 They take turns, every other round in the opposite order. CPU seconds are those of all processes to the end,
 read ten times a second. ``watersmeet prepare`` has to have run.
 """
@@ -11,6 +11,7 @@ read ten times a second. ``watersmeet prepare`` has to have run.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import subprocess
 import sys
@@ -24,14 +25,16 @@ from statistics import median
 from typing import IO, cast
 
 import psutil
+import pyarrow as pa
+from pyarrow import csv, parquet
 
 from watersmeet.engine.spark.job.class_archive import place
 
 JOB = """
 CREATE TABLE a (id BIGINT, t TIMESTAMP, v STRING, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
-  WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = 'csv');
+  WITH ('connector' = 'file', 'path' = '{folder}/a', 'format' = '{kind}');
 CREATE TABLE b (id BIGINT, t TIMESTAMP, w STRING, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
-  WITH ('connector' = 'file', 'path' = '{folder}/b', 'format' = 'csv');
+  WITH ('connector' = 'file', 'path' = '{folder}/b', 'format' = '{kind}');
 CREATE TABLE out WITH ('connector' = 'console');
 INSERT INTO out SELECT a.id, v, w FROM a LEFT JOIN b
   ON a.id = b.id AND b.t BETWEEN a.t AND a.t + INTERVAL '1' MINUTE;
@@ -91,6 +94,15 @@ def run(what: str, folder: Path, number: int) -> Started:
     return Started(first[0] - started, ended - started, sum(used.values()))
 
 
+def _write(file: Path, text: str) -> None:
+    if file.suffix == ".csv":
+        file.write_text(text)
+        return
+    rows = csv.read_csv(io.BytesIO(text.encode()))
+    times = rows.column("t").cast(pa.timestamp("us", "UTC"))
+    parquet.write_table(rows.set_column(1, "t", times), file)
+
+
 def _see(out: IO[bytes], first: list[float]) -> None:
     """Note when the first line with a row comes."""
     for line in out:
@@ -101,6 +113,7 @@ def _see(out: IO[bytes], first: list[float]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--format", choices=["csv", "parquet"], default="csv", help="of the files")
     asked = parser.parse_args(argv)
     path = place()
     if path is None or not path.exists():
@@ -110,8 +123,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         for side, text in ROWS.items():
             (folder / side).mkdir()
-            (folder / side / "1.csv").write_text(text)
-        (folder / "job.sql").write_text(JOB.format(folder=folder))
+            _write(folder / side / f"1.{asked.format}", text)
+        (folder / "job.sql").write_text(JOB.format(folder=folder, kind=asked.format))
         for number in range(asked.rounds):
             turns = (PREPARED, NOT, BARE) if number % 2 == 0 else (BARE, NOT, PREPARED)
             rounds.append({what: run(what, folder, number) for what in turns})
