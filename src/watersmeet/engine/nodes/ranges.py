@@ -37,6 +37,9 @@ class Part(Cut):
     partition: int
     partitions: int
 
+    def takes_all(self, run: Run) -> bool:
+        return self.partitions == 1
+
     def of(self, rows: SortedRows) -> tuple[int, int]:
         low, high = 0, len(rows)
         if self.reaching is not None:
