@@ -8,15 +8,20 @@ import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from watersmeet import at_once as threads
 from watersmeet import parse_job, plan_job
+from watersmeet.engine.driver import amount
+from watersmeet.engine.nodes import task
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.tick import nodes
 from watersmeet.engine.spark.tick.reading import by_tasks
 from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, _Source
 from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
@@ -228,8 +233,9 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 
 def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "auto"):
     """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
-    that a node had, and whether tasks read it; per batch whether Spark planned scans."""
-    seen, dealt, tasks, scans = [], [], [], []
+    that a node had, and whether tasks read it; per batch whether Spark planned scans; in how many threads the
+    driver did what it did."""
+    seen, dealt, tasks, scans, shares = [], [], [], [], []
     told, dealt_out = ReadByTasks.told, ReadByTasks._by_tasks
 
     def noted(self, batch, start):
@@ -248,6 +254,13 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "au
         tasks.append((max(result.tasks.values(), default=0), bool(dealt)))
         dealt.clear()
 
+    def at_once(do, things):
+        shares.append(len(things))
+        return threads.at_once(do, things)
+
+    for module in (by_tasks, nodes, task):
+        monkeypatch.setattr(module, "at_once", at_once)
+    monkeypatch.setattr(amount, "WORTH_A_TASK", 50 if small == "auto" else amount.WORTH_A_TASK)
     monkeypatch.setattr(ReadByTasks, "told", noted)
     monkeypatch.setattr(ReadByTasks, "_by_tasks", handed_on)
     job = parse_job(JOB.format(reader=reader, small=small, data=data, out=out))
@@ -259,7 +272,7 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "au
     ]
     for row in late:
         row["record"] = json.loads(row["record"]) if isinstance(row["record"], str) else row["record"]
-    return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks, scans
+    return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks, scans, shares
 
 
 def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed):
@@ -294,6 +307,8 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
     assert all(each > 0 for each, _ in large[3])
     assert [read for _, read in large[3][:2]] == [True, True]
     assert not any(read for _, read in mixed[3])
+    assert (max(mixed[5]), large[5]) == (2, []), "the driver has two threads"
+    assert mixed[5].count(2) > 6, "to read, to join and to write"
     assert large[2] == mixed[2]
     assert mixed[4] == large[4] == [False, False, False, True, True], "the stream begins anew, with rows"
     assert set(plain[4]) == {True}
@@ -316,18 +331,18 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
     reader = ReadByTasks.__new__(ReadByTasks)
     for small, few in ((400, True), (399, False), (-1, False)):
         reader._small_rows = small
-        assert reader._are_few(batch) is few
+        assert (reader._few(batch) is not None) is few
     reader._small_rows = 400
     path.write_bytes(b"no parquet")
-    assert not reader._are_few(batch)
+    assert reader._few(batch) is None
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     reader._ingest = IngestFiles({0: _Source(None, {"c": ("c", sql_type("STRING"))})}, store)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_tasks, "SMALL_BYTES", size)
-        assert reader._are_few(batch)
-        assert reader._by_driver([[(0, Part(str(path)))]], None) is None
+        assert reader._few(batch) == 400
+        assert reader._by_driver([[(0, Part(str(path)))]], SimpleNamespace(ordered=True), 400) is None
         patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
-        assert not reader._are_few(batch)
+        assert reader._few(batch) is None
     for files, few in ((by_tasks.MOST_FILES, True), (by_tasks.MOST_FILES + 1, False)):
         reader._small_rows = 400 * files
-        assert reader._are_few(BatchFiles(batch.files[:1] * files, [], {})) is few
+        assert (reader._few(BatchFiles(batch.files[:1] * files, [], {})) is not None) is few
