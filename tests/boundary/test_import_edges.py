@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "time_texts": {"zones"},
     "types": {"errors"},
     "zones": set(),
+    "at_once": set(),
     "awaited": set(),
     "postgres_errors": {"awaited", "errors"},
     "postgres_server": {"awaited", "errors", "postgres_errors"},  # its client: of sinks, and of state
@@ -49,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     # one tick: what is said, and who says it. Tasks know no plan, no folder of files and no expression's text
     "engine.messages": BASE | TASK_CORE | {"spec"},
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
-    "engine.nodes": BASE | TASK_CORE | {"spec", "engine.messages", "engine.tasks"},
+    "engine.nodes": BASE | TASK_CORE | {"at_once", "spec", "engine.messages", "engine.tasks"},
     "engine.driver": BASE | CORE | {"spec", "engine.messages", "engine.tasks", "engine.nodes"},
     "engine.files": BASE | {"spec"},
     "engine.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
@@ -57,7 +58,16 @@ ALLOWED: dict[str, set[str]] = {
     # the two places where it runs
     "engine.local": BASE | {"spec", "trace", "engine.replay", "engine.values", "engine.files"} | TICK | CORE,
     "engine.spark": BASE
-    | {"objects", "spec", "sinks", "engine.replay", "engine.values", "engine.files", "engine.records"}
+    | {
+        "at_once",
+        "objects",
+        "spec",
+        "sinks",
+        "engine.replay",
+        "engine.values",
+        "engine.files",
+        "engine.records",
+    }
     | TICK
     | CORE,
     # a case file is a job's text and its steps: the one part of an engine that knows `front`

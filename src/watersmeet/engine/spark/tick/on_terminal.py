@@ -34,8 +34,8 @@ def shows(sink: Sink, schema: pa.Schema, zone: str) -> Shows | None:
         simple = (*_SIMPLE, pa.types.is_floating, pa.types.is_binary)
         return Shows(sink, {}) if all(any(is_it(f.type) for is_it in simple) for f in schema) else None
     texts = {field.name: _text_of(field.type, zone) for field in schema}
-    known = {name: convert for name, convert in texts.items() if convert is not None}
-    return Shows(sink, known) if len(known) == len(schema) else None
+    exact = {name: to_text for name, to_text in texts.items() if to_text is not None}
+    return Shows(sink, exact) if len(exact) == len(schema) else None
 
 
 class Shows:

@@ -171,7 +171,7 @@ class ReadByTasks:
 
         try:
             with self._ingest.store.together():
-                return [each for of_share in at_once(told, own) for each in of_share]
+                return [row for of_share in at_once(told, own) for row in of_share]
         except NotPlain as why:
             return [(NOT_PLAIN, str(why))]
         except _ManyBytes:
