@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
@@ -146,5 +147,11 @@ class NodeWork(Record):
 
 
 def read_work(store: Store, name: str) -> NodeWork:
-    """What a work file says. Raises: StateError when it is missing or damaged."""
-    return NodeWork.model_validate_json(unsealed(name, bytes(store.read(name))))
+    """What a work file says, to be read only. Raises: StateError when it is missing or damaged."""
+    return _told_by(name, bytes(store.read(name)))
+
+
+@lru_cache(maxsize=1)
+def _told_by(name: str, content: bytes) -> NodeWork:
+    """Tasks of one node that run in one process, one after the other, have the same file."""
+    return NodeWork.model_validate_json(unsealed(name, content))
