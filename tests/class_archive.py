@@ -2,7 +2,7 @@
 
     python -m tests.class_archive FILE
 
-It is made for `tests/conftest.py` by ``scripts/class-archive``.
+It is made for `tests/support/jvm_options.py` by ``scripts/class-archive``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from tests.conftest import COMPILER
+from tests.support.jvm_options import COMPILER
 from watersmeet.cli import preparing
 
 if __name__ == "__main__":

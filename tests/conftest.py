@@ -14,15 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import jvm_options
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
-COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Of every JVM with Spark that tests start, also by the command line: none lives so long that the optimising
-compiler would earn what it takes. What it compiled all have room for, as with that compiler; without it there
-are 48 MB, which the session of all tests fills, and then looks all the time for code to throw out."""
-CLASSES = REPOSITORY / ".cache" / "spark-classes.jsa"
-"""Made by ``scripts/class-archive``: another third of what a start takes. A JVM passes over one that is not
-there, or is of other jars."""
 LONG = ("oracle", "laws", "testing")
 """Folders whose tests take longest, of those without a JVM."""
 
@@ -42,8 +37,7 @@ def pytest_configure(config):
     except ValueError:
         raise pytest.UsageError(f"--seed takes a number or 'random', not {asked!r}") from None
     config.option.seed = str(config.watersmeet_seed)  # that of the workers, too
-    java = f'{COMPILER} -XX:SharedArchiveFile="{CLASSES}" -Xlog:disable'
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", java)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options.ALL)
 
 
 @pytest.hookimpl(trylast=True)  # of those that are not deselected

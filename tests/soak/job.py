@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tests.kills.jobs import Process
 from tests.soak.sent import LAG_S, TOPICS
+from tests.support.jvm_options import OF_CLUSTERS
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
 from tests.support.standalone import Cluster
@@ -68,7 +69,7 @@ CONF = {
     "spark.task.maxFailures": "8",
     "spark.excludeOnFailure.enabled": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": OF_CLUSTERS,
     "spark.ui.enabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",  # or its files grow through a slow machine's first third
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.jvm_options import OF_CLUSTERS
 from watersmeet.engine.local import replay_case as replay_locally
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.replay import replay_case
@@ -42,6 +43,7 @@ def begin(folder: str) -> Any:
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.locality.wait": "0s",
         "spark.executorEnv.TMPDIR": OWN,
+        "spark.executor.extraJavaOptions": OF_CLUSTERS,
     }
     spark = session.start(session.settings(master=f"local-cluster[{EXECUTORS},1,1024]", conf=conf))
     until = time.monotonic() + PATIENCE_S

@@ -14,6 +14,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.support.jvm_options import OF_CLUSTERS
+
 _CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _PACKAGE = "org.apache.spark.deploy"
 _HOST = "127.0.0.1"
@@ -25,6 +27,7 @@ class Cluster:
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
         self._environment = {**environment, "SPARK_NO_DAEMONIZE": "1", "SPARK_LOCAL_IP": _HOST}
+        self._environment["SPARK_DAEMON_JAVA_OPTS"] = OF_CLUSTERS
         self._environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"  # it has one port
         self._environment["SPARK_WORKER_OPTS"] = "-Dspark.decommission.enabled=true"  # by SIGPWR
         self._processes: list[subprocess.Popen[bytes]] = []

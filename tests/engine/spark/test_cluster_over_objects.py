@@ -22,6 +22,7 @@ RUN = """
 import os, signal, sys
 from watersmeet.state.commits import Commits
 import watersmeet
+from tests.support.jvm_options import OF_CLUSTERS
 
 text, checkpoint, endpoint, bucket, killed = sys.argv[1:]
 if killed == "killed":
@@ -31,6 +32,7 @@ ran = watersmeet.run(text, {
     "until_caught_up": True, "finish": True,
     "state_store": f"s3://{bucket}/jobs/one", "state_store_endpoint": endpoint,
     "state_store_region": "us-east-1", "state_store_allow_http": True, "state_cache": "none",
+    "spark.executor.extraJavaOptions": OF_CLUSTERS,
 }, on_notice=print)
 print("ticks", ran.ticks)
 """
