@@ -66,6 +66,16 @@ def _rank(item):
     return 2 if item.path.relative_to(REPOSITORY / "tests").parts[0] in LONG else 3
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Nothing of what is imported and collected is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish():
     """What was imported and collected stays: the garbage collector need not look through it again. And it
     looks less often: trees of queries come and go by the million, and hardly any of them is garbage."""
