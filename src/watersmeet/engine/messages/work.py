@@ -153,5 +153,5 @@ def read_work(store: Store, name: str) -> NodeWork:
 
 @lru_cache(maxsize=1)
 def _told_by(name: str, content: bytes) -> NodeWork:
-    """Tasks of one node that run in one process, one after the other, have the same file."""
+    """Tasks of one node that run in one process have the same file."""
     return NodeWork.model_validate_json(unsealed(name, content))
