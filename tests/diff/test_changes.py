@@ -4,6 +4,7 @@ out, summed; and what is refused because it cannot be decided."""
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -205,8 +206,26 @@ def with_diffs(job: Job) -> Job:
     return replace(job, inserts=(replace(insert, query=query),))
 
 
-def compared(case: dict[str, Any], *, lose: bool = False) -> Differences | SpecError:
-    """The error where it cannot be decided; ``lose``: without what the last tick put out."""
+def in_files(
+    records: list[tuple[dict[str, Any], int, int]], rng: random.Random
+) -> tuple[list[int], list[int]]:
+    """Records, in their order, in files of which a tick reads several: the file of each, and of each file
+    where it stands in the order."""
+    files, places, last = [], list[int](), None
+    for *_, at in records:
+        if last != at or rng.random() < 0.4:
+            places.append(len(places))
+        files.append(len(places))
+        last = at
+    numbers = rng.sample(range(1, len(places) + 1), len(places))
+    order = [places[numbers.index(number)] for number in range(1, len(places) + 1)]
+    return [numbers[file - 1] for file in files], order
+
+
+def compared(case: dict[str, Any], *, lose: bool = False, backwards: bool = False) -> Differences | SpecError:
+    """The error where it cannot be decided; ``lose``: without what the last tick put out; ``backwards``: as
+    if files had counted the other way round."""
+    rng = random.Random(case["case"])
     job = case_job(case)
     plan = plan_job(job)
     local = LocalJob(plan, MemoryStore())
@@ -228,12 +247,14 @@ def compared(case: dict[str, Any], *, lose: bool = False) -> Differences | SpecE
             own = records[source.name]
             table = to_table(source.columns, [{**row, "diff": diff} for row, diff, _ in own], [1] * len(own))
             table = table.select([column.name for column in source.columns])
-            for name, values in ((AT, [at for *_, at in own]), (FILE, [at for *_, at in own])):
+            files, order = in_files(own, rng)
+            order = [-rank for rank in order] if backwards else order
+            for name, values in ((AT, [at for *_, at in own]), (FILE, files)):
                 table = table.append_column(name, pa.array(values, pa.int64()))
             db.register("given", table.append_column(POSITION, pa.array(range(len(own)), pa.int64())))
             ran(db, "CREATE OR REPLACE TABLE records AS SELECT * FROM given")
             folded[source.name] = quoted(f"t{source.name}")
-            fold(db, source, "records", folded[source.name])
+            fold(db, source, "records", folded[source.name], [order])
         sql = statement(job.inserts[0].query, DuckDb(folded), Known(settled=True))
         ran(db, f"CREATE OR REPLACE TABLE answer AS {sql}")
         names = [output.name for output in job.inserts[0].query.outputs]
@@ -259,5 +280,7 @@ def test_final_contents_of_random_tables_are_what_the_job_came_to(seed: int) -> 
         seen["equal"] += 1
         less = compared(case, lose=True)
         seen["lost"] += isinstance(less, Differences) and not less.equal
-    assert all(seen[what] for what in ("more often", "newer", "lost")), seen
+        other = compared(case, backwards=True)
+        seen["in order"] += isinstance(other, Differences) and not other.equal
+    assert all(seen[what] for what in ("more often", "newer", "lost", "in order")), seen
     assert seen["equal"] > CASES // 3, seen

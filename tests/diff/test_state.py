@@ -19,6 +19,7 @@ from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, OFFSETS
 from watersmeet.spec.model import Source
+from watersmeet.state.store import MemoryStore
 
 JOB = """
 CREATE TABLE o (id BIGINT, at TIMESTAMP, note STRING, WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
@@ -168,6 +169,6 @@ def test_rows_of_a_state_that_went_on_are_of_a_later_tick(tmp_path: Path) -> Non
 def test_of_a_topic_of_which_nothing_was_read_there_are_no_ends():
     source = Source("s", (), "kafka", {"topic": "t"})
     manifest: Any = SimpleNamespace(host={OFFSETS: f"v1\n{{}}\n{NOTHING_READ}"})
-    assert read._by_state(source, 0, manifest, []).ends == {}
+    assert read._by_state(source, 0, manifest, [], MemoryStore()).ends == {}
     manifest.host[OFFSETS] = 'v1\n{}\n{"t": {"0": 3}}'
-    assert read._by_state(source, 0, manifest, []).ends == {"t": {"0": 3}}
+    assert read._by_state(source, 0, manifest, [], MemoryStore()).ends == {"t": {"0": 3}}

@@ -5,6 +5,7 @@ files that were read, and a history. So commands that look at these need no JVM.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,27 @@ class FileJob(RecordedJob):
             self._read.append(FileRead(place, step, path.as_uri(), 0, info.st_size, info.st_mtime_ns))
             self._steps[name] += 1
             rows[name] = [record for record in records if not isinstance(record, str)]
+        self.read_as_told(rows, clock_us)
+
+    def read_in_steps(self, name: str, files: Sequence[tuple[int, str, int, Sequence[Any]]]) -> None:
+        """A tick that reads files of one source, all their records being rows: of each how many steps of
+        Spark's log after the last one it stands, its name, the millisecond in which it was changed, and its
+        records, which count by these milliseconds and then by names."""
+        self._read, place, step = [], self._names.index(name), self._steps[name]
+        for after, file, time_ms, records in files:
+            path = self._folders[name] / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+            os.utime(path, ns=(0, time_ms * 1_000_000))
+            info = path.stat()
+            listed = (place, step + after, path.as_uri(), time_ms, info.st_size, info.st_mtime_ns)
+            self._read.append(FileRead(*listed))
+            self._steps[name] = max(self._steps[name], step + after + 1)
+        in_order = sorted(files, key=lambda own: (own[2], own[1].rpartition("/")[2]))
+        self.read_as_told({name: [record for *_, records in in_order for record in records]}, 0)
+
+    def read_as_told(self, rows: Mapping[str, list[Any]], clock_us: int) -> None:
+        """A tick with these rows, and how far all has been read by then."""
         conclude = self.job.driver.conclude
 
         def concluded() -> Any:

@@ -4,11 +4,12 @@ records do not say for certain, it is refused: no difference is told that may be
 Without a primary key a row is there as often as the diffs of its records sum up to. If more were deleted by
 then than had come, deletes of what was not there were not applied where the query could tell, which goes by
 what it keeps. With a primary key the last record counts, or the last that is not older than one before it; a
-delete that the job may have forgotten decides nothing.
+delete that the job may have forgotten decides nothing, nor do files of which it is not known which came last.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from watersmeet.diff.database import quoted, ran, text
@@ -20,18 +21,21 @@ from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import MOST_TIMES
 
 FILE, POSITION = ours("file"), ours("position")
-"""Columns of records beside `AT`, here the batch that they were read in: in which file, and where in it."""
+"""Columns of records beside `AT`, here the batch that they were read in: in which file (its number,
+from 1 on), and where in it."""
 
 MOST_ROWS = 20_000_000
 _DIFF, _COUNT, _SUM, _LEAST = ours("d"), ours("n"), ours("sum"), ours("least")
 """Names that no column of a table has."""
 
 
-def fold(db: Any, source: Source, records: str, table: str) -> None:
+def fold(db: Any, source: Source, records: str, table: str, orders: Sequence[Sequence[int]]) -> None:
     """Make a table of what the source holds, with its columns of rows, `PART` and `AT`.
 
     Args:
         records: a table with its declared columns, `AT`, `FILE` and `POSITION`.
+        orders: of a table with a primary key, all in which its files may have counted: the rank of each file,
+            the same of those of which it is not known which counted first.
 
     Raises:
         SpecError: it cannot be decided.
@@ -42,7 +46,7 @@ def fold(db: Any, source: Source, records: str, table: str) -> None:
     if key is None:
         _by_rows(db, source, given, rows, table)
     else:
-        _by_key(db, source, key, given, rows, table)
+        _by_key(db, source, key, given, rows, table, orders)
 
 
 def _diff(change: ChangeColumn) -> str:
@@ -85,23 +89,30 @@ def _by_rows(db: Any, source: Source, given: str, rows: list[str], table: str) -
     _make(db, table, rows, f"{summed} r, unnest(range(CAST({_COUNT} AS BIGINT)))")
 
 
-def _by_key(db: Any, source: Source, key: PrimaryKey, given: str, rows: list[str], table: str) -> None:
+def _by_key(
+    db: Any,
+    source: Source,
+    key: PrimaryKey,
+    given: str,
+    rows: list[str],
+    table: str,
+    orders: Sequence[Sequence[int]],
+) -> None:
     keys = ", ".join(map(quoted, key.columns))
     clear = [f"{quoted(name)} IS NOT NULL" for name in key.columns]
     clear += [f"{_DIFF} <> 0"]
     if key.sequence is not None:
         clear.append(f"({_DIFF} < 0 OR {quoted(key.sequence)} IS NOT NULL)")
     records = f"(SELECT * FROM {given} r WHERE {' AND '.join(clear)})"
-    ((unordered,),) = ran(
-        db,
-        f"SELECT count(*) FROM (SELECT {keys} FROM {records} r GROUP BY {keys}, {AT}"
-        f" HAVING count(DISTINCT {FILE}) > 1) r",
-    )
+    unordered = _unordered(db, key, records, keys, orders)
     if unordered:
         raise _undecided(
-            source, f"keys of it ({unordered:,}) have records in several files that one tick read"
+            source,
+            f"keys of it ({unordered:,}) have records in several files, and which of these counted last is"
+            " not known",
         )
-    order = f"PARTITION BY {keys} ORDER BY {AT}, {POSITION}"
+    rank = _rank(orders[0])
+    order = f"PARTITION BY {keys} ORDER BY {rank}, {POSITION}"
     before = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
     stale, last = ours("stale"), ours("last")
     is_stale = "FALSE"
@@ -123,10 +134,39 @@ def _by_key(db: Any, source: Source, key: PrimaryKey, given: str, rows: list[str
         )
     counts = f"(SELECT * FROM {judged} r WHERE NOT {stale})"
     newest = (
-        f"(SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {AT} DESC, {POSITION} DESC) AS {_COUNT}"
-        f" FROM {counts} r)"
+        f"(SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {rank} DESC, {POSITION} DESC) AS"
+        f" {_COUNT} FROM {counts} r)"
     )
     _make(db, table, rows, f"{newest} r WHERE {_COUNT} = 1 AND {_DIFF} > 0")
+
+
+def _unordered(db: Any, key: PrimaryKey, records: str, keys: str, orders: Sequence[Sequence[int]]) -> int:
+    """How many keys have records of which it is not known which counted last. Where each of a key's says when
+    it was, at another time, and none is a delete, the order of files does not matter."""
+    own = ""
+    if key.sequence is not None:
+        clear = f"min({_DIFF}) > 0 AND count(DISTINCT {quoted(key.sequence)}) = count(*)"
+        own = f" WHERE ({keys}) IN (SELECT ({keys}) FROM {records} r GROUP BY {keys} HAVING NOT ({clear}))"
+    ranks = {ours(f"rank{n}"): order for n, order in enumerate(orders)}
+    places = {rank: ours(f"place{n}") for n, rank in enumerate(ranks)}
+    ranked = ", ".join(f"{_rank(order)} AS {rank}" for rank, order in ranks.items())
+    placed = ", ".join(
+        f"row_number() OVER (PARTITION BY {keys} ORDER BY {rank}) AS {place}"
+        for rank, place in places.items()
+    )
+    unlike = [f"count(DISTINCT {rank}) < count(*)" for rank in ranks]
+    unlike += [f"bool_or({place} <> {places[next(iter(ranks))]})" for place in [*places.values()][1:]]
+    ((keys_without,),) = ran(
+        db,
+        f"SELECT count(*) FROM (SELECT {keys} FROM (SELECT *, {placed} FROM (SELECT DISTINCT {keys},"
+        f" {ranked}, {FILE} FROM {records} r{own}) r) r GROUP BY {keys} HAVING {' OR '.join(unlike)}) r",
+    )
+    return int(keys_without)
+
+
+def _rank(order: Sequence[int]) -> str:
+    """Of the file of a record."""
+    return f"list_extract(CAST([{', '.join(map(str, order))}] AS BIGINT[]), {FILE})"
 
 
 def _make(db: Any, table: str, rows: list[str], relation: str) -> None:

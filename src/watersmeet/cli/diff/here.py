@@ -82,7 +82,7 @@ class TablesHere(dict[str, str]):
             given = quoted(ours(f"records{number}"))
             in_batches = f"* REPLACE (list_extract({batches}, {AT}) AS {AT}), {AT} AS {FILE}"
             ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {table}")
-            fold(db, source, given, table)
+            fold(db, source, given, table, of.orders)
         return table
 
 

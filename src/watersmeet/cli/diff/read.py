@@ -7,16 +7,21 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from watersmeet.cli.diff.file_order import Orders, orders_of
+from watersmeet.cli.why.reading import FILES
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
+from watersmeet.history.past import read as past_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
+from watersmeet.why.recorded import Recorded, recorded
 
 _HIDDEN = (".", "_")
 
@@ -28,7 +33,8 @@ class Read:
     topic and partition, the offset behind the last record that was read. ``named``: they were named for the
     comparison, and nobody knows which of them were read. ``changed``: of the files, those that were changed
     since, ``gone``: that are not there any more, and so not among ``files``. ``batches``: that in which
-    each of ``files`` was read; those of a batch were in one tick."""
+    each of ``files`` was read; those of a batch were in one tick. ``orders``: of a table with a primary key,
+    in which orders they may have counted (`orders_of`)."""
 
     source: Source
     files: Sequence[str] = ()
@@ -38,6 +44,7 @@ class Read:
     changed: Sequence[str] = ()
     gone: Sequence[str] = ()
     batches: Sequence[int] = ()
+    orders: Sequence[Sequence[int]] = ()
 
     @property
     def local_files(self) -> list[str] | None:
@@ -94,7 +101,7 @@ def read_of(
     return {
         source.name: _named(source, named[source.name])
         if source.name in named
-        else _by_state(source, number, manifest, by_number.get(number, []))
+        else _by_state(source, number, manifest, by_number.get(number, []), store)
         for number, source in enumerate(plan.sources)
     }
 
@@ -121,7 +128,11 @@ def _named(source: Source, path: str) -> Read:
 
 
 def _by_state(
-    source: Source, number: int, manifest: Manifest | None, files: Sequence[file_lists.FileRead]
+    source: Source,
+    number: int,
+    manifest: Manifest | None,
+    files: Sequence[file_lists.FileRead],
+    store: Store,
 ) -> Read:
     if manifest is None:
         raise SpecError(
@@ -130,7 +141,7 @@ def _by_state(
             hint=f"name the checkpoint of the run, or the rows by --input {source.name}=FILES",
         )
     if source.traits.files:
-        there: list[tuple[str, str, int]] = []
+        there: list[tuple[str, file_lists.FileRead]] = []
         changed, gone = [], []
         for file in files:
             local = local_of(file.path)
@@ -146,10 +157,20 @@ def _by_state(
             if path is None:
                 gone.append(file.path)
             else:
-                there.append((path, file.path, file.batch))
-        paths, urls = [path for path, *_ in there], [url for _, url, _ in there]
-        batches = [batch for *_, batch in there]
-        return Read(source, paths, urls, changed=changed, gone=gone, batches=batches)
+                there.append((path, file))
+        paths, read = [path for path, _ in there], [file for _, file in there]
+        orders: Orders = []
+        if source.primary_key is not None:
+            orders = orders_of(read, source.name, FILES, partial(_history, store, manifest.tick))
+        return Read(
+            source,
+            paths,
+            [file.path for file in read],
+            changed=changed,
+            gone=gone,
+            batches=[file.batch for file in read],
+            orders=orders,
+        )
     if source.traits.log:
         texts = ends_in(manifest.host)
         text = NOTHING_READ if texts is None else texts[number]
@@ -160,3 +181,8 @@ def _by_state(
         code="not-compared",
         hint=f"say which rows it gave by --input {source.name}=FILES",
     )
+
+
+def _history(store: Store, tick: int) -> Recorded:
+    """What is known of ticks up to that of the state."""
+    return recorded(past_of(store), tick)
