@@ -1,8 +1,11 @@
 """Expressions in DuckDB's SQL, those alone of which it is certain that they mean there what they mean on
-Spark: columns, comparisons of values of one kind, AND, OR, NOT, sums of whole numbers and of times with
-lengths of time, CASE and COALESCE of one kind, and plain aggregates. All others are Spark's to answer.
+Spark: columns, comparisons of values of one kind, AND, OR, NOT, sums and products of whole numbers and of
+DECIMALs that hold every digit, sums of times with lengths of time, CASE and COALESCE of one kind, and plain
+aggregates. All others are Spark's to answer.
 
-A length of time is a number of µs here. Times are without a zone, in UTC.
+A length of time is a number of µs here. Times are without a zone, in UTC. In other zones a day may
+have other than 24 hours, and times are as far apart as clocks there say: times are compared there, and moved
+by less than a day.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from watersmeet.diff import decimals
 from watersmeet.diff.database import quoted, text
 from watersmeet.diff.dialect import Names, Uncommon
 from watersmeet.event_time import DAY_US
@@ -31,7 +35,10 @@ _WHOLE = {"TINYINT": "TINYINT", "SMALLINT": "SMALLINT", "INT": "INTEGER", "BIGIN
 _PLAIN = {**_WHOLE, "STRING": "VARCHAR", "BOOLEAN": "BOOLEAN", "DATE": "DATE", "TIMESTAMP": "TIMESTAMP"}
 _SIZES = [*_WHOLE.values()]
 _KINDS = {"STRING": "text", "BOOLEAN": "flag", "DATE": "date", "TIMESTAMP": "time", "DOUBLE": "real"}
-_ORDERED = ("whole", "text", "flag", "date", "time", "real", "length")
+_ORDERED = ("whole", "decimal", "text", "flag", "date", "time", "real", "length")
+_EXACT = {"whole", "decimal"}
+_SHORT = "less than a day"
+"""As the type of a length of time that is written down."""
 _TEXTS = {
     "DATE": re.compile(r"\d{4}-\d{2}-\d{2}"),
     "TIMESTAMP": re.compile(r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"),
@@ -48,8 +55,8 @@ class _Value:
 
 
 class DuckDb:
-    """The dialect; see the module. ``tables``: per source, the name of its rows; ``utc``: days and hours of
-    texts are those of UTC."""
+    """The dialect; see the module. ``tables``: per source, the name of its rows; ``utc``: days and hours are
+    those of UTC."""
 
     def __init__(self, tables: Mapping[str, str], *, utc: bool = True) -> None:
         self._tables = tables
@@ -94,7 +101,7 @@ class _Compiler:
             us = interval_us(expr)
             if us is None:
                 raise _uncommon(expr)
-            return _Value(f"CAST({us} AS BIGINT)", "length")
+            return _Value(f"CAST({us} AS BIGINT)", "length", _SHORT if abs(us) < DAY_US else "")
         if is_aggregate(expr):
             return self._aggregate(expr)
         for kinds, method in self._METHODS:
@@ -105,6 +112,8 @@ class _Compiler:
     def _column(self, expr: exp.Column) -> _Value:
         named = self._names[expr.table, expr.name]
         kind = named.type
+        if kind.is_decimal:
+            return _Value(named.name, "decimal", str(kind))
         facts = _KINDS.get(kind.name) or ("whole" if kind.is_integer else f"other {kind}")
         return _Value(named.name, facts, _PLAIN.get(kind.name, ""))
 
@@ -115,6 +124,9 @@ class _Compiler:
             number = read_number(expr.name, negative=False)
         except NumberError:
             raise _uncommon(expr) from None
+        if number.type.is_decimal and "e" not in expr.name.lower():
+            kind = str(number.type)
+            return _Value(f"CAST({text(expr.name.rstrip('BbDd'))} AS {kind})", "decimal", kind)
         if not number.type.is_integer:
             raise _uncommon(expr)
         kind = _WHOLE[number.type.name]
@@ -132,19 +144,17 @@ class _Compiler:
 
     def _negative(self, expr: exp.Neg) -> _Value:
         inner = self.value(expr.this)
-        if inner.kind != "whole" or not isinstance(expr.this, exp.Literal):
+        if inner.kind not in _EXACT or not isinstance(expr.this, exp.Literal):
             raise _uncommon(expr)
-        return _Value(f"(-{inner.sql})", "whole", inner.type)
+        return _Value(f"(-{inner.sql})", inner.kind, inner.type)
 
     def _comparison(self, expr: exp.Binary) -> _Value:
-        left, right = self.value(expr.this), self.value(expr.expression)
-        _same(expr, (left, right))
+        left, right = _same(expr, [self.value(part) for part in (expr.this, expr.expression)])
         return _Value(f"({left.sql} {_COMPARED[type(expr)]} {right.sql})", "flag", "BOOLEAN")
 
     def _between(self, expr: exp.Between) -> _Value:
         values = [self.value(part) for part in (expr.this, expr.args["low"], expr.args["high"])]
-        _same(expr, values)
-        value, low, high = (v.sql for v in values)
+        value, low, high = (v.sql for v in _same(expr, values))
         return _Value(f"({value} BETWEEN {low} AND {high})", "flag", "BOOLEAN")
 
     def _connector(self, expr: exp.Connector) -> _Value:
@@ -170,8 +180,7 @@ class _Compiler:
         if not expr.expressions or expr.args.get("query"):
             raise _uncommon(expr)
         values = [self.value(part) for part in (expr.this, *expr.expressions)]
-        _same(expr, values)
-        first, *others = (v.sql for v in values)
+        first, *others = (v.sql for v in _same(expr, values))
         return _Value(f"({first} IN ({', '.join(others)}))", "flag", "BOOLEAN")
 
     def _sum(self, expr: exp.Binary) -> _Value:
@@ -182,7 +191,9 @@ class _Compiler:
             wider = _wider(left.type, right.type)
             sides = f"CAST({left.sql} AS {wider}) {sign} CAST({right.sql} AS {wider})"
             return _Value(f"({sides})", "whole", wider)
-        if isinstance(expr, exp.Mul):
+        if set(kinds) <= _EXACT:
+            return self._of_decimals(expr, left, right, sign)
+        if isinstance(expr, exp.Mul) or not (self._utc or _is_of_any_zone(left, right)):
             raise _uncommon(expr)
         if kinds == ("time", "length") or (kinds == ("length", "time") and sign == "+"):
             time, length = (left, right) if left.kind == "time" else (right, left)
@@ -197,6 +208,16 @@ class _Compiler:
             return _Value(f"({left.sql} {sign} {right.sql})", "length")
         raise _uncommon(expr)
 
+    def _of_decimals(self, expr: exp.Binary, left: _Value, right: _Value, sign: str) -> _Value:
+        is_product = isinstance(expr, exp.Mul)
+        kind = (decimals.multiplied if is_product else decimals.added)(left.type, right.type)
+        if kind is None:
+            raise _uncommon(expr)
+        sides = [
+            f"CAST({v.sql} AS {decimals.as_decimal(v.type) if is_product else kind})" for v in (left, right)
+        ]
+        return _Value(f"CAST({f' {sign} '.join(sides)} AS {kind})", "decimal", kind)
+
     def _case(self, expr: exp.Case) -> _Value:
         if expr.this is not None:
             raise _uncommon(expr)
@@ -204,9 +225,9 @@ class _Compiler:
         last = expr.args.get("default")
         default = self._null(exp.Null()) if last is None else self.value(last)
         _flags(expr, [condition for condition, _ in arms])
-        kind, type_ = _one_type(expr, [*(value for _, value in arms), default])
-        whens = " ".join(f"WHEN {condition.sql} THEN {value.sql}" for condition, value in arms)
-        return _Value(f"(CASE {whens} ELSE {default.sql} END)", kind, type_)
+        kind, type_, values = _one_type(expr, [*(value for _, value in arms), default])
+        whens = " ".join(f"WHEN {arm[0].sql} THEN {v.sql}" for arm, v in zip(arms, values, strict=False))
+        return _Value(f"(CASE {whens} ELSE {values[-1].sql} END)", kind, type_)
 
     def _if(self, expr: exp.If) -> _Value:
         arm = exp.If(this=expr.this.copy(), true=expr.args["true"].copy())
@@ -214,8 +235,7 @@ class _Compiler:
         return self._case(exp.Case(ifs=[arm], default=None if false is None else false.copy()))
 
     def _coalesce(self, expr: exp.Coalesce) -> _Value:
-        values = [self.value(part) for part in (expr.this, *expr.expressions)]
-        kind, type_ = _one_type(expr, values)
+        kind, type_, values = _one_type(expr, [self.value(p) for p in (expr.this, *expr.expressions)])
         return _Value(f"coalesce({', '.join(v.sql for v in values)})", kind, type_)
 
     def _cast(self, expr: exp.Cast) -> _Value:
@@ -227,6 +247,8 @@ class _Compiler:
                 raise _uncommon(expr)
             return _Value(f"{to.name} {text(expr.this.name)}", _KINDS[to.name], to.name)
         inner, target = self.value(expr.this), _PLAIN.get(to.name, "")
+        if to.is_decimal and inner.kind in _EXACT and decimals.fits(inner.type, str(to)):
+            return _Value(f"CAST({inner.sql} AS {to})", "decimal", str(to))
         widens = inner.type in _SIZES and target in _SIZES and _wider(inner.type, target) == target
         if target and (widens or inner.kind == "null" or inner.type == target):
             return _Value(f"CAST({inner.sql} AS {target})", _KINDS.get(to.name, "whole"), target)
@@ -243,7 +265,10 @@ class _Compiler:
         (value,) = values or (_Value("", ""),)
         if call.function == "sum" and value.kind == "whole":
             return _Value(f"CAST(sum({distinct}{value.sql}) AS BIGINT)", "whole", "BIGINT")
-        if call.function in ("min", "max") and value.kind in ("whole", "text", "date", "time"):
+        if call.function == "sum" and value.kind == "decimal":
+            kind = decimals.summed(value.type)
+            return _Value(f"CAST(sum({distinct}{value.sql}) AS {kind})", "decimal", kind)
+        if call.function in ("min", "max") and value.kind in ("whole", "decimal", "text", "date", "time"):
             return _Value(f"{call.function}({value.sql})", value.kind, value.type)
         raise _uncommon(expr)
 
@@ -274,22 +299,42 @@ def _flags(expr: exp.Expr, parts: Sequence[_Value]) -> None:
         raise _uncommon(expr)
 
 
-def _same(expr: exp.Expr, values: Sequence[_Value]) -> None:
-    """Raises: Uncommon, unless all are of one kind that has an order."""
+def _same(expr: exp.Expr, values: Sequence[_Value]) -> Sequence[_Value]:
+    """The values as they are compared. Raises: Uncommon, unless all are of one kind that has an order."""
     kinds = {value.kind for value in values} - {"null"}
+    if "decimal" in kinds and kinds <= _EXACT:
+        return _as_decimals(expr, values)
     if len(kinds) > 1 or any(kind not in _ORDERED for kind in kinds):
         raise _uncommon(expr)
+    return values
 
 
-def _one_type(expr: exp.Expr, values: Sequence[_Value]) -> tuple[str, str]:
-    """Kind and type of what is one of several values. Raises: Uncommon."""
+def _as_decimals(expr: exp.Expr, values: Sequence[_Value]) -> list[_Value]:
+    """Whole numbers and DECIMALs in the one type that holds all of them. Raises: Uncommon: there is none."""
+    kind = decimals.widest(value.type for value in values if value.kind != "null")
+    if kind is None:
+        raise _uncommon(expr)
+    return [_Value(f"CAST({value.sql} AS {kind})", "decimal", kind) for value in values]
+
+
+def _is_of_any_zone(left: _Value, right: _Value) -> bool:
+    """Whether a sum is the same wherever days begin: of a time and less than a day, or of dates alone."""
+    return "time" not in (left.kind, right.kind) or _SHORT in (left.type, right.type)
+
+
+def _one_type(expr: exp.Expr, values: Sequence[_Value]) -> tuple[str, str, Sequence[_Value]]:
+    """Kind and type of what is one of several values, and these as they are of it. Raises: Uncommon."""
     several = {(value.kind, value.type) for value in values if value.kind != "null"}
-    if {kind for kind, _ in several} == {"whole"}:
-        return "whole", max((type_ for _, type_ in several), key=_SIZES.index)
+    kinds = {kind for kind, _ in several}
+    if kinds == {"whole"}:
+        return "whole", max((type_ for _, type_ in several), key=_SIZES.index), values
+    if "decimal" in kinds and kinds <= _EXACT:
+        values = _as_decimals(expr, values)
+        return "decimal", values[0].type, values
     if len(several) != 1:
         raise _uncommon(expr)
-    (one,) = several
-    return one
+    ((kind, type_),) = several
+    return kind, type_, values
 
 
 def _wider(a: str, b: str) -> str:

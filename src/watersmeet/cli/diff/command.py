@@ -327,10 +327,9 @@ class _Answers:
     def _by_duckdb(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
         import duckdb
 
-        if self._compared.job.options.time_zone != UTC:
-            raise Uncommon(f"the time zone {self._compared.job.options.time_zone}")
+        utc = self._compared.job.options.time_zone == UTC
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
-        sql = self._sql(insert, facts, DuckDb(self._here), ordered, without)
+        sql = self._sql(insert, facts, DuckDb(self._here, utc=utc), ordered, without)
         name = self._new()
         try:
             ran(self._db, f"CREATE OR REPLACE TABLE {quoted(name)} AS {sql}")
