@@ -18,6 +18,7 @@ from tests.support.changing_fates import keyed_case
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.diff.decided import check_decided
+from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
 from watersmeet.diff.bags import COUNT, Differences, differences
@@ -134,7 +135,7 @@ def test_streams_beside_what_changes_are_refused(relation: str) -> None:
     alias = relation.split()[0]
     job = job_in(f"{text} SELECT {alias}.k FROM {relation} EMIT CHANGES;", "job.sql", {}, None)
     with pytest.raises(SpecError, match="is a stream"):
-        check_decided(job.inserts[0])
+        check_decided(job.inserts[0], WholeTables(plan_job(job), None, pytest.fail))
 
 
 AS_OF = """
@@ -159,7 +160,7 @@ def test_the_queries_that_can_be_decided_are_compared(place: Path, capsys: Any) 
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert (json.loads(out)["query"], json.loads(out)["equal"]) == ("plain", True)
-    assert '"named": "names" is a table that is read again and again' in " ".join(err.split())
+    assert '"named": "names" is a table that is read again and again: what it held' in " ".join(err.split())
 
 
 NAMED = """

@@ -5,15 +5,15 @@ Watermarks play no part in it: no row is late, nothing is released. Rows without
 as they are by the job. The statement's columns are `column_name(0)`, `column_name(1)`, … for the query's, and
 `PENDING`: whether the row is one that the job may only put out later.
 
-Of a join with a table FOR SYSTEM_TIME AS OF there is no batch answer: what the table held in each tick is
-not kept.
+A table FOR SYSTEM_TIME AS OF is what it is given as: the caller knows that all rows have met that. Such a row
+waits for nothing, matched or not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from watersmeet.diff.dialect import Dialect, Named, Names
@@ -21,7 +21,6 @@ from watersmeet.diff.known import Known
 from watersmeet.diff.nearest import nearest
 from watersmeet.diff.rows import Rows, number
 from watersmeet.diff.windows import grouped
-from watersmeet.errors import SpecError
 from watersmeet.names import ours
 from watersmeet.spec.model import (
     WINDOW_END,
@@ -76,7 +75,7 @@ def statement(
         without: inputs whose rows that may have been late are left out.
 
     Raises:
-        SpecError: there is no batch answer of such a query.
+        SpecError: which row of an ASOF join is nearest cannot be told.
         Uncommon: the dialect is not certain to say the same as Spark.
     """
     return _Writer(dialect, facts, frozenset(ordered), allowed_lateness, without).query(query, "").sql
@@ -142,13 +141,6 @@ class _Writer:
     def relation(self, relation: Relation, prefix: str) -> Rows:
         if isinstance(relation, Input):
             return self.input(relation, prefix)
-        if relation.is_lookup:
-            raise SpecError(
-                f'"{relation.right.alias}" is met FOR SYSTEM_TIME AS OF a row\'s tick'  # type: ignore[union-attr]
-                ", and what it held then is not kept: there is no batch answer",
-                code="not-compared",
-                hint="keep what the table held as rows with times, and join them by ASOF, to compare",
-            )
         left, right = self.relation(relation.left, prefix), self.relation(relation.right, prefix)
         rows = self.joined(relation, left, right)
         if relation.where is not None:
@@ -169,12 +161,14 @@ class _Writer:
                 left.pending + right.pending, waits=True,
             )  # fmt: skip
         on = "TRUE" if join.on is None else self.dialect.expression(join.on, names)
+        if join.is_lookup:
+            right = replace(right, here=())
         if join.kind.hides_right:
             no = "NOT " if join.kind is JoinKind.ANTI else ""
             sql = f"SELECT * FROM ({left.sql}) l WHERE {no}EXISTS (SELECT 1 FROM ({right.sql}) r WHERE {on})"
             return Rows(
                 sql, left.names, left.times, left.here, left.pending,
-                waits or join.kind is JoinKind.ANTI,
+                waits or (join.kind is JoinKind.ANTI and not join.is_lookup),
             )  # fmt: skip
         return Rows(
             f"SELECT * FROM ({left.sql}) l {_JOINS[join.kind]} ({right.sql}) r ON {on}",

@@ -14,7 +14,8 @@ from watersmeet.spec.model import Job
 
 
 class BySpark:
-    """A session, with all sources of a plan as views."""
+    """A session, with all sources of a plan as views, but those whose rows are taken back: what these hold is
+    told by DuckDB alone."""
 
     def __init__(self, job: Job, read: Mapping[str, Read], settings: Mapping[str, str]) -> None:
         from watersmeet.engine.spark.batch import Batch
@@ -32,6 +33,8 @@ class BySpark:
         )
         batch = Batch(self._spark, PART, AT)
         for of in read.values():
+            if of.source.changes or of.source.compared:
+                continue
             if of.source.traits.files:
                 batch.files(of.source, of.files, of.urls)
             elif of.named:

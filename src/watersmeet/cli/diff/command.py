@@ -13,8 +13,9 @@ from typing import Any
 from watersmeet.cli.diff.decided import check_decided, reads_changes
 from watersmeet.cli.diff.here import TablesHere
 from watersmeet.cli.diff.outputs import Output, Wanted, output_of
-from watersmeet.cli.diff.read import Read, read_of
+from watersmeet.cli.diff.read import Read, history_of, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
+from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.cli.job_file import job_in, settings_in
 from watersmeet.cli.output import to_stderr
 from watersmeet.diff.bags import (
@@ -37,6 +38,7 @@ from watersmeet.spec.time_zones import UTC
 
 DUCKDB, SPARK = "duckdb", "spark"
 NOT_COMPARED = "not-compared"
+_BY_DUCKDB = "what changing tables hold is told by DuckDB alone"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Job:
-    """All that is compared. ``facts``: per query; ``read``: per source."""
+    """All that is compared. ``facts``: per query; ``read``: per source; ``tables``: what is known of those
+    that are read as a whole."""
 
     job: Job
     plan: Any
@@ -62,6 +65,7 @@ class _Job:
     facts: Mapping[str, Known]
     read: Mapping[str, Read]
     outputs: Mapping[str, str]
+    tables: WholeTables
 
 
 def diff_text(
@@ -150,12 +154,13 @@ def _compared(
             )
     read = read_of(plan, manifest, store, _pairs("--input", asked.inputs))
     tick = None if manifest is None else manifest.tick
+    tables = WholeTables(plan, manifest, partial(history_of, store, tick or 0))
 
     def tick_now() -> int | None:
         newest = load_newest(store)
         return None if newest is None else newest.tick
 
-    return _Job(job, plan, tick, facts, read, outputs), tick_now
+    return _Job(job, plan, tick, facts, {**tables.read, **read}, outputs, tables), tick_now
 
 
 def _pairs(flag: str, written: Sequence[str]) -> dict[str, str]:
@@ -192,7 +197,7 @@ def _each(
         query = next(q for q in compared.plan.queries if q.name == insert.name)
         facts = compared.facts.get(insert.name, Known(settled=False))
         try:
-            check_decided(insert)
+            check_decided(insert, compared.tables)
             answer, by, why = answers.first(insert, facts)
         except WatersmeetError as error:
             if error.code != NOT_COMPARED:
@@ -297,10 +302,14 @@ class _Answers:
                     raise EngineError(
                         f'"{insert.name}": it is not certain that DuckDB answers as Spark does: {why}',
                         code="not-compared",
-                        hint="what changing tables hold is told by DuckDB alone"
-                        if reads_changes(insert)
-                        else "--engine spark",
+                        hint=_BY_DUCKDB if reads_changes(insert) else "--engine spark",
                     ) from None
+        elif reads_changes(insert):
+            raise EngineError(
+                f'"{insert.name}": Spark does not answer queries over changing tables here',
+                code="not-compared",
+                hint=_BY_DUCKDB,
+            )
         self._of_spark.add(insert.name)
         return self._by_spark(insert, facts, frozenset()), SPARK, why
 

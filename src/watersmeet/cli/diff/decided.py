@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Input, Insert
 
 
 def reads_changes(insert: Insert) -> bool:
     """Whether rows of its sources are taken back."""
-    return any(source.changes for given in _inputs(insert) for source in given.sources)
+    return any(source.changes or source.compared for given in _inputs(insert) for source in given.sources)
 
 
-def check_decided(insert: Insert) -> None:
+def check_decided(insert: Insert, tables: WholeTables) -> None:
     """Raises: SpecError, if what a query has put out follows from more than what its sources hold at the end,
     which is named."""
     for given in _inputs(insert):
         for source in given.sources:
-            if given.as_of or source.compared:
+            refused = tables.refused(insert.name, source.name) if given.as_of or source.compared else None
+            if refused is not None:
                 raise SpecError(
-                    f'"{insert.name}": "{source.name}" is a table that is read again and again: what it held'
-                    " is not kept",
+                    f'"{insert.name}": "{source.name}" is a table that is read again and again: {refused}',
                     code="not-compared",
                     hint="keep what it held as rows with times, and join them by ASOF, to compare",
                 )

@@ -77,13 +77,32 @@ class TablesHere(dict[str, str]):
             _of_parquet(db, table, source, files)
         else:
             self._records -= _of_text(db, table, of, files, self._records, self._time_zone)
-        if source.changes:
+        if source.compared:
+            _check_keys(db, source, table)
+        elif source.changes:
             batches = "[" + ", ".join(map(str, of.batches)) + "]"
             given = quoted(ours(f"records{number}"))
             in_batches = f"* REPLACE (list_extract({batches}, {AT}) AS {AT}), {AT} AS {FILE}"
             ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {table}")
             fold(db, source, given, table, of.orders)
         return table
+
+
+def _check_keys(db: Any, source: Source, table: str) -> None:
+    """Raises: SpecError: several rows of a table that is read as a whole have one key, or NULL in it. Which
+    of them is there goes by the columns that a query needs."""
+    if source.primary_key is None:
+        return
+    keys = [quoted(name) for name in source.primary_key.columns]
+    unclear = " OR ".join(["count(*) > 1", *(f"{key} IS NULL" for key in keys)])
+    listed = ", ".join(keys)
+    found = ran(db, f"SELECT {listed} FROM {table} GROUP BY {listed} HAVING {unclear} LIMIT 1")
+    if found:
+        raise SpecError(
+            f'what "{source.name}" holds cannot be decided: rows of it have one key, or NULL in theirs',
+            code="not-compared",
+            hint="watersmeet run counts such rows as broken: leave one of each key",
+        )
 
 
 def _format(read: Read) -> str:

@@ -161,7 +161,7 @@ def _by_state(
         paths, read = [path for path, _ in there], [file for _, file in there]
         orders: Orders = []
         if source.primary_key is not None:
-            orders = orders_of(read, source.name, FILES, partial(_history, store, manifest.tick))
+            orders = orders_of(read, source.name, FILES, partial(history_of, store, manifest.tick))
         return Read(
             source,
             paths,
@@ -183,6 +183,6 @@ def _by_state(
     )
 
 
-def _history(store: Store, tick: int) -> Recorded:
+def history_of(store: Store, tick: int) -> Recorded:
     """What is known of ticks up to that of the state."""
     return recorded(past_of(store), tick)
