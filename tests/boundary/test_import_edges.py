@@ -102,6 +102,7 @@ ALLOWED: dict[str, set[str]] = {
         "state",
         "trace",
         "engine.driver",
+        "engine.files",
         "engine.local",
         "engine.records",
         "engine.spark",

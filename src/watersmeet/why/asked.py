@@ -200,25 +200,10 @@ def _answer(
     reread: Mapping[str, Reread],
 ) -> Answer:
     alias = asked.side(query).name
-    inputs = inputs_of(query, sources, history)
-    left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
-    unseen = {
-        side.name: [
-            place
-            for _, branch in side.sources
-            for place in _unseen(reread[branch.source.name], history, left_out[branch.source.name])
-        ]
-        if side.sources
-        else [None]
-        for side in query.sides
-    }
     insert = asked.inserts[query.name]
-    shed = any(
-        figure == "shed"
-        for side in query.sides
-        for figure in history.past.figures(subject_of("input", query.name, side.name))
-    )
-    rows = QueryRows(query, insert, history, inputs, unseen, shed)
+    left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
+    rows = _query_rows(query, insert, history, sources, reread, left_out)
+    inputs = rows.inputs
     masks = [_mask(asked, query, branch) for branch in inputs[alias]]
     numbers = np.flatnonzero(np.concatenate([np.zeros(0, dtype=np.bool_), *masks]))
     pairs = _pairs(rows, job, alias, masks) if len(numbers) else None
@@ -244,6 +229,49 @@ def _answer(
         count - len(told),
         tuple(_notes(asked, query, history, reread, left_out, len(told))),
     )
+
+
+def query_rows(
+    query: QueryPlan, insert: Insert, history: Recorded, reread: Mapping[str, Reread]
+) -> QueryRows:
+    """A query and its rows.
+
+    Args:
+        query: planned over records (`asked_queries`).
+        reread: of all its sources.
+
+    Raises: as `answers`.
+    """
+    _check_told(history, reread)
+    sources = {name: placed(own, history) for name, own in reread.items()}
+    left_out = {name: _left_out(query, name, history, reread[name]) for name in reread}
+    return _query_rows(query, insert, history, sources, reread, left_out)
+
+
+def _query_rows(
+    query: QueryPlan,
+    insert: Insert,
+    history: Recorded,
+    sources: Mapping[str, SourceRows],
+    reread: Mapping[str, Reread],
+    left_out: Mapping[str, Sequence[LeftOut]],
+) -> QueryRows:
+    unseen = {
+        side.name: [
+            place
+            for _, branch in side.sources
+            for place in _unseen(reread[branch.source.name], history, left_out[branch.source.name])
+        ]
+        if side.sources
+        else [None]
+        for side in query.sides
+    }
+    shed = any(
+        figure == "shed"
+        for side in query.sides
+        for figure in history.past.figures(subject_of("input", query.name, side.name))
+    )
+    return QueryRows(query, insert, history, inputs_of(query, sources, history), unseen, shed)
 
 
 def _input(insert: Insert, alias: str) -> Input:

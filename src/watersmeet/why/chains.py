@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from watersmeet.errors import EngineError, PlanError, SeveralErrors, counted
 from watersmeet.plan.join_inputs import JoinInputs, refs
-from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Branch, Input, Job, Join, JoinKind, Relation
 from watersmeet.why.answer import Met, Near, Tick, What
@@ -22,7 +21,7 @@ from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE
 from watersmeet.why.near import WhyNot, nearest
-from watersmeet.why.replayed import NOBODY, Joined, Replay, TickWise, aliases_of, joins_of
+from watersmeet.why.replayed import NOBODY, Joined, Replay, TickWise, aliases_of, joins_of, shape_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
 
@@ -71,7 +70,7 @@ class Chain:
             (planned,) = self._replay.plan().queries
         except (PlanError, SeveralErrors):
             return "its joins cannot be run by themselves"
-        if _shape(planned) != _shape(rows.query):
+        if shape_of(planned) != shape_of(rows.query):
             return "its joins are run in another way by themselves"
         return None
 
@@ -264,10 +263,6 @@ class Chain:
             )
         except EngineError:  # what is near is said where it can be
             return []
-
-
-def _shape(query: QueryPlan) -> list[tuple[str, list[str]]]:
-    return [(node.noun, [side.name for side in node.sides]) for node in query.alone.nodes]
 
 
 def _and_others(tuples: Sequence[object]) -> str:

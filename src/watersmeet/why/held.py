@@ -4,8 +4,8 @@ back: by the replay of its ticks (`why.replayed`), as far as all is there for th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from watersmeet.errors import EngineError, PlanError, SeveralErrors
 from watersmeet.history.points import subject_of
 from watersmeet.spec.model import Branch, Input, Insert, Job, OutputMode, Source, inputs_of
 from watersmeet.why.judged import UNMATCHABLE
+from watersmeet.why.recorded import Recorded
 from watersmeet.why.replayed import KINDS, Joined, Replay, TickWise, aliases_of, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
@@ -42,6 +43,18 @@ def is_of_records(given: Input) -> bool:
     )
 
 
+def goes_by_clock(sources: Iterable[Source]) -> bool:
+    """Whether what some of them hold does: deletes of keys with a sequence are remembered for a while."""
+    keys = [source.primary_key for source in sources if source.primary_key is not None]
+    return any(key.sequence is not None for key in keys)
+
+
+def clocks_of(history: Recorded) -> list[int] | None:
+    """The clock of each tick; None: that of some is not known."""
+    clocks = [clock for clock in history.clocks() if clock is not None]
+    return clocks if len(clocks) == len(history) else None
+
+
 @dataclass(frozen=True)
 class Result:
     """What of the output was made with a row. ``others``: the rows of other inputs in it."""
@@ -67,7 +80,7 @@ class Held:
         lacking = self.rows.lacks(self._told_inputs)
         if lacking is not None:
             return lacking
-        if self._clocks is None and self._goes_by_clock:
+        if self._clocks is None and goes_by_clock(self._sources.values()):
             return "the history does not have the clock of each tick"
         subject = subject_of("query", self.rows.query.name)
         if self.rows.history.levels(subject, "total_rows_out")[0] is None:
@@ -96,15 +109,9 @@ class Held:
             and self._alias in aliases_of(query.relation)
         )
 
-    @property
-    def _goes_by_clock(self) -> bool:
-        keys = [source.primary_key for source in self._sources.values() if source.primary_key is not None]
-        return any(key.sequence is not None for key in keys)
-
     @cached_property
     def _clocks(self) -> list[int] | None:
-        clocks = [clock for clock in self.rows.history.clocks() if clock is not None]
-        return clocks if len(clocks) == len(self.rows.history) else None
+        return clocks_of(self.rows.history)
 
     @cached_property
     def records(self) -> dict[str, Records]:
@@ -131,8 +138,8 @@ class Held:
 
     @cached_property
     def _ticks(self) -> TickWise:
-        ticks = TickWise.of(self.rows.query, self.rows.history)
-        return replace(ticks, clocks=self._clocks) if self._goes_by_clock else ticks
+        clocks = self._clocks if goes_by_clock(self._sources.values()) else None
+        return TickWise.of(self.rows.query, self.rows.history, clocks)
 
     @cached_property
     def versions(self) -> dict[str, Versions]:

@@ -19,7 +19,7 @@ from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.event_time import Mask, Watermark
 from watersmeet.names import DIFF, PARTITION, SHOWN_DIFF, ours
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.sides import joined_name
+from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import (
@@ -89,14 +89,14 @@ class TickWise:
     clocks: Sequence[int] | None = None
 
     @classmethod
-    def of(cls, query: QueryPlan, history: Recorded) -> TickWise:
+    def of(cls, query: QueryPlan, history: Recorded, clocks: Sequence[int] | None = None) -> TickWise:
         """All ticks of a history."""
         marks = {
             side.watermark_key(column): history.mark(query.name, side.name, column, "watermark")
             for side in query.sides
             for column in side.event_times
         }
-        return cls(len(history), marks, history.ended)
+        return cls(len(history), marks, history.ended, clocks)
 
 
 def is_chain(query: QueryPlan, insert: Insert) -> bool:
@@ -121,6 +121,16 @@ def joins_of(relation: Relation) -> list[Join]:
     if isinstance(relation, Input):
         return []
     return [*joins_of(relation.left), *joins_of(relation.right), relation]
+
+
+def shape_of(query: QueryPlan) -> list[tuple[str, list[str]]]:
+    """How its joins are run: rows of streams are let go by joins. Records of a primary key are called by
+    their source, too, which is left out."""
+
+    def named(side: SidePlan) -> str:
+        return side.name if side.feed is not None else side.name.partition(".")[0]
+
+    return [(node.noun, [named(side) for side in node.sides]) for node in query.alone.nodes]
 
 
 def aliases_of(relation: Relation) -> list[str]:
@@ -179,6 +189,22 @@ class Replay:
         watch = _Kept(alias, numbers, self._slots_of(alias, numbers))
         (tables,) = self._run(plan, ticks, watch).values()
         return _joined(tables, aliases_of(self._insert.query.relation)), watch.gone
+
+    def put_out(self, ticks: TickWise, kept: QueryPlan) -> pa.Table | None:
+        """What the query put out, with its own columns, of all ticks. None: by itself its joins are run in
+        another way than in ``kept``. Raises: EngineError, as a run; PlanError."""
+        query = replace(
+            self._insert.query,
+            relation=with_inputs(
+                self._insert.query.relation, lambda own: _with_times(numbered(own, apart=True))
+            ),
+            mode=self._mode if self._insert.query.mode is None else self._insert.query.mode,
+        )
+        plan = plan_job(self._with([replace(self._insert, sink=Sink("replayed", "memory"), query=query)]))
+        if shape_of(plan.queries[0]) != shape_of(kept):
+            return None
+        (tables,) = self._run(plan, ticks, None, keep_empty=True).values()
+        return pa.concat_tables([table for _, table in tables])
 
     def held(self, ticks: TickWise, aliases: Sequence[str]) -> dict[str, Joined]:
         """What inputs held, each by itself and without its filters: per alias the rows that came into it, and
@@ -258,7 +284,7 @@ class Replay:
         return pushed
 
     def _run(
-        self, plan: JobPlan, ticks: TickWise, watch: _Kept | None
+        self, plan: JobPlan, ticks: TickWise, watch: _Kept | None, *, keep_empty: bool = False
     ) -> dict[str, list[tuple[int, pa.Table]]]:
         names = {query.name for query in plan.queries if not query.is_index}
         of_plan = {
@@ -285,7 +311,7 @@ class Replay:
                 clock_us = 0 if ticks.clocks is None else ticks.clocks[slot]
                 output = engine.tick(clock_us=clock_us, end=is_end)
                 for name, table in output.tables.items():
-                    if table.num_rows:
+                    if table.num_rows or keep_empty:
                         tables[name].append((slot, table))
                 if watch is not None:
                     watch.look(engine, plan.queries[0], slot)

@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.diff.decided import check_decided, reads_changes
+from watersmeet.cli.diff.decided import by_ticks, reads_changes
 from watersmeet.cli.diff.here import TablesHere
 from watersmeet.cli.diff.outputs import Output, Wanted, output_of
 from watersmeet.cli.diff.read import Read, history_of, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
+from watersmeet.cli.diff.ticks import Ticks
 from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.cli.job_file import job_in, settings_in
 from watersmeet.cli.output import to_stderr
@@ -36,7 +37,7 @@ from watersmeet.errors import EngineError, SpecError, StateError, WatersmeetErro
 from watersmeet.spec.model import Insert, Job, Lateness, OutputMode
 from watersmeet.spec.time_zones import UTC
 
-DUCKDB, SPARK = "duckdb", "spark"
+DUCKDB, SPARK, TICKS = "duckdb", "spark", "ticks"
 NOT_COMPARED = "not-compared"
 _BY_DUCKDB = "what changing tables hold is told by DuckDB alone"
 
@@ -57,7 +58,7 @@ class Asked:
 @dataclass(frozen=True)
 class _Job:
     """All that is compared. ``facts``: per query; ``read``: per source; ``tables``: what is known of those
-    that are read as a whole."""
+    that are read as a whole; ``ticks``: runs them again."""
 
     job: Job
     plan: Any
@@ -66,6 +67,7 @@ class _Job:
     read: Mapping[str, Read]
     outputs: Mapping[str, str]
     tables: WholeTables
+    ticks: Ticks
 
 
 def diff_text(
@@ -134,7 +136,7 @@ def _compared(
                 code="wrong-option",
                 hint=near_names(name, inserts),
             )
-    plan = plan_job(job)
+    planned = plan = plan_job(job)
     facts: dict[str, Known] = {}
     if manifest is not None:
         plan = as_kept(plan, manifest)
@@ -154,13 +156,15 @@ def _compared(
             )
     read = read_of(plan, manifest, store, _pairs("--input", asked.inputs))
     tick = None if manifest is None else manifest.tick
-    tables = WholeTables(plan, manifest, partial(history_of, store, tick or 0))
+    history = partial(history_of, store, tick or 0)
+    tables = WholeTables(plan, manifest, history)
+    ticks = Ticks(job, planned, plan, read, manifest, store, history)
 
     def tick_now() -> int | None:
         newest = load_newest(store)
         return None if newest is None else newest.tick
 
-    return _Job(job, plan, tick, facts, {**tables.read, **read}, outputs, tables), tick_now
+    return _Job(job, plan, tick, facts, {**tables.read, **read}, outputs, tables, ticks), tick_now
 
 
 def _pairs(flag: str, written: Sequence[str]) -> dict[str, str]:
@@ -193,12 +197,15 @@ def _each(
     answers = _Answers(db, folder, compared, asked.engine, settings)
     notes = [note for read in compared.read.values() for note in read.notes()]
     inserts = [insert for insert in compared.job.inserts if not insert.is_index]
-    for insert in inserts:
+    for nth, insert in enumerate(inserts):
         query = next(q for q in compared.plan.queries if q.name == insert.name)
         facts = compared.facts.get(insert.name, Known(settled=False))
         try:
-            check_decided(insert, compared.tables)
-            answer, by, why = answers.first(insert, facts)
+            ticks_matter = by_ticks(insert, compared.tables)
+            if ticks_matter is None:
+                answer, by, why = answers.first(insert, facts)
+            else:
+                answer, by, why = compared.ticks.answer(db, insert, f"ticks{nth}", ticks_matter), TICKS, ""
         except WatersmeetError as error:
             if error.code != NOT_COMPARED:
                 raise
@@ -224,8 +231,8 @@ def _each(
                 names,
                 answer,
                 output.relation,
-                answers.without_late(insert, facts),
-                groups=group_columns(insert.query),
+                answers.without_late(insert, facts) if ticks_matter is None else [],
+                groups=group_columns(insert.query) if ticks_matter is None else (),
                 whole=whole,
                 limit=asked.limit,
             )
@@ -237,7 +244,14 @@ def _each(
             ) from None
         if asked.to is not None and rows.counts:
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
-        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(compared.read, rows)])
+        late = [] if ticks_matter is None else _late_note(facts)
+        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(compared.read, rows), *late])
+
+
+def _late_note(facts: Known) -> list[str]:
+    """Of rows that are not in an answer by ticks."""
+    late = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("late").items())
+    return [f"rows that were late are neither in the answer nor in the output: {late}"] if late else []
 
 
 def _of_topics(read: Mapping[str, Read], rows: Differences) -> list[str]:

@@ -6,15 +6,21 @@ from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Input, Insert
 
+_FINAL = ", which changes, and what became of a stream's row is final once it was let go"
+
 
 def reads_changes(insert: Insert) -> bool:
     """Whether rows of its sources are taken back."""
     return any(source.changes or source.compared for given in _inputs(insert) for source in given.sources)
 
 
-def check_decided(insert: Insert, tables: WholeTables) -> None:
-    """Raises: SpecError, if what a query has put out follows from more than what its sources hold at the end,
-    which is named."""
+def by_ticks(insert: Insert, tables: WholeTables) -> str | None:
+    """Why what a query has put out goes by what its sources held in each tick, and not only at the end; None:
+    it does not.
+
+    Raises:
+        SpecError: it goes by what is not kept, which is named.
+    """
     for given in _inputs(insert):
         for source in given.sources:
             refused = tables.refused(insert.name, source.name) if given.as_of or source.compared else None
@@ -29,19 +35,12 @@ def check_decided(insert: Insert, tables: WholeTables) -> None:
         if not streams:
             continue
         if any(source.changes for given in streams for source in given.sources):
-            raise _undecided(insert, f'"{streams[0].alias}" is a stream')
+            return f'"{streams[0].alias}" is a stream{_FINAL}'
         changing = [given for given in query.inputs if given.changes]
         if changing:
-            raise _undecided(insert, f'"{streams[0].alias}" is a stream beside "{changing[0].alias}"')
+            return f'"{streams[0].alias}" is a stream beside "{changing[0].alias}"{_FINAL}'
+    return None
 
 
 def _inputs(insert: Insert) -> list[Input]:
     return [given for query in insert.query.every for given in query.inputs]
-
-
-def _undecided(insert: Insert, why: str) -> SpecError:
-    return SpecError(
-        f'"{insert.name}": {why}, which changes; what became of rows of a stream that were let go is final',
-        code="not-compared",
-        hint="queries over streams alone, or over changing tables alone, are compared",
-    )

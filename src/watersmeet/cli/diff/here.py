@@ -96,8 +96,7 @@ def _check_keys(db: Any, source: Source, table: str) -> None:
     keys = [quoted(name) for name in source.primary_key.columns]
     unclear = " OR ".join(["count(*) > 1", *(f"{key} IS NULL" for key in keys)])
     listed = ", ".join(keys)
-    found = ran(db, f"SELECT {listed} FROM {table} GROUP BY {listed} HAVING {unclear} LIMIT 1")
-    if found:
+    if ran(db, f"SELECT {listed} FROM {table} GROUP BY {listed} HAVING {unclear} LIMIT 1"):
         raise SpecError(
             f'what "{source.name}" holds cannot be decided: rows of it have one key, or NULL in theirs',
             code="not-compared",

@@ -81,7 +81,7 @@ def print_text(shown: Sequence[Shown], tick: int | None, seconds: float, to: str
 def _head(of: Shown) -> Iterator[str]:
     both = of.differences
     rows = f"{counted(both.put_out, 'row')} put out, {both.answered:,} in the batch answer"
-    by = f" (by Spark, for {of.why})" if of.why else ""
+    by = f" (by Spark, for {of.why})" if of.why else " (its ticks run again)" if of.by == "ticks" else ""
     yield f"{of.query}: {'EQUAL' if both.equal else 'differs'}: {rows}{by}"
     for (side, reason), n in sorted(both.counts.items()):
         yield f"  {_SIGNS[side]} {counted(n, 'row')} {side}: {_words(reason, of.facts)}"

@@ -31,16 +31,13 @@ class WholeTables:
     def __init__(self, plan: JobPlan, manifest: Manifest | None, history: Callable[[], Recorded]) -> None:
         self._manifest, self._history = manifest, history
         self.read: dict[str, Read] = {}
-        self._entries: dict[str, list[Entry] | None] = {}
         self._refused: dict[tuple[str, str], str] = {}
-        met: list[tuple[QueryPlan, LookupPlan | SnapshotPlan]] = [*plan.lookups, *plan.compared]
-        for query, node in met:
-            source = node.source
-            if source.name not in self._entries:
-                self._entries[source.name] = _listed(source)
-            refused = self._why_not(query, node)
-            if refused is not None:
-                self._refused[query.name, source.name] = refused
+        self._entries = {source.name: _listed(source) for source in plan.tables}
+        told = [(query, node.source, self._why_not_met(query, node)) for query, node in plan.lookups]
+        told += [(query, node.source, self._why_not_held(query, node)) for query, node in plan.compared]
+        for query, source, why in told:
+            if why is not None:
+                self._refused[query.name, source.name] = why
         for source in plan.tables:
             entries = self._entries[source.name]
             if entries is None:
@@ -53,14 +50,17 @@ class WholeTables:
         """Why it is not known what rows of a query have met, or were made of; None: it is."""
         return self._refused.get((query, source))
 
-    def _why_not(self, query: QueryPlan, node: LookupPlan | SnapshotPlan) -> str | None:
-        entries = self._entries[node.source.name]
-        copy = self._copy(query, node)
+    def _why_not_held(self, query: QueryPlan, node: SnapshotPlan) -> str | None:
+        entries, copy = self._entries[node.source.name], self._copy(query, node.number)
+        if entries is None or copy is None:
+            return NOT_KEPT
+        return None if entries and copy.version.partition(" ")[0] == version_of(entries) else _CHANGED
+
+    def _why_not_met(self, query: QueryPlan, node: LookupPlan) -> str | None:
+        entries, copy = self._entries[node.source.name], self._copy(query, node.number)
         if entries is None or copy is None:
             return NOT_KEPT
         version = version_of(entries)
-        if isinstance(node, SnapshotPlan):
-            return None if entries and copy.version.partition(" ")[0] == version else _CHANGED
         if copy.version != f"{node.table_fingerprint} {version}":
             return _CHANGED
         ticks = [tick_of(run.name) for run in copy.runs]
@@ -71,9 +71,9 @@ class WholeTables:
             return f"before tick {first} it held something else, and {NOT_KEPT}"
         return None
 
-    def _copy(self, query: QueryPlan, node: LookupPlan | SnapshotPlan) -> TableCopy | None:
+    def _copy(self, query: QueryPlan, node: int) -> TableCopy | None:
         state = None if self._manifest is None else self._manifest.queries.get(query.name)
-        return None if state is None else state.nodes[node.number].table
+        return None if state is None else state.nodes[node].table
 
     def _nothing_came_before(self, tick: int, query: QueryPlan, node: LookupPlan) -> bool:
         """Whether it is known that no row of the query's streams came before a tick."""

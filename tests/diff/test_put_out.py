@@ -1,0 +1,100 @@
+"""What the ticks of a query have put out, run again by the history over streams that change, or that stand
+beside changing tables, is what the oracle says of the case; and it is not told where it does not follow."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from tests.support.changing_fates import numbered_changes
+from tests.support.random_cases import random_case
+from tests.support.random_multiway import random_multiway_case
+from tests.support.random_window_changes import random_changing_windows
+from tests.support.recorded_cases import RecordedCase
+from tests.why.test_random_changes import with_deletes_of_nothing
+from watersmeet.cli.diff.put_out import NotKnown, put_out
+from watersmeet.engine.local.output import as_written
+from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
+from watersmeet.testing.oracle.case import run_case
+from watersmeet.testing.oracle.windowed import run_windowed_case
+from watersmeet.why.asked import query_rows
+from watersmeet.why.recorded import recorded
+from watersmeet.why.records import asked_queries, sources_of
+
+CASES = 24
+
+
+def drawn(number: int) -> dict[str, Any]:
+    """Every third case has windows, which put out final rows, or changes; every fourth of the others deletes
+    of what is not there."""
+    if number % 3 == 0:
+        case = random_changing_windows(number)
+        options = {**case["options"], "output_mode": ("append", "changelog")[number % 2]}
+        return {**case, "options": options}
+    if number % 3 == 1:
+        case = random_case(number, changes=True)
+    else:
+        case = random_multiway_case(number, changes=True, inputs=3, tables=number % 2 == 0)
+    if number % 4 == 0:
+        with_deletes_of_nothing(case, random.Random(number))
+    return numbered_changes(case)
+
+
+def of_oracle(case: dict[str, Any]) -> Counter[str] | None:
+    """Of its rows that are there in the end, how often each is; None: the case is refused, or fails."""
+    rows: list[dict[str, Any]] = []
+    played = run_windowed_case if "GROUP BY" in case["query"] else run_case
+    for line in played(case):
+        if "error" in line:
+            return None
+        rows += line["rows"]
+    return summed(rows)
+
+
+def summed(rows: list[dict[str, Any]]) -> Counter[str]:
+    """How often each row is there, of those that are."""
+    sums: Counter[str] = Counter()
+    for row in rows:
+        own = {name: value for name, value in row.items() if name not in CHANGE_COLUMNS}
+        sums[json.dumps(own, sort_keys=True).replace("+00:00", "").replace("-0.0", "0.0")] += row.get(
+            SHOWN_DIFF, 1
+        )
+    return Counter({row: diff for row, diff in sums.items() if diff})
+
+
+def again(run: RecordedCase, history: Any = None) -> pa.Table:
+    (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
+    rows = query_rows(query, insert, history or recorded(run.past), run.reread)
+    return put_out(rows, run.job, sources_of(run.job), run.plan.queries[0])
+
+
+def sums_of(table: pa.Table) -> Counter[str]:
+    return summed(as_written(table))
+
+
+def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    number = seed
+    while seen["cases"] < CASES:
+        number += 1
+        case = drawn(number)
+        wanted = of_oracle(case)
+        run = RecordedCase(case) if wanted is not None and case["steps"] else None
+        if run is None or run.problem is not None:
+            continue
+        seen["cases"] += 1
+        try:
+            found = again(run)
+        except NotKnown as why:
+            seen[str(why).split(" made ")[-1].split('" were ')[-1].partition(",")[0]] += 1
+            continue
+        assert sums_of(found) == wanted, (number, case)
+        seen["rows"] += bool(wanted)
+        seen["windows"] += bool(wanted) and number % 3 == 0
+    assert seen["rows"] > CASES // 3, seen
+    assert seen["windows"], seen
+    print(seen)
