@@ -196,8 +196,29 @@ def test_decimals_of_json_files_are_whole(place: Path, capsys: pytest.CaptureFix
     status, found = compared(capsys, "--output", "out=put_out")
     assert {row["row"][2] for row in found["rows"]} == {"421610615998048273.84", "421610615998048273.85"}
 
-    with pytest.raises(EngineError, match=r'column "a" is DECIMAL\(16,2\)\[\]'):
-        json_rows(opened(str(place)), "t", [], {"a": "DECIMAL(16,2)[]", "b": "DECIMAL(15,2)[]"}, '"out"')
+
+def test_decimals_within_arrays_and_structs_of_json_are_whole(tmp_path: Path) -> None:
+    wide, beside = "STRUCT(x DECIMAL(38,2), n BIGINT, s VARCHAR)", "STRUCT(x DECIMAL(38,2), y DOUBLE)"
+    (tmp_path / "1.json").write_text(
+        '{"a": [421610615998048273.84, null, 1.5], "b": {"x": 12345678901234567890.12, "s": "\\u00e9"},'
+        ' "c": [0.5]}\n'
+        '{"a": null, "b": {"n": 3}}\n{"b": {}, "c": []}\n{"a": [], "b": null}\n'
+    )
+    db = opened(str(tmp_path))
+    types = {"a": "DECIMAL(38,2)[]", "b": wide, "c": "DECIMAL(15,2)[]"}
+    json_rows(db, "t", [str(tmp_path / "1.json")], types, '"out"')
+    assert db.execute("SELECT * FROM t").fetchall() == [
+        (
+            [Decimal("421610615998048273.84"), None, Decimal("1.50")],
+            {"x": Decimal("12345678901234567890.12"), "n": None, "s": "é"},
+            [Decimal("0.50")],
+        ),
+        (None, {"x": None, "n": 3, "s": None}, None),
+        (None, {"x": None, "n": None, "s": None}, []),
+        ([], None, None),
+    ]
+    with pytest.raises(EngineError, match=r'column "d" is STRUCT'):
+        json_rows(db, "t", [], {"d": beside}, '"out"')
 
 
 def test_of_topics_it_is_said_that_records_may_have_gone() -> None:

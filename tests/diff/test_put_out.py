@@ -66,9 +66,9 @@ def summed(rows: list[dict[str, Any]]) -> Counter[str]:
     return Counter({row: diff for row, diff in sums.items() if diff})
 
 
-def again(run: RecordedCase, history: Any = None) -> pa.Table:
+def again(run: RecordedCase) -> pa.Table:
     (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
-    rows = query_rows(query, insert, history or recorded(run.past), run.reread)
+    rows = query_rows(query, insert, recorded(run.past), run.reread)
     return put_out(rows, run.job, sources_of(run.job), run.plan.queries[0])
 
 
@@ -84,7 +84,7 @@ def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
         case = drawn(number)
         wanted = of_oracle(case)
         run = RecordedCase(case) if wanted is not None and case["steps"] else None
-        if run is None or run.problem is not None:
+        if run is None or run.problem is not None or not len(recorded(run.past)):
             continue
         seen["cases"] += 1
         try:

@@ -1,5 +1,6 @@
 """Rows of JSON files in DuckDB. It reads numbers with a point as DOUBLEs: DECIMALs of more digits than these
-hold are read by Arrow, to the last digit, and stand beside the other columns."""
+hold are read by Arrow, to the last digit, and stand beside the other columns; so do ARRAYs and STRUCTs of
+them, if what else is in these is read by both alike."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def json_rows(db: Any, table: str, files: Sequence[str], columns: Mapping[str, s
         who: whose files they are, for an error.
 
     Raises:
-        EngineError: a DECIMAL of many digits is within another value, or a file cannot be read.
+        EngineError: a DECIMAL of many digits is beside values that are not read here, or a file cannot be.
     """
     wide = _wide(db, columns, who)
     told = {name: "JSON" if name in wide else kind for name, kind in columns.items()}
@@ -63,19 +64,28 @@ def _read(files: Sequence[str], columns: Mapping[str, str]) -> str:
 
 
 def _wide(db: Any, columns: Mapping[str, str], who: str) -> dict[str, pa.DataType]:
-    """The DECIMALs that a DOUBLE may not hold."""
+    """The columns with DECIMALs that a DOUBLE may not hold."""
     none = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
     wide = {}
     for field in db.sql(f"SELECT {none}").to_arrow_table().schema:
-        if pa.types.is_decimal(field.type) and field.type.precision > _OF_DOUBLES:
-            wide[field.name] = field.type
-        elif _has_wide(field.type):
+        if not _has_wide(field.type):
+            continue
+        if not _is_alike(field.type):
             raise EngineError(
                 f'{who}: column "{field.name}" is {columns[field.name]}, not read from JSON files here',
                 code="not-compared",
                 hint="name the rows as Parquet by --output",
             )
+        wide[field.name] = field.type
     return wide
+
+
+def _is_alike(kind: pa.DataType) -> bool:
+    """Whether Arrow reads what is in a value as DuckDB does: no times, no numbers that are texts (NaN)."""
+    if pa.types.is_list(kind) or pa.types.is_struct(kind):
+        return all(_is_alike(kind.field(n).type) for n in range(kind.num_fields))
+    plain = (pa.types.is_decimal, pa.types.is_signed_integer, pa.types.is_string, pa.types.is_boolean)
+    return any(is_one(kind) for is_one in plain)
 
 
 def _has_wide(kind: pa.DataType) -> bool:
