@@ -57,7 +57,7 @@ def files_again(
     """
     again = FilesAgain()
     seen: set[str] = set()
-    before: tuple[int, tuple[int, str]] | None = None
+    before: tuple[int, str] | None = None
     for order, file in sorted(
         ((_order(file, tick_of), file) for file in _read(source, store, host)), key=lambda own: own[0]
     ):
@@ -90,15 +90,15 @@ def files_again(
     return again
 
 
-def _order(file: FileRead, tick_of: Callable[[int], int]) -> tuple[int, tuple[int, str]]:
+def _order(file: FileRead, tick_of: Callable[[int], int]) -> tuple[int, str]:
     return tick_of(file.batch), order_in_tick(file, file.time_ms)
 
 
-def order_in_tick(file: FileRead, time_ms: int) -> tuple[int, str]:
+def order_in_tick(file: FileRead, time_ms: int) -> str:
     """By which the files of a tick are in order, whose records of a primary key count by the time of change,
-    in milliseconds, and then by name (`sources.frames`). ``time_ms``: that of the file."""
+    in milliseconds, and then by name: the text that `sources.frames` makes. ``time_ms``: that of the file."""
     path = local_of(file.path)
-    return time_ms, os.path.basename(file.path if path is None else path)
+    return f"{time_ms * 1000!s:0>20} {os.path.basename(file.path if path is None else path)}"
 
 
 def _read(source: Source, store: Store, host: Mapping[str, Any]) -> Iterator[FileRead]:
