@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tests.support.changing_fates import numbered_changes
 from tests.support.random_cases import random_case
@@ -19,6 +21,7 @@ from tests.why.test_random_changes import with_deletes_of_nothing
 from watersmeet.cli.diff.put_out import NotKnown, put_out
 from watersmeet.engine.local.output import as_written
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
+from watersmeet.spec.model import Lateness
 from watersmeet.testing.oracle.case import run_case
 from watersmeet.testing.oracle.windowed import run_windowed_case
 from watersmeet.why.asked import query_rows
@@ -98,3 +101,29 @@ def test_what_was_put_out_is_what_the_oracle_says(seed: int) -> None:
     assert seen["rows"] > CASES // 3, seen
     assert seen["windows"], seen
     print(seen)
+
+
+def test_what_does_not_follow_is_not_told() -> None:
+    stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 1}}, "changes": True}
+    both = {"case": "both", "streams": {"l": stream, "r": stream}, "options": {"output_mode": "changelog"}}
+    both["query"] = "SELECT l.t, r.t AS u FROM l JOIN r ON l.k = r.k AND l.t BETWEEN r.t - 1 AND r.t + 1"
+    both["steps"] = [{"rows": [["l", {"t": 1, "k": 1}], ["r", {"t": 1, "k": 1}]]}, {"rows": []}]
+    run = RecordedCase(both)
+    assert again(run).num_rows == 1
+    (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
+    rows = query_rows(query, insert, recorded(run.past), run.reread)
+    by_joins = replace(query, options=replace(query.options, lateness=Lateness.JOIN))
+    (kept,) = run.plan.queries
+    for own, of_job, words in (
+        (replace(rows, shed=True), kept, "were shed"),
+        (replace(rows, query=by_joins), kept, "late by joins"),
+        (replace(rows, unseen={"l": [0], "r": []}), kept, "not all rows"),
+        (rows, replace(kept, nodes=()), "in another way"),
+    ):
+        with pytest.raises(NotKnown, match=words):
+            put_out(own, run.job, sources_of(run.job), of_job)
+    query_of_both = "SELECT x.t FROM (SELECT * FROM l UNION ALL SELECT * FROM r) x JOIN l ON x.t = l.t"
+    union = dict(both, query=query_of_both)
+    union["steps"] = [*both["steps"], {"rows": [["r", {"t": 1, "k": 1}, -1]]}]
+    with pytest.raises(NotKnown, match="deleted more often"):
+        again(RecordedCase(union))
