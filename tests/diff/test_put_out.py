@@ -110,6 +110,8 @@ def test_what_does_not_follow_is_not_told() -> None:
     both["steps"] = [{"rows": [["l", {"t": 1, "k": 1}], ["r", {"t": 1, "k": 1}]]}, {"rows": []}]
     run = RecordedCase(both)
     assert again(run).num_rows == 1
+    nothing = RecordedCase(both | {"steps": [{"rows": []}, {"rows": [["l", {"t": None, "k": 1}]]}]})
+    assert (again(nothing).num_rows, again(nothing).column_names[:2]) == (0, ["t", "u"])
     (insert,), (query,) = run.job.inserts, asked_queries(run.job, run.plan)
     rows = query_rows(query, insert, recorded(run.past), run.reread)
     by_joins = replace(query, options=replace(query.options, lateness=Lateness.JOIN))

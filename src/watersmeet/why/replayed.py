@@ -317,6 +317,9 @@ class Replay:
                     watch.look(engine, plan.queries[0], slot)
                 if is_end:
                     break
+            if keep_empty and not all(tables.values()):  # of no tick, for its columns
+                for name, table in engine.tick(clock_us=0).tables.items():
+                    tables[name].append((ticks.count, table))
         finally:
             engine.close()
         return tables
