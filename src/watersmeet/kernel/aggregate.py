@@ -6,7 +6,7 @@ halves of decimals. What it does not know is Spark's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -22,6 +22,7 @@ from watersmeet.names import ours
 
 _MOST = 38
 _HIDDEN = ours("first")
+_ROWS = "grouped_rows"
 FEW = 50_000
 """Rows, up to which to ask for their numbers here costs less than to ask the engine."""
 
@@ -29,11 +30,13 @@ FEW = 50_000
 @dataclass(frozen=True)
 class AggregateColumn:
     """One aggregate: DuckDB text over columns of the rows, and the type of its result. A decimal with places
-    that DuckDB has as DECIMAL(38,0) is unscaled: its digits are those of the result."""
+    that DuckDB has as DECIMAL(38,0) is unscaled: its digits are those of the result. ``alone``: the text of
+    what it is of one row, over that row's columns; None: that has to be aggregated, too."""
 
     name: str
     sql: str
     type: pa.DataType
+    alone: str | None = None
 
 
 def aggregate_sql(
@@ -195,20 +198,34 @@ def grouped(
     Raises:
         EngineError: an aggregate fails on the values (a sum that is too great).
     """
-    by = [_key(name, rows.schema.field(name).type) for name in keys]
+    by = [key_sql(name, rows.schema.field(name).type) for name in keys]
     chosen = [f"{text} AS {quoted(name)}" for text, name in zip(by, keys, strict=True)]
     chosen += [f"{aggregate.sql} AS {quoted(aggregate.name)}" for aggregate in aggregates]
+    source = _ROWS
+    if in_order:
+        source = f"(SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM {_ROWS})"
+    tail = f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
+    if in_order:
+        tail += f" ORDER BY min({quoted(_HIDDEN)})"
+    types = [rows.schema.field(name).type for name in keys] + [aggregate.type for aggregate in aggregates]
+    return _asked(rows, f"SELECT {', '.join(chosen)} FROM {source}{tail}", types)
+
+
+def of_each(rows: pa.Table, texts: Mapping[str, str], types: Sequence[pa.DataType]) -> pa.Table:
+    """What DuckDB's ``texts``, by name, are of each row, in order.
+
+    Raises:
+        EngineError: as `grouped`, whose results these are where each row is a group.
+    """
+    chosen = [f"{text} AS {quoted(name)}" for name, text in texts.items()]
+    return _asked(rows, f"SELECT {', '.join(chosen)} FROM {_ROWS}", types)
+
+
+def _asked(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
     cursor = connection().cursor()
     try:
-        cursor.register("grouped_rows", rows)
-        source = "grouped_rows"
-        if in_order:
-            source = f"(SELECT *, row_number() OVER () AS {quoted(_HIDDEN)} FROM grouped_rows)"
-        text = f"SELECT {', '.join(chosen)} FROM {source}"
-        text += f" GROUP BY {', '.join(by)}" if by else " HAVING count(*) > 0"
-        if in_order:
-            text += f" ORDER BY min({quoted(_HIDDEN)})"
-        groups = cursor.sql(text).to_arrow_table()
+        cursor.register(_ROWS, rows)
+        table = cursor.sql(text).to_arrow_table()
     except duckdb.Error as error:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",
@@ -217,9 +234,8 @@ def grouped(
         ) from None
     finally:
         cursor.close()
-    types = [rows.schema.field(name).type for name in keys] + [aggregate.type for aggregate in aggregates]
-    columns = [_typed(column, kind) for column, kind in zip(groups.columns, types, strict=True)]
-    return pa.table(columns, names=groups.column_names)
+    columns = [_typed(column, kind) for column, kind in zip(table.columns, types, strict=True)]
+    return pa.table(columns, names=table.column_names)
 
 
 def group_numbers(rows: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -262,7 +278,7 @@ def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 def _comparable(name: str, kind: pa.DataType) -> str:
     """Equal for equal values, whatever they are made of."""
-    return _in_order(quoted(name), kind) if _has_map(kind) else _key(name, kind)
+    return _in_order(quoted(name), kind) if _has_map(kind) else key_sql(name, kind)
 
 
 def _has_map(kind: pa.DataType) -> bool:
@@ -299,7 +315,7 @@ def _in_order(value: str, kind: pa.DataType, depth: int = 0) -> str:
     return f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{fields}}} END"
 
 
-def _key(name: str, kind: pa.DataType) -> str:
-    """0.0 for both zeros."""
+def key_sql(name: str, kind: pa.DataType) -> str:
+    """DuckDB text for a key: 0.0 for both zeros."""
     plain = quoted(name)
     return f"CASE WHEN {plain} = 0 THEN 0 ELSE {plain} END" if pa.types.is_floating(kind) else plain

@@ -5,6 +5,9 @@ combined into one (`Partials.combine`), as often as is wanted; and what is left 
 (`Partials.finish`). The results are those of all rows at once (`kernel.aggregate`), and an error too: a sum
 is kept wide enough, so that only a whole one can be too great. The one exception are sums and means of
 floating numbers, which depend on the order of additions in their last digits, as anywhere.
+
+Of one row, or one partial row, each step is text over its columns, too (`AggregateColumn.alone`), for groups
+that have no more (`kernel.singletons`).
 """
 
 from __future__ import annotations
@@ -58,14 +61,15 @@ class Partials:
 def partials_of(calls: Sequence[AggregateCall]) -> Partials | None:
     """What is kept for these calls; None: one of them needs the rows."""
     kept = _Kept()
-    count = kept.sum("count(*)", pa.int64())
+    count = kept.sum("count(*)", _number([]), pa.int64())
     finish = []
     for call in calls:
         typed_sql = aggregate_sql(call.function, call.columns, call.types, call.distinct, call.filter)
         finished = None if typed_sql is None else _finish(call, *typed_sql, kept)
         if typed_sql is None or finished is None:
             return None
-        finish.append(AggregateColumn(call.name, finished, typed_sql[1]))
+        of_many, of_one = finished
+        finish.append(AggregateColumn(call.name, of_many, typed_sql[1], of_one))
     assert count == quoted(ROWS)
     return Partials(tuple(kept.make), tuple(kept.combine), tuple(finish))
 
@@ -78,51 +82,79 @@ class _Kept:
         self.combine: list[AggregateColumn] = []
         self._names: dict[tuple[str, str], str] = {}
 
-    def column(self, text: str, kind: pa.DataType, combined: str) -> str:
-        """The column, quoted, that holds ``text`` over rows; ``combined``: the same of several partial rows,
-        with ``{0}`` for the column."""
+    def column(self, text: str, alone: str, kind: pa.DataType, combined: str) -> str:
+        """The column, quoted, that holds ``text`` over rows, ``alone`` of one row; ``combined``: the same of
+        several partial rows, with ``{0}`` for the column."""
         column_name = self._names.get((text, combined))
         if column_name is not None:
             return column_name
         name = ours(f"partial{len(self.make)}") if self.make else ROWS
-        self.make.append(AggregateColumn(name, text, kind))
-        self.combine.append(AggregateColumn(name, combined.format(quoted(name)), kind))
+        self.make.append(AggregateColumn(name, text, kind, alone))
+        self.combine.append(AggregateColumn(name, combined.format(quoted(name)), kind, quoted(name)))
         self._names[text, combined] = quoted(name)
         return quoted(name)
 
-    def sum(self, text: str, kind: pa.DataType) -> str:
+    def sum(self, text: str, alone: str, kind: pa.DataType) -> str:
         """A column of which the values add up."""
-        return self.column(text, kind, f"CAST(sum({{0}}) AS {duckdb_type(kind)})")
+        return self.column(text, alone, kind, f"CAST(sum({{0}}) AS {duckdb_type(kind)})")
 
 
-def _finish(call: AggregateCall, text: str, result: pa.DataType, kept: _Kept) -> str | None:
-    """The call over partial rows; ``text``: over rows, of the type ``result``. None: it needs the rows."""
+def _finish(call: AggregateCall, text: str, result: pa.DataType, kept: _Kept) -> tuple[str, str] | None:
+    """The call over partial rows, and over one; ``text``: over rows, of the type ``result``. None: it needs
+    the rows."""
     rows = [] if call.filter is None else [quoted(call.filter)]
     names, function = [quoted(column) for column in call.columns], call.function
     if function in _ALIKE:
-        return f"{_ALIKE[function]}({kept.column(text, result, f'{_ALIKE[function]}({{0}})')})"
+        column = kept.column(text, _value(names[0], rows), result, f"{_ALIKE[function]}({{0}})")
+        return f"{_ALIKE[function]}({column})", column
     if call.distinct:
         return None
     if function in ("count", "count_if"):
-        return f"CAST(sum({kept.sum(text, result)}) AS BIGINT)"
+        conditions = names if function == "count_if" else [f"{name} IS NOT NULL" for name in names]
+        column = kept.sum(text, _number([*rows, *conditions]), result)
+        return f"CAST(sum({column}) AS BIGINT)", column
     if function in ("min_by", "max_by"):
         which, least = ("first", "min") if function == "min_by" else ("last", "max")
-        clause = filtered([*rows, f"{names[1]} IS NOT NULL"])
-        by = kept.column(f"{least}({names[1]}){clause}", call.types[1], f"{least}({{0}})")
+        there = [*rows, f"{names[1]} IS NOT NULL"]
+        by = kept.column(
+            f"{least}({names[1]}){filtered(there)}", _value(names[1], there), call.types[1], f"{least}({{0}})"
+        )
         at = f"{which}({{0}} ORDER BY {by}, {{0}} NULLS FIRST) FILTER (WHERE {by} IS NOT NULL)"
-        return at.format(kept.column(text, result, at))
+        # DuckDB sorts REAL by keys from which -0.0 comes back as 0.0.
+        value = f"CAST(0 AS REAL) + {names[0]}" if pa.types.is_float32(result) else names[0]
+        column = kept.column(text, _value(value, there), result, at)
+        return at.format(column), column
     if function not in ("sum", "avg"):
         return None
     (name,), (kind,) = names, call.types
     exact = pa.types.is_decimal(kind) or (function == "sum" and pa.types.is_integer(kind))
     if exact:
         wide = pa.decimal128(38, kind.scale if pa.types.is_decimal(kind) else 0)
-        total = kept.sum(f"CAST(sum({name}){filtered(rows)} AS {duckdb_type(wide)})", wide)
+        as_wide = f"AS {duckdb_type(wide)})"
+        total = kept.sum(
+            f"CAST(sum({name}){filtered(rows)} {as_wide}", f"CAST({_value(name, rows)} {as_wide}", wide
+        )
     else:
-        total = kept.sum(f"sum(CAST({name} AS DOUBLE)){filtered(rows)}", pa.float64())
+        added = f"CAST({name} AS DOUBLE)"
+        of_one = _value(f"CAST(0 AS DOUBLE) + {added}", rows)  # of -0.0 alone, a sum is 0.0
+        total = kept.sum(f"sum({added}){filtered(rows)}", of_one, pa.float64())
     if function == "sum":
-        return f"CAST(sum({total}) AS {duckdb_type(result)})"
-    number = kept.sum(f"count(*){filtered([*rows, f'{name} IS NOT NULL'])}", pa.int64())
+        as_result = f"AS {duckdb_type(result)})"
+        return f"CAST(sum({total}) {as_result}", f"CAST({total} {as_result}"
+    there = [*rows, f"{name} IS NOT NULL"]
+    number = kept.sum(f"count(*){filtered(there)}", _number(there), pa.int64())
     if exact:
-        return decimal_mean(f"sum({total})", f"CAST(sum({number}) AS BIGINT)", kind.scale)
-    return f"sum({total}) / CAST(sum({number}) AS DOUBLE)"
+        of_many = decimal_mean(f"sum({total})", f"CAST(sum({number}) AS BIGINT)", kind.scale)
+        return of_many, decimal_mean(total, number, kind.scale)
+    return f"sum({total}) / CAST(sum({number}) AS DOUBLE)", f"{total} / CAST({number} AS DOUBLE)"
+
+
+def _value(text: str, conditions: Sequence[str]) -> str:
+    """``text`` over one row, if these are TRUE of it; else NULL."""
+    return f"CASE WHEN {' AND '.join(conditions)} THEN {text} END" if conditions else text
+
+
+def _number(conditions: Sequence[str]) -> str:
+    """How many rows one row is of which these are TRUE."""
+    is_one = f"CASE WHEN {' AND '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "1"
+    return f"CAST({is_one} AS BIGINT)"

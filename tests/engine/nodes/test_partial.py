@@ -55,6 +55,36 @@ def test_what_is_kept_goes_by_groups_and_not_by_rows(function, size, panes, part
     assert counted + sum(row["n"] for row in last.rows[QUERY]) == came * panes
 
 
+def test_groups_of_one_row_come_to_what_rows_come_to(seed):
+    """Many keys, of which some come again: in the same tick, in later ones, and in several windows."""
+    random.seed(seed)
+    calls = "count(*) AS n, sum(v) AS s, avg(v) AS m, min(v) AS lo, max_by(v, t) AS last, count(v) AS there"
+    found = []
+    batches = [
+        [
+            {
+                "t": tick * 7 + random.randint(0, 9),
+                "k": str(random.randint(0, 400)),
+                "v": random.choice([None, -1, 5]),
+            }
+            for _ in range(random.choice((1, 60, 200)))
+        ]
+        for tick in range(8)
+    ]
+    for also in ("", ", count(DISTINCT v) AS d"):
+        job = LocalJob(
+            plan_of(windows("HOP", calls + also, "5, 20"), allowed_lateness=100), MemoryStore(), partitions=2
+        )
+        bag = Counter()
+        for number, rows in enumerate(batches, 1):
+            for row in job.tick(arriving(l=rows), end=number == len(batches)).rows[QUERY]:
+                row.pop("d", None)
+                bag[tuple(row.values())] += 1
+        found.append(bag)
+    assert found[0] == found[1]
+    assert len(found[0]) > 1000
+
+
 @pytest.mark.parametrize("call", ["count(DISTINCT v)", "stddev_pop(v)"])
 def test_rows_are_kept_for_what_needs_them(call):
     job = LocalJob(plan_of(windows("TUMBLE", f"count(*) AS n, {call} AS x")), MemoryStore())

@@ -117,6 +117,19 @@ def test_partial_aggregates_are_combined_sooner_and_however_many_there_are():
     assert choose(full, combining=True) == [names(full)]
 
 
+def test_partial_aggregates_of_a_row_each_are_merged_as_seldom_as_rows():
+    """Where each is looked up in every tick they are not; nor small ones, nor those that were combined."""
+    alone = [live(f"r{n}", 10_000, stands_for=11_000) for n in range(FAN_IN)]
+    assert choose(alone[:-1], combining=True, read_once=True) == []
+    assert choose(alone, combining=True, read_once=True) == [names(alone)]
+    assert choose(alone[:COMBINING_FAN_IN], combining=True) == [names(alone[:COMBINING_FAN_IN])]
+    for rows, stands_for in ((SMALL_ROWS, SMALL_ROWS), (10_000, 13_000)):
+        others = [live(f"s{n}", rows, stands_for=stands_for) for n in range(COMBINING_FAN_IN)]
+        assert choose(others, combining=True, read_once=True) == [names(others)]
+    large = [live(f"r{n}", 2 * GROUP_ROWS, stands_for=2 * GROUP_ROWS) for n in range(FAN_IN)]
+    assert choose(large, combining=True, read_once=True) == [names(large)], "however many there are"
+
+
 def test_the_same_groups_for_ever_stay_few_rows():
     """Ticks with partial aggregates of 1,000 of 100,000 groups, and of all of them; none is released."""
     state: list[LiveRun] = []

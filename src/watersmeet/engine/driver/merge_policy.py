@@ -12,6 +12,7 @@ where rows are shed for the bytes of their files, those with most bytes of rows 
 
 Merging partial aggregates combines those of one pane and group. There the number of groups of runs bounds how
 often one is kept, so fewer are left unmerged (`COMBINING_FAN_IN`), and they grow as far as they have to.
+Where nearly every row is a group of its own there is little to combine, and as many are left as of rows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ FAN_IN = 8
 COMBINING_FAN_IN = 4
 SMALL_ROWS = 4_096
 """Groups up to this size are of one tier: merging them costs next to nothing."""
+NEARLY_ALONE = 0.8
+"""Of so many partial aggregates for each row that they stand for, or more, hardly any are combined."""
 
 
 MOST_GONE = 0.2
@@ -62,6 +65,7 @@ def choose(
     runs: Sequence[LiveRun],
     *,
     combining: bool = False,
+    read_once: bool = False,
     changing: bool = False,
     most_gone: int | None = None,
 ) -> list[list[str]]:
@@ -69,22 +73,24 @@ def choose(
 
     Args:
         combining: merging leaves fewer rows.
+        read_once: what is kept is read when it is released, and not in each tick, so that more runs cost
+            nothing meanwhile.
         changing: rows may go at any age, so that runs of any age may hold rows that are gone.
         most_gone: so many bytes of rows that are gone may be left in files; None: any number.
     """
-    fan_in = COMBINING_FAN_IN if combining else FAN_IN
     groups: dict[str, list[LiveRun]] = defaultdict(list)
     for live in runs:
         groups[live.run.group].append(live)
-    tiers: dict[tuple[int, bool], list[str]] = defaultdict(list)
+    tiers: dict[tuple[int, int, bool], list[str]] = defaultdict(list)
     sizes = {name: sum(live.stored for live in members) for name, members in groups.items()}
     held = {name: sum(_stored_bytes(live) for live in members) for name, members in groups.items()}
     for name, rows in sizes.items():
         # Partial rows may come to no row, too, in sum: those are like all others.
         stand_for_none = not combining and groups[name][0].run.stands_for == 0
-        tiers[_tier(rows, fan_in), stand_for_none].append(name)
+        fan_in = COMBINING_FAN_IN if combining and not (read_once and _alone(groups[name])) else FAN_IN
+        tiers[_tier(rows, fan_in), fan_in, stand_for_none].append(name)
     merges = []
-    for names in tiers.values():
+    for (_, fan_in, _), names in tiers.items():
         if len(names) < fan_in:
             continue
         merges += [
@@ -175,6 +181,13 @@ def _filled(names: Sequence[str], sizes: Mapping[str, int], held: Mapping[str, i
 
 def _stored_bytes(live: LiveRun) -> int:
     return live.run.nbytes * live.stored // max(live.run.rows, 1)
+
+
+def _alone(group: Sequence[LiveRun]) -> bool:
+    """Whether hardly any of the group's partial aggregates are of several rows; of a small group it is not
+    asked."""
+    rows = sum(live.run.rows for live in group)
+    return rows > SMALL_ROWS and rows >= NEARLY_ALONE * sum(live.run.stands_for or 0 for live in group)
 
 
 def _tier(rows: int, fan_in: int) -> int:

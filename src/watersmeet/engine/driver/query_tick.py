@@ -486,6 +486,7 @@ class QueryTick:
             work.merges = choose(
                 arrangement.runs,
                 combining=shape.combines,
+                read_once=shape.read_once,
                 changing=shape.kept_anew,
                 most_gone=self.most_gone.get(shape.sides[place].arrangement),
             )

@@ -176,6 +176,11 @@ class NodeShape:
         """Merging its runs leaves fewer rows."""
         return False
 
+    @property
+    def read_once(self) -> bool:
+        """What is kept is read when it is released, and not before."""
+        return False
+
     def is_broadcast(self, place: int) -> bool:
         """Every task has all rows of that side."""
         return False
@@ -318,6 +323,10 @@ class AggregateShape(NodeShape):
 
     @property
     def combines(self) -> bool:
+        return self.partial is not None
+
+    @property
+    def read_once(self) -> bool:
         return self.partial is not None
 
     @property

@@ -34,13 +34,14 @@ from watersmeet.engine.tasks.results import NO_ROWS, count, cut
 from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import below
-from watersmeet.kernel.aggregate import AggregateColumn, grouped
+from watersmeet.kernel.aggregate import AggregateColumn, quoted
 from watersmeet.kernel.batches import MOST_BYTES, narrowed, one_array, one_batch, size, take_rows
 from watersmeet.kernel.joined import gather
 from watersmeet.kernel.partial import ROWS
 from watersmeet.kernel.pieces import whole
-from watersmeet.kernel.slots import BUCKET_MASK, Slots
-from watersmeet.kernel.windows import closing, window_times
+from watersmeet.kernel.singletons import grouped_by_hash
+from watersmeet.kernel.slots import BUCKET_MASK, TIME_MASK, Slots
+from watersmeet.kernel.windows import Numbers, closing, window_times
 from watersmeet.names import ours
 from watersmeet.state.manifest import LiveRun
 from watersmeet.state.marks import MarkWriter
@@ -52,7 +53,7 @@ GROUPED_ROWS = 1_000_000
 """About so many of the tick's rows are grouped at once."""
 
 BUCKET = ours("bucket")
-_BUCKET = AggregateColumn(BUCKET, f'min("{BUCKET}")', pa.int64())
+_BUCKET = AggregateColumn(BUCKET, f"min({quoted(BUCKET)})", pa.int64(), quoted(BUCKET))
 
 Partial = tuple[pa.RecordBatch, Slots]
 """Partial rows, as runs hold them, and the upper halves of their slots."""
@@ -97,8 +98,10 @@ def brought_and_kept(
 
 def combined(shape: AggregateShape, partial: PartialShape, batch: pa.RecordBatch, buckets: Slots) -> Partial:
     """One partial row for each pane and group."""
-    table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
-    groups = grouped(table, [shape.time, *shape.by], [*partial.aggregates.combine, _BUCKET], in_order=False)
+    hashes = _hashes(buckets, np.floor_divide(_starts(shape, batch), np.int64(partial.width)))
+    rows = batch.append_column(BUCKET, pa.array(buckets))
+    aggregates = [*partial.aggregates.combine, _BUCKET]
+    groups = grouped_by_hash(rows, [shape.time, *shape.by], aggregates, hashes, in_order=False)
     return _stored(partial, groups)
 
 
@@ -126,8 +129,10 @@ def _of_rows(shape: AggregateShape, partial: PartialShape, pieces: Sequence[RunS
     given = gather(shape.columns, batch, np.arange(batch.num_rows), None, NO_ROWS)
     columns = {name: given.column(name) for name in given.schema.names}
     panes = np.floor_divide(times, np.int64(partial.width))
-    table = pa.table(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
-    groups = grouped(table, [NUMBER, *shape.by], [*partial.aggregates.make, _BUCKET], in_order=False)
+    rows = pa.record_batch(columns | {NUMBER: pa.array(panes), BUCKET: pa.array(slots & BUCKET_MASK)})
+    aggregates = [*partial.aggregates.make, _BUCKET]
+    hashes = _hashes(slots, panes)
+    groups = grouped_by_hash(rows, [NUMBER, *shape.by], aggregates, hashes, in_order=False)
     starts, _ = window_times(groups.column(NUMBER).to_numpy(), partial.width, partial.width)
     return _stored(partial, groups.set_column(0, shape.time, pa.array(starts)))
 
@@ -160,10 +165,11 @@ def _closed(
     for part in in_parts(chosen, shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
         check_held(f'the partial aggregates of "{shape.query}" that a tick closes', batches, shape.memory)
-        batch = one_batch(batches)
+        batch, slots = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in part])
         for rows, numbers in closing(_starts(shape, batch), shape.size, shape.slide, since, until):
-            table = pa.Table.from_batches([take_rows(batch, rows)]).append_column(NUMBER, pa.array(numbers))
-            groups = grouped(table, [*shape.by, NUMBER], partial.aggregates.finish)
+            of_windows = take_rows(batch, rows).append_column(NUMBER, pa.array(numbers))
+            hashes = _hashes(slots[rows], numbers)
+            groups = grouped_by_hash(of_windows, [*shape.by, NUMBER], partial.aggregates.finish, hashes)
             starts, ends = window_times(groups.column(NUMBER).to_numpy(), shape.size, shape.slide)
             yield from cut(shape, result_rows(shape, groups, starts, ends, dict(shape.keys)))
 
@@ -200,6 +206,11 @@ def _keep(shape: AggregateShape, kept: SideSlice, new: Partial, tick: int, repor
         stands_for=int(stand_for[rows].sum()),
     )
     report.inserted.append(LiveRun(run=run))
+
+
+def _hashes(slots: Slots, numbers: Numbers) -> Slots:
+    """Equal for rows of equal keys in one window, or pane, of which these are the numbers."""
+    return (slots & BUCKET_MASK) | (numbers & TIME_MASK)
 
 
 def _starts(shape: AggregateShape, batch: pa.RecordBatch) -> Slots:
