@@ -20,10 +20,10 @@ from watersmeet.engine.driver.amount import FETCHED_BYTES, Amount, small_rows_in
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.messages.shapes import CONTROL
 from watersmeet.engine.messages.work import read_work
-from watersmeet.engine.nodes import task as task_module
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.spark.tick.task_counts import TaskCounts
 from watersmeet.engine.spark.tick.tick import Ticks
+from watersmeet.engine.tasks import share as share_module
 from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.front.case_file import case_job
 from watersmeet.state.traffic import Meter
@@ -476,15 +476,19 @@ def test_work_that_finds_no_match_is_bounded(
     assert job.alone - 1 == is_alone
 
 
-@pytest.mark.parametrize(("most", "is_alone"), [(9, False), (16, True)])
-def test_candidates_of_a_path_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
-    """20 orders of a customer, none of which the condition takes: for each match 2 of these are allowed."""
+@pytest.mark.parametrize(
+    ("runs", "most", "is_alone"), [(1, 9, False), (1, 16, True), (4, 4, False), (4, 5, True)]
+)
+def test_candidates_of_a_path_are_bounded(runs: int, most: int, is_alone: bool, monkeypatch: Any):
+    """20 orders of a customer, none of which the condition takes: for each match 2 of these are allowed in
+    one run, and 4 in all."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     plan = plan_job(parse_job(JOB + ROWS + " AND c.name < CAST(o.no AS STRING)"))
     job = HandedOver(plan, MemoryStore())
     job.whole, job.driver.small_rows = True, 60
     orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
-    job.tick({"o": orders, "l": [({"no": 0, "item": 1, "d": 1}, 1)]})
+    for run in range(runs):
+        job.tick({"o": orders[run::runs], "l": [({"no": 0, "item": 1, "d": 1}, 1)]})
     alone, nodes = job.alone, job.nodes
     assert alone == nodes
     job.tick({"c": [({"id": 1, "name": "z", "d": 1}, 1)]})
@@ -509,12 +513,58 @@ def test_rows_that_are_sorted_anew_are_bounded(most: int, is_alone: bool, more: 
 @pytest.mark.parametrize(("most", "alone"), [(100, 0), (100_000, 2)])
 def test_bytes_that_leave_are_bounded_wherever_they_go(most: int, alone: int, monkeypatch: Any):
     """Ten rows go from the first join to the second, and out of that: both give up, or none does."""
-    monkeypatch.setattr(task_module, "ALONE_BYTES", most)
+    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
     job = HandedOver(plan_job(parse_job(RETAINED + CHAIN.format(kind="LEFT"))), MemoryStore())
     job.whole, job.driver.small_rows = True, 60
     rows = one_by_one(*((5, "a", n) for n in range(10)))
     job.tick({"l": rows, "r": one_by_one((5, "a", 1))})
     assert (job.alone, job.nodes) == (alone, 2)
+
+
+@pytest.mark.parametrize(("most", "is_alone"), [(60_000, False), (100_000, True)])
+def test_bytes_that_go_along_a_path_are_bounded(most: int, is_alone: bool, monkeypatch: Any):
+    """A customer with a name of 4,000 bytes has 20 orders, none of which has a line: nothing leaves."""
+    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    job = HandedOver(plan_job(parse_job(JOB + ROWS)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    orders = [({"no": n, "cust": 1, "d": 1}, 1) for n in range(20)]
+    job.tick({"o": orders, "l": [({"no": 99, "item": 1, "d": 1}, 1)]})
+    alone, nodes = job.alone, job.nodes
+    out = job.tick({"c": [({"id": 1, "name": "z" * 4000, "d": 1}, 1)]})
+    assert not out.rows["console"]
+    assert job.alone - alone == job.nodes - nodes - (not is_alone)
+
+
+@pytest.mark.parametrize(("most", "is_alone"), [(30_000, False), (100_000, True)])
+def test_bytes_that_several_queries_take_are_bounded_for_each(most: int, is_alone: bool, monkeypatch: Any):
+    """A join of 10 rows of 1,000 bytes, run once, which goes out and into three more queries."""
+    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    sinks = "".join(f"CREATE TABLE out{n} WITH ('connector' = 'memory'); " for n in range(4))
+    inserts = "".join(f"INSERT INTO out{n} {ROWS}; " for n in range(4))
+    job = HandedOver(plan_job(parse_job(JOB + sinks + inserts)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    lines = [({"no": 7, "item": n, "d": 1}, 1) for n in range(10)]
+    out = job.tick(rows("c", (1, "z" * 1000)) | rows("o", (7, 1)) | {"l": lines})
+    assert [len(out.rows[f"out{n}"]) for n in range(4)] == [10] * 4
+    assert (job.nodes - job.alone == 0) == is_alone
+
+
+@pytest.mark.parametrize("calls", ["count(", "count(DISTINCT"])
+@pytest.mark.parametrize(("most", "is_alone"), [(100_000, False), (300_000, True)])
+def test_bytes_of_rows_with_their_windows_are_bounded(
+    calls: str, most: int, is_alone: bool, monkeypatch: Any
+):
+    """A row of about 10,000 bytes is in 20 windows that close."""
+    monkeypatch.setattr(share_module, "ALONE_BYTES", most)
+    query = f"SELECT window_start, {calls} k) AS n FROM TABLE(HOP(TABLE r, DESCRIPTOR(t), 1, 20)) GROUP BY k"
+    query += ", window_start, window_end"
+    job = HandedOver(plan_job(parse_job(RETAINED + query)), MemoryStore())
+    job.whole, job.driver.small_rows = True, 60
+    job.tick({"r": one_by_one((100, "k" * 10_000, 1))})
+    assert job.alone == 1
+    out = job.tick({"r": one_by_one((500, "e", 1))})
+    assert len(out.rows["console"]) == 20
+    assert job.alone - 1 == is_alone
 
 
 @pytest.mark.parametrize(("most", "is_alone"), [(4, False), (128, True)])

@@ -28,7 +28,7 @@ from watersmeet.engine.nodes.windows import (
     last_of_keys,
     later,
     limits,
-    most_pairs,
+    look_ahead,
     of_piece,
     passed,
     result_rows,
@@ -89,7 +89,7 @@ def _closed(shape: AggregateShape, own: SideSlice, share: Share) -> Iterator[pa.
     chosen = []
     for piece in [*own.old, *own.new_runs]:
         rows = np.sort(passed(piece, shape.time, before, until))
-        share.sees(most_pairs(shape, len(rows), since, until))
+        look_ahead(shape, share, piece.rows.batch, rows, since, until)
         if len(rows):
             chosen.append(of_piece(piece, rows))
     for part in in_parts(chosen, shape.memory):

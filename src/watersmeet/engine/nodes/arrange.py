@@ -34,7 +34,7 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
         takers = _takers(shape, share, place)
         if side.is_kept_elsewhere:
             if takers:
-                _go_on(shape.changes[place], own, takers[0])
+                _go_on(shape.changes[place], own, share, takers[0])
             continue
         changes = net_changes(own, report, final=shape.final)
         for change in changes:
@@ -42,6 +42,7 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
                 chosen = np.arange(len(change.rows))
                 leaving = shape.changes[place]
                 for batch in pad_changes(leaving, Side.LEFT, change.rows.batch, chosen, change.diff):
+                    share.leaves(batch, len(takers))
                     for taker in takers:
                         taker.add(batch)
         inserts, _ = changes
@@ -53,7 +54,7 @@ def arrange_rows(shape: ArrangeShape, share: Share) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
-def _go_on(shape: PassShape, own: SideSlice, path: FeedWriter) -> None:
+def _go_on(shape: PassShape, own: SideSlice, share: Share, path: FeedWriter) -> None:
     """The rows of an input that another query keeps begin their path: changes of the tick, and before them,
     if this query begins, what that one has kept so far."""
     for piece in SideSlice(own.task, own.work.of_contents(), own.store, own.cut, own.cut).old:
@@ -62,11 +63,13 @@ def _go_on(shape: PassShape, own: SideSlice, path: FeedWriter) -> None:
             chosen = alive[low : low + _CHUNK]
             ones = np.ones(len(chosen), dtype=np.int64)
             for batch in with_diffs(pad(shape, Side.LEFT, piece.rows.batch, chosen), ones):
+                share.leaves(batch)
                 path.add(batch)
     if own.new is not None:
         rows = own.new.rows.batch
         diffs = rows.column(DIFF).to_numpy(zero_copy_only=False)
         for batch in with_diffs(pad(shape, Side.LEFT, rows, np.arange(len(diffs))), diffs):
+            share.leaves(batch)
             path.add(batch)
 
 

@@ -96,7 +96,7 @@ class AsofTask:
         if not len(released) and not len(hits):
             return
         rows = np.union1d(released, hits)
-        self._share.sees(len(rows))
+        self._share.sees(len(rows) - len(hits))  # those were seen
         rows = rows[~piece.are("gone", rows)]
         if not len(rows):
             return

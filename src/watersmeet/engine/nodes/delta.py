@@ -36,6 +36,7 @@ def delta_rows(shape: DeltaShape, share: Share) -> Iterator[pa.RecordBatch]:
                 leaving = batch.select(shape.joined_schema.names)
                 yield _with_diffs_of(batch, leaving) if shape.changelog else leaving
             else:
+                share.leaves(batch)
                 share.paths[number].add(batch)
 
 
@@ -61,7 +62,7 @@ def _found(lookup: LookupShape, by: int | None, share: Share, number: int) -> It
         search = piece.search(lookup.condition, needles, Side.LEFT)
         if search is None:
             continue
-        if share.most_matches is not None:
+        if share.is_bounded:
             share.sees(search.candidates)
         for needle, row in search.pairs():
             alive = ~piece.are("gone", row)

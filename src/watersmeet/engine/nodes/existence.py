@@ -31,7 +31,7 @@ def first_matches(
     Args:
         reach: per side, all rows that may match own ones of the other side.
     """
-    if share.most_matches is not None:
+    if share.is_bounded:
         _look_ahead(shape, own, reach, share)
     report = share.report
     left, right = own[Side.LEFT], own[Side.RIGHT]

@@ -163,7 +163,7 @@ def _matches(shape: JoinShape, slices: dict[Side, SideSlice], share: Share) -> I
 
     def counted(begin: Callable[[], Search | None]) -> Search | None:
         search = begin()
-        if search is not None and share.most_matches is not None:
+        if search is not None and share.is_bounded:
             share.sees(search.candidates)
         return search
 

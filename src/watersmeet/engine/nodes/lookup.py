@@ -64,7 +64,7 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
     rows, report = new.rows, share.report
     if shape.kind.hides_right:
         for piece in table:
-            if share.most_matches is not None:
+            if share.is_bounded:
                 share.sees(candidates(shape.condition, rows, Side.LEFT, piece.rows))
             new.matched |= has_match(shape.condition, rows, Side.LEFT, piece.rows)
         if shape.kind is JoinKind.SEMI and new.matched.any():
@@ -80,7 +80,7 @@ def _found(shape: LookupShape, new: NewRows, table: list[RunSlice], share: Share
 
     def begin(piece: RunSlice) -> Search | None:
         search = Search.of(shape.condition, rows, Side.LEFT, piece.rows)
-        if search is not None and share.most_matches is not None:
+        if search is not None and share.is_bounded:
             share.sees(search.candidates)
         return search
 

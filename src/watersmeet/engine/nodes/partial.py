@@ -22,7 +22,7 @@ from watersmeet.engine.nodes.windows import (
     in_parts,
     last_end,
     limits,
-    most_pairs,
+    look_ahead,
     of_piece,
     passed,
     result_rows,
@@ -154,12 +154,12 @@ def _closed(
     chosen = []
     for piece in kept.old:
         rows = np.sort(passed(piece, shape.time, before, until))
-        share.sees(most_pairs(shape, len(rows), since, until))
+        look_ahead(shape, share, piece.rows.batch, rows, since, until)
         if len(rows):
             chosen.append(of_piece(piece, rows))
     if new is not None:
         rows = np.flatnonzero(below(_starts(shape, new[0]), until))
-        share.sees(most_pairs(shape, len(rows), since, until))
+        look_ahead(shape, share, new[0], rows, since, until)
         if len(rows):
             chosen.append((*new, rows))
     for part in in_parts(chosen, shape.memory):

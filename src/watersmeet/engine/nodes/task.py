@@ -24,7 +24,7 @@ from watersmeet.engine.tasks.feed import FeedWriter
 from watersmeet.engine.tasks.memory import output_bytes
 from watersmeet.engine.tasks.per_key import check_keys
 from watersmeet.engine.tasks.results import note_least
-from watersmeet.engine.tasks.share import ManyMatches, Share
+from watersmeet.engine.tasks.share import Share, Spent
 from watersmeet.engine.tasks.write import Placing, SideWriter
 from watersmeet.kernel.batches import one_batch, size
 from watersmeet.state.store import Store
@@ -32,8 +32,6 @@ from watersmeet.state.traffic import taken_of
 
 OUTPUT_ROWS = 200_000
 """Small results are collected into batches of about this many rows before they leave."""
-
-ALONE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -81,13 +79,14 @@ class NodeTask:
         """Run the whole node in this process, as so many shares, each in a thread of its own.
 
         Raises:
-            ManyMatches: a share has more than its part of ``most_matches``, or rows of more than its part of
-                `ALONE_BYTES` leave, wherever they go.
+            ManyMatches: a share has more than its part of ``most_matches``, or as much else to do (`Share`).
         """
         most, whole = -(-most_matches // shares), self._share(0, shares)
 
         def one(number: int) -> tuple[list[pa.RecordBatch], list[str]]:
-            own = replace(whole, report=self._report(number), partition=number, most_matches=most)
+            own = replace(
+                whole, report=self._report(number), partition=number, most_matches=most, spent=Spent()
+            )
             rows, texts = [], []
             for batch in self._run(own):
                 control = batch.column(CONTROL)
@@ -116,11 +115,8 @@ class NodeTask:
         for feed, other in zip(self.shape.abroad, abroad, strict=True):
             (of_all if feed.path is None else of_paths.setdefault(feed.path, [])).append(other)
         share = replace(share, paths=paths, paths_abroad=of_paths)
-        is_alone, nbytes = share.most_matches is not None, 0
         for batch in _collect(shape.strategy(shape, share), output_bytes(shape.memory)):
-            nbytes += size(batch.columns) if is_alone else 0
-            if is_alone and nbytes > ALONE_BYTES // partitions:
-                raise ManyMatches
+            share.leaves(batch, 1 + len(of_all))
             report.rows_out += batch.num_rows
             note_least(self.shape, batch, report.least_out)
             for other in of_all:

@@ -12,6 +12,7 @@ from watersmeet.conditions import ExactBand, Key
 from watersmeet.engine.messages.shapes import AggregateShape
 from watersmeet.engine.messages.summed import WindowGroupShape
 from watersmeet.engine.tasks.memory import run_bytes
+from watersmeet.engine.tasks.share import Share
 from watersmeet.engine.tasks.slice import RunSlice, SideSlice
 from watersmeet.event_time import (
     ENDED,
@@ -56,12 +57,18 @@ def passed(piece: RunSlice, column: str, since: Watermark, now: Watermark) -> Ro
     return rows[(rows >= piece.start) & (rows < piece.stop)] - piece.start
 
 
-def most_pairs(shape: AggregateShape, rows: int, since: Watermark, until: Watermark) -> int:
-    """With how many windows that end in (``since``, ``until``] so many rows are put together, at most."""
+def look_ahead(
+    shape: AggregateShape, share: Share, batch: Columns, rows: Rows, since: Watermark, until: Watermark
+) -> None:
+    """Say with how many windows that end in (``since``, ``until``] rows are put together, at most, and how
+    many bytes that is. Raises: ManyMatches."""
+    if not share.is_bounded or not len(rows):
+        return
     of_a_row = -(-shape.size // shape.slide)
     if since > NEVER and until < ENDED:
         of_a_row = min(of_a_row, (int(until) - int(since)) // shape.slide)
-    return rows * of_a_row
+    share.sees(len(rows) * of_a_row)
+    share.holds(int(row_sizes(batch, batch.schema.names, rows).sum()) * of_a_row)
 
 
 Chosen = tuple[Columns, Slots, Rows]
