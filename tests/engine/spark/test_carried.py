@@ -162,9 +162,14 @@ WITHIN = "b.u BETWEEN a.t AND a.t + INTERVAL '1' HOUR"
     [
         (f"SELECT CAST(a.s AS BIGINT) AS n FROM a JOIN b ON {WITHIN}", "condition-failed"),
         (f"SELECT a.s FROM a JOIN b ON CAST(a.s AS BIGINT) = b.n AND {WITHIN}", "condition-failed"),
+        (
+            "SELECT window_start, max(CAST(a.s AS BIGINT)) AS n FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t),"
+            " INTERVAL '1' HOUR)) GROUP BY window_start, window_end",
+            "condition-failed",
+        ),
         (f"SELECT raise_error(a.s) AS n FROM a JOIN b ON {WITHIN}", "spark-failed"),
     ],
-    ids=["projection", "key", "echo"],
+    ids=["projection", "key", "argument", "echo"],
 )
 def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, code):
     from watersmeet.engine.spark.job.job import outputs_of

@@ -45,6 +45,115 @@ def test_the_condition_is_named(fragment, said):
     assert "try_cast" in found.hint
 
 
+COMPUTED = """
+CREATE TABLE a (s STRING, t BIGINT, n INT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
+CREATE TABLE b (m BIGINT, u BIGINT, WATERMARK FOR u AS u) WITH ('connector' = 'memory');
+CREATE SINK one WITH ('connector' = 'memory');
+CREATE SINK two WITH ('connector' = 'memory');
+CREATE VIEW v AS SELECT CAST(s AS INT) AS m, t FROM a;
+"""
+WINDOWS = "FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 10)) GROUP BY window_start, window_end"
+JOINED = "FROM a JOIN b ON b.u BETWEEN a.t AND a.t + 5"
+OVERFLOW = 'The value 300 of the type "INT" cannot be cast to "TINYINT" due to an overflow'
+
+
+@pytest.mark.parametrize(
+    ("query", "fragment", "said"),
+    [
+        ("SELECT v.m FROM v", "CAST(s AS INT)", 'INSERT "one": the column v.m = CAST(s AS INT)'),
+        (
+            f"SELECT window_start, sum(CAST(s AS INT)) AS x {WINDOWS}",
+            "CAST(`s` AS INT)",
+            'INSERT "one": the aggregate SUM(CAST(a.s AS INT))',
+        ),
+        (
+            f"SELECT window_start, percentile(CAST(s AS INT), 0.5) AS x {WINDOWS}",
+            "CAST(`s` AS INT)",
+            'INSERT "one": the aggregate PERCENTILE(CAST(a.s AS INT), 0.5)',
+        ),
+        (
+            f"SELECT window_start, n, CAST(max(s) AS INT) + n AS x {WINDOWS}, n",
+            "CAST(`max1` AS INT)",
+            'INSERT "one": the column x = CAST(MAX(a.s) AS INT) + a.n',
+        ),
+        (
+            f"SELECT window_start, count(*) AS x {WINDOWS}, CAST(s AS INT)",
+            "CAST(`s` AS INT)",
+            'INSERT "one": the grouping key CAST(s AS INT)',
+        ),
+        (
+            f"SELECT a.s {JOINED} LEFT JOIN b AS x ON x.m = CAST(a.s AS INT) AND x.u BETWEEN a.t AND a.t + 5",
+            "CAST(`s` AS INT)",
+            'INSERT "one": CAST(CAST(s AS INT) AS BIGINT) of rows of a',
+        ),
+        (
+            "SELECT a.t FROM a LEFT JOIN b ON b.u BETWEEN a.t AND a.t + 5 WHERE 1 / (a.n + b.m) > 0",
+            "1 / (`a.n` + `b.m`)",
+            'INSERT "one": the condition 1 / (a.n + b.m) > 0',
+        ),
+        (
+            f"SELECT CAST(a.s AS INT) AS x, CAST(a.s AS INT) + 1 AS y {JOINED}",
+            "CAST(`a.s` AS INT)",
+            'INSERT "one": the column x = CAST(a.s AS INT) or the column y = CAST(a.s AS INT) + 1',
+        ),
+        (
+            "SELECT " + ", ".join(f"1 / a.n + {n} AS c{n}" for n in range(5)) + f" {JOINED}",
+            "1 / `a.n`",
+            'INSERT "one": the column c0 = 1 / a.n + 0 or the column c1 = 1 / a.n + 1 or'
+            " the column c2 = 1 / a.n + 2 or 2 more",
+        ),
+        (
+            f"SELECT 1 / a.n AS x {JOINED}; INSERT INTO two SELECT 1 / a.n AS y {JOINED}",
+            "1 / `a.n`",
+            'INSERT "one": the column x = 1 / a.n or INSERT "two": the column y = 1 / a.n',
+        ),
+    ],
+    ids=[
+        "view",
+        "argument",
+        "by Spark",
+        "of an aggregate",
+        "key",
+        "later key",
+        "filter",
+        "two",
+        "many",
+        "two queries",
+    ],
+)
+def test_what_is_computed_is_named(query, fragment, said):
+    plan = plan_job(parse_job(f"{COMPUTED} INSERT INTO one {query};"))
+    found = in_words(raised("CAST_INVALID_INPUT", fragment), plan)
+    assert found.code == "condition-failed", found
+    assert found.message.startswith(f"{said} failed: [CAST_INVALID_INPUT] The value"), found.message
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "said"),
+    [
+        ("CAST_OVERFLOW", OVERFLOW, "the column x = CAST(a.n AS TINYINT)"),
+        ("CAST_OVERFLOW", OVERFLOW.replace("TINYINT", "SMALLINT"), None),
+        (
+            "CANNOT_PARSE_TIMESTAMP",
+            "Text 'zz' could not be parsed",
+            "the column z = TO_TIMESTAMP(a.s, 'yyyy')",
+        ),
+        ("DATETIME_FIELD_OUT_OF_BOUNDS.WITH_SUGGESTION", "x", "the column u = MAKE_DATE(a.n, 1, 1)"),
+        ("REMAINDER_BY_ZERO", "x", None),
+    ],
+)
+def test_what_can_raise_it_is_named_where_spark_quotes_nothing(condition, message, said):
+    columns = "CAST(a.n AS TINYINT) AS x, try_cast(a.n AS SMALLINT) AS y, to_timestamp(a.s, 'yyyy') AS z"
+    columns += ", try_to_timestamp(a.s, 'yyyy') AS w, make_date(a.n, 1, 1) AS u"
+    plan = plan_job(parse_job(f"{COMPUTED} INSERT INTO one SELECT {columns} {JOINED};"))
+    found = in_words(RuntimeError(f"org.apache.spark.SparkException: [{condition}] {message}"), plan)
+    assert found.code == ("spark-failed" if said is None else "condition-failed")
+    if said is not None:
+        assert found.message.startswith(f'INSERT "one": {said} failed: [{condition}] {message}')
+    else:
+        assert "INSERT" not in found.message
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -14,7 +14,9 @@ from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
 from watersmeet.errors import EngineError, WatersmeetError
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
-_ADVICE = re.compile(r' If necessary set "[\w.]+" to "\w+" to bypass this error\.')
+_ADVICE = re.compile(
+    r' If necessary set "[\w.]+" to "\w+" to bypass this error(?:, and return NULL instead)?\.'
+)
 """Of Spark, to set what rows rest on."""
 _EXCEPTION = re.compile(r"^(?:[\w.$]+\.)?(\w*(?:Exception|Error))(?::\s*(.*))?$", re.DOTALL)
 _HEADER = re.compile(

@@ -67,6 +67,16 @@ class NodePlan:
         return None
 
     @property
+    def aggregates(self) -> tuple[CallPlan, ...]:
+        """What it computes of its groups."""
+        return ()
+
+    @property
+    def group_keys(self) -> tuple[tuple[str, str, str], ...]:
+        """Of its groups: (name in the result, kept column, as written)."""
+        return ()
+
+    @property
     def ages(self) -> tuple[str, ...] | None:
         """Of each side the event time by which its rows are old, in one unit: those that the condition of a
         join compares, and by each of which rows are released. None: there are none such."""
@@ -389,6 +399,15 @@ class GroupedPlan(NodePlan):
     @property
     def grouped(self) -> SidePlan | None:
         return self.side
+
+    @property
+    def aggregates(self) -> tuple[CallPlan, ...]:
+        return self.calls
+
+    @property
+    def group_keys(self) -> tuple[tuple[str, str, str], ...]:
+        texts = self.key_texts or tuple(column for _, column in self.keys)
+        return tuple((name, column, text) for (name, column), text in zip(self.keys, texts, strict=True))
 
     @property
     def any_column(self) -> str:

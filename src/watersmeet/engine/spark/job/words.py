@@ -1,21 +1,42 @@
-"""What Spark says of an expression in a tick, in words of the job: the condition or column of an INSERT that
-it stands for. Spark quotes what it was given, which for keys is a cast that nobody wrote."""
+"""What Spark says of an expression in a tick, in words of the job: the condition, column or aggregate of an
+INSERT that it stands for. Spark quotes what it was given, which for keys is a cast that nobody wrote; of some
+errors it quotes nothing, and then what can raise them is looked for. Where several may be meant, all are
+named.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlglot import exp
 
 from watersmeet.engine.spark.errors import condition_of, fragments_of, readable_error
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.kernel.expressions.evaluate import guard_of
-from watersmeet.names import FLAG
+from watersmeet.names import FLAG, is_ours
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import CallPlan
 from watersmeet.plan.model.sides import BranchPlan
+from watersmeet.spec.model import Expr
+
+MOST_NAMED = 3
+"""So many expressions are named that an error may be of; of more, how many there are."""
 
 _SPACE = re.compile(r"[\s`]+")
+_COMPUTES = re.compile(r"[^\w.]")
+"""What a fragment has in it that can fail: a name alone cannot."""
+_OVERFLOWS_TO = re.compile(r'cannot be cast to "([A-Z]+)" due to an overflow')
+_RAISED_BY = {
+    "CANNOT_PARSE_TIMESTAMP": re.compile(r"(?<![a-z_])(to_timestamp|to_date|(to_)?unix_timestamp)"),
+    "DATETIME_FIELD_OUT_OF_BOUNDS": re.compile(r"(?<![a-z_])make_(date|time)"),
+}
+"""Of conditions with which Spark quotes no expression: what raises them."""
+
+Given = tuple[str, str]
+"""The SQL that Spark is given, without spaces, and what it stands for."""
 
 
 def in_words(error: BaseException, plan: JobPlan) -> WatersmeetError:
@@ -26,46 +47,118 @@ def in_words(error: BaseException, plan: JobPlan) -> WatersmeetError:
     condition = condition_of(error)
     if condition is None:
         return error_in_words
+    named = next(_named(error, condition, error_in_words.message, plan), None)
+    if named is None:
+        return error_in_words
+    return EngineError(
+        f"{named} failed: [{condition}] {error_in_words.message}",
+        code="condition-failed",
+        hint=guard_of(condition),
+    )
+
+
+def _named(error: BaseException, condition: str, message: str, plan: JobPlan) -> Iterator[str]:
+    """What may be meant, the likeliest first."""
+    given = list[Callable[[JobPlan], Iterator[Given]]]((_columns, _flags))  # a flag has the keys in it, too
     for fragment in map(_squeezed, fragments_of(error)):
-        for given in (_columns(plan), _flags(plan)):  # a flag has the keys in it, too
-            stands_for = list(dict.fromkeys(words for sql, words in given if fragment and fragment in sql))
-            if len(stands_for) == 1:
-                return EngineError(
-                    f"{stands_for[0]} failed: [{condition}] {error_in_words.message}",
-                    code="condition-failed",
-                    hint=guard_of(condition),
-                )
-    return error_in_words
+        for source in given if _COMPUTES.search(fragment) else ():
+            yield from _any_of([words for sql, words in source(plan) if fragment in sql])
+    raised_by = _raised_by(condition, message)
+    if raised_by is not None:
+        yield from _any_of([words for sql, words in _columns(plan) if raised_by.search(sql)])
 
 
-def _flags(plan: JobPlan) -> Iterator[tuple[str, str]]:
+def _raised_by(condition: str, message: str) -> re.Pattern[str] | None:
+    """What the SQL of an expression has in it that can raise ``condition``, where Spark does not quote it."""
+    overflows = _OVERFLOWS_TO.search(message)
+    if condition == "CAST_OVERFLOW" and overflows is not None:
+        return re.compile(rf"(?<!try_)cast\(.*as{overflows[1].lower()}\)")
+    return next((signs for name, signs in _RAISED_BY.items() if condition.startswith(name)), None)
+
+
+def _any_of(words: Sequence[str]) -> Iterator[str]:
+    """All of them as one, each once; nothing of none."""
+    named = list(dict.fromkeys(words))
+    if not named:
+        return
+    where = {text[: text.index(": ") + 2] for text in named}
+    if len(where) == 1:
+        named[1:] = [text.removeprefix(*where) for text in named[1:]]
+    more = len(named) - MOST_NAMED
+    yield " or ".join([*named[:MOST_NAMED], *([f"{more} more"] if more > 0 else [])])
+
+
+def _flags(plan: JobPlan) -> Iterator[Given]:
     """As `_columns`, of conditions on rows alone."""
-    for where, branch in _branches(plan):
+    for query, _, branch in _branches(plan):
         words = dict(branch.words).get(FLAG)
         if branch.flag is not None and words is not None:
-            yield _squeezed(sql_of(branch.flag)), f"{where}the condition {words}"
+            yield _squeezed(sql_of(branch.flag)), f"{_where(query)}the condition {words}"
 
 
-def _branches(plan: JobPlan) -> Iterator[tuple[str, BranchPlan]]:
+def _branches(plan: JobPlan) -> Iterator[tuple[QueryPlan, str, BranchPlan]]:
+    """All branches of inputs, with their query and alias."""
     for query in plan.queries:
         sides = [*query.sides, *(side for node in query.nodes for side in node.tables)]
         for side in sides:
             for _, branch in side.sources:
-                yield f'INSERT "{query.name}": ', branch
+                yield query, side.name, branch
 
 
-def _columns(plan: JobPlan) -> Iterator[tuple[str, str]]:
-    """The SQL that Spark is given for columns of rows, and what it stands for."""
-    for where, branch in _branches(plan):
+def _columns(plan: JobPlan) -> Iterator[Given]:
+    """Columns of rows, of inputs and of what goes out, and aggregates."""
+    for query, alias, branch in _branches(plan):
         words = dict(branch.words)
         for name, expr in branch.columns:
-            if name in words:
-                yield _squeezed(sql_of(expr)), f"{where}the condition {words[name]}"
+            if isinstance(expr, exp.Column):
+                continue
+            condition = f"the condition {words[name]}" if name in words else None
+            yield _squeezed(sql_of(expr)), _where(query) + (condition or _of_input(query, alias, name, expr))
     for query in plan.queries:
-        where = f'INSERT "{query.name}": '
+        for call in _calls(query):
+            yield _squeezed(sql_of(call.expr)), f"{_where(query)}the aggregate {_shown(call.text)}"
+        if query.where is not None:
+            text = _of_results(query, query.where)
+            yield _squeezed(sql_of(query.where)), f"{_where(query)}the condition {text}"
         for output in query.outputs:
-            shown = text_of(output.expr).replace("`", "")
-            yield _squeezed(sql_of(output.expr)), f"{where}the column {output.name} = {shown}"
+            shown = f"the column {output.name} = {_of_results(query, output.expr)}"
+            yield _squeezed(sql_of(output.expr)), _where(query) + shown
+
+
+def _of_input(query: QueryPlan, alias: str, name: str, expr: Expr) -> str:
+    """A column that is computed of the rows of an input, by what it is computed for."""
+    text = _shown(text_of(expr))
+    if not is_ours(name):
+        return f"the column {alias}.{name} = {text}"
+    calls = dict.fromkeys(_shown(call.text) for call in _calls(query) if name in (*call.columns, call.filter))
+    if calls:
+        return " or ".join(f"the aggregate {call}" for call in calls)
+    is_key = any(name == column for node in query.nodes for _, column, _ in node.group_keys)
+    return f"the grouping key {text}" if is_key else f"{text} of rows of {alias}"
+
+
+def _of_results(query: QueryPlan, expr: Expr) -> str:
+    """An expression over rows of the last node: aggregates and keys of groups as they were written."""
+    written = {call.name: call.text for call in _calls(query)}
+    written |= {name: text for node in query.nodes for name, _, text in node.group_keys}
+
+    def as_written(node: exp.Expression) -> exp.Expression:
+        is_result = isinstance(node, exp.Column) and node.name in written
+        return exp.Var(this=written[node.name]) if is_result else node
+
+    return _shown(text_of(expr.transform(as_written) if written else expr))
+
+
+def _calls(query: QueryPlan) -> list[CallPlan]:
+    return [call for node in query.nodes for call in node.aggregates]
+
+
+def _where(query: QueryPlan) -> str:
+    return f'INSERT "{query.name}": '
+
+
+def _shown(text: str) -> str:
+    return text.replace("`", "")
 
 
 def _squeezed(sql: str) -> str:
