@@ -259,7 +259,9 @@ class Sink(Protocol):
         """How many rows `write` staged; asked of sinks that tell, before they are published."""
 
     def arrow_part(self, schema: pa.Schema, insert: str, tick: int, attempt: str) -> ArrowPart | None:
-        """With what a node's tasks stage rows of ``schema`` themselves, instead of `write`.
+        """With what a node's tasks stage rows of ``schema`` themselves, instead of `write`; so does the
+        driver with those that it made. It alone does, with columns as Spark would hand them over, where tasks
+        cannot be told of the part (`registry.known_to_tasks`).
 
         None: this sink takes frames only.
         """

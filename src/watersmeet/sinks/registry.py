@@ -71,6 +71,11 @@ def make_sink(
     return cast(Sink, getattr(import_module(module), name)(spec, console))
 
 
+def known_to_tasks(part: ArrowPart) -> bool:
+    """Whether tasks can be told of the part: its kind is listed."""
+    return (type(part).__module__, type(part).__name__) in PARTS.values()
+
+
 def plain_part(part: ArrowPart) -> dict[str, Any]:
     """``part`` as plain values that JSON knows, but for its secrets, for `part_from`."""
     wanted = (type(part).__module__, type(part).__name__)

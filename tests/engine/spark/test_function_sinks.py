@@ -12,6 +12,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.errors import EngineError, SpecError, StateError
+from watersmeet.sinks.function.sink import FunctionSink
 
 pytestmark = pytest.mark.spark
 
@@ -118,6 +119,55 @@ def test_changes_and_rows_by_their_keys(spark, given, tmp_path):
     assert [len(job) > 8 for job in jobs] == [True]
     assert len({tuple(call[:4]) for call in given.calls}) == len(given.calls), "each part once"
     assert all(pid != os.getpid() for *_, pid in given.calls), "in workers, not in the driver"
+
+
+JOINED = """
+CREATE TABLE l (k BIGINT, t TIMESTAMP, s STRING, n DECIMAL(9, 2), x DOUBLE, d DATE, b BOOLEAN, a ARRAY<INT>,
+    i TINYINT, w TIMESTAMP_NTZ, WATERMARK FOR t AS t)
+    WITH ('connector' = 'file', 'path' = '{folder}/l', 'format' = 'json');
+CREATE TABLE r (k BIGINT, t TIMESTAMP, v BIGINT, WATERMARK FOR t AS t)
+    WITH ('connector' = 'file', 'path' = '{folder}/r', 'format' = 'json');
+CREATE SINK joined WITH ('connector' = 'function', 'function' = '{module}:put');
+SET time_zone = 'America/New_York';
+INSERT INTO joined SELECT l.*, r.v, l.k + 1 AS m, r.t AS rt FROM l LEFT JOIN r ON l.k = r.k
+    AND r.t BETWEEN l.t AND l.t + INTERVAL '1' HOUR;
+"""
+
+
+def test_what_the_driver_stages_is_what_tasks_would(spark, given, tmp_path, monkeypatch):
+    """Columns, types, NULLs and rows, in another time zone; and no frame is staged then."""
+    at = "2024-03-01T00:00:00Z"
+    whole = {
+        "s": "a",
+        "n": "1.50",
+        "x": 0.5,
+        "d": "2024-02-29",
+        "b": True,
+        "a": [1, None],
+        "i": 7,
+        "w": at[:-1],
+    }
+    given.write("l", 1, [{"k": 1, "t": at} | whole, {"k": 2, "t": at}, {"k": 3, "t": at, "s": ""}])
+    given.write("r", 1, [{"k": 1, "t": at, "v": 1}, {"k": 1, "t": at, "v": None}, {"k": 9, "t": at, "v": 3}])
+    module, found, frames = given.text.split("'function' = '")[1].split(":")[0], {}, []
+    write = FunctionSink.write
+    monkeypatch.setattr(FunctionSink, "write", lambda *all_: frames.append(1) or write(*all_))
+    for small in ("spark", "auto"):
+        text = JOINED.format(folder=tmp_path, module=module)
+        run = {"small_ticks": small}
+        until_caught_up(spark, text, tmp_path / small, partitions=None, finish=True, run=run)
+        files = sorted((tmp_path / "given").glob("joined-*.parquet"))
+        tables = [pq.read_table(file) for file in files]
+        for file in files:
+            file.unlink()
+        found[small] = (
+            {table.schema for table in tables},
+            sorted(str(r) for t in tables for r in t.to_pylist()),
+        )
+        assert bool(frames) == (small == "spark"), small
+        frames.clear()
+    assert found["auto"] == found["spark"]
+    assert len(found["auto"][1]) == 4
 
 
 @pytest.mark.parametrize(("file", "code"), [("fails", "function-failed"), ("lazy", "function-left-rows")])

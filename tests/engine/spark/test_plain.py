@@ -11,6 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.spark.tick import plain as plain_module
@@ -192,3 +203,28 @@ def test_where_one_array_does_not_hold_the_texts_they_come_in_more(monkeypatch, 
     monkeypatch.setattr(pc, "binary_join", narrow)
     found = [text for piece in rows.rows([batch], 0) for text in piece.column(0).to_pylist()]
     assert found == wanted
+
+
+def test_what_a_function_is_handed_has_the_types_of_spark_or_goes_by_it():
+    own = pa.schema(
+        [
+            ("t", pa.timestamp("us", "UTC")),
+            ("n", pa.timestamp("us")),
+            ("a", pa.list_(pa.int32())),
+            ("m", pa.map_(pa.string(), pa.int64())),
+        ]
+    )
+    schema = StructType().add("t", TimestampType(), nullable=False).add("n", TimestampNTZType())
+    schema = schema.add("a", ArrayType(IntegerType())).add("m", MapType(StringType(), LongType()))
+    found = Plain((), False, own).handed_over(schema, "Asia/Tokyo")
+    assert found is not None
+    assert found.field("t") == pa.field("t", pa.timestamp("us", "Asia/Tokyo"), nullable=False)
+    assert found.field("n").type == pa.timestamp("us")
+    at = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    rows = pa.record_batch([[at], [at.replace(tzinfo=None)], [[1, None]], [[("k", 1)]]], schema=own)
+    assert rows.cast(found).to_pylist() == [
+        {"t": at, "n": at.replace(tzinfo=None), "a": [1, None], "m": [("k", 1)]}
+    ]
+    plain = Plain((), False, pa.schema([("t", pa.list_(pa.int32()))]))
+    assert plain.handed_over(StructType().add("t", IntegerType()), "UTC") is None
+    assert plain.handed_over(StructType().add("t", CharType(3)), "UTC") is None, "nothing of Arrow's"

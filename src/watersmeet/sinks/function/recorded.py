@@ -94,8 +94,7 @@ class RecordedSink:
         return []
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
-        part = RowsPart(self._there(), staged_folder(tick, attempt), lasting=True)
-        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, part))
+        self.take_parts(insert, tick, attempt, staged_by_tasks(frame, self._part(tick, attempt)))
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         return None
@@ -143,6 +142,9 @@ class RecordedSink:
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def _part(self, tick: int, attempt: str) -> RowsPart:
+        return RowsPart(self._there(), staged_folder(tick, attempt), lasting=True)
 
     def _there(self) -> Files:
         if self._files is None:

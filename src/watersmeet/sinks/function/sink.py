@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from watersmeet.errors import EngineError, raise_all
-from watersmeet.sinks.base import RowPrinter
+from watersmeet.sinks.base import ArrowPart, RowPrinter
 from watersmeet.sinks.function.call import Calling
 from watersmeet.sinks.function.loading import load
 from watersmeet.sinks.function.recorded import RecordedSink
@@ -22,6 +23,9 @@ class FunctionSink(RecordedSink):
         raise_all(list(sink_problems(spec)))
         self._written = function_of(spec.options)
         load(self._written, spec.name)
+
+    def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
+        return self._part(tick, attempt)
 
     def give_out(self, insert: str, tick: int, parts: Sequence[Staged]) -> None:
         calling = Calling(

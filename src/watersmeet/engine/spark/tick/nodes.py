@@ -43,6 +43,7 @@ from watersmeet.engine.spark.unresolved import naming
 from watersmeet.errors import EngineError
 from watersmeet.names import CHANGE_COLUMNS, KEY_ROWS, TICK
 from watersmeet.sinks.base import ArrowPart, Sink, StagedPart
+from watersmeet.sinks.registry import known_to_tasks
 from watersmeet.state.store import Store
 
 STAGED = "staged"
@@ -238,6 +239,9 @@ class SinkFrame:
         if plain is not None and plain.computed and not plain.is_written_as(self.schema):
             self._plain = None
         self._shows = None if self._plain is None else shows(sink, self._plain.schema, time_zone)
+        self._handed_over = None
+        if self._plain is not None:
+            self._handed_over = self._plain.handed_over(self.schema, time_zone)
 
     def write(
         self,
@@ -256,11 +260,14 @@ class SinkFrame:
         part = None
         if self._plain is not None:
             part = self._sink.arrow_part(self._plain.schema, self._query, task.tick, attempt)
-            takes = part if self._shows is None else self._shows
+            is_told = part is not None and known_to_tasks(part)
+            takes: ArrowPart | Shows | None = self._shows
+            if takes is None and (is_told or self._handed_over is not None):
+                takes = part
             ran = alone(partial(self._summed, task.tick)) if takes is not None else None
             if takes is not None and ran is not None:
                 return ran.texts, self._stage(takes, ran, task, attempt)
-            if self._plain.summed:
+            if self._plain.summed or not is_told:
                 part = None
         self._reports.value = []
         if self._counter is not None:
@@ -313,7 +320,11 @@ class SinkFrame:
 
         def staged(number: int) -> StagedPart | None:
             assert not isinstance(takes, Shows)
-            return takes.write(number, plain.schema, rows(ran.shares[number]))
+            own, schema = rows(ran.shares[number]), plain.schema
+            if not known_to_tasks(takes) and self._handed_over is not None:
+                schema = self._handed_over
+                own = (batch.cast(schema) for batch in own if batch.num_rows)
+            return takes.write(number, schema, own)
 
         def write() -> None:
             if isinstance(takes, Shows):

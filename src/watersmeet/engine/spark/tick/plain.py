@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
@@ -60,6 +61,15 @@ class Plain:
         """Whether Spark would write columns of these types."""
         own = from_arrow_schema(self.schema)
         return [field.dataType for field in own] == [field.dataType for field in schema]
+
+    def handed_over(self, schema: StructType, time_zone: str) -> pa.Schema | None:
+        """The columns as Spark hands rows of ``schema`` over to Python; None: these are not cast to them."""
+        try:
+            wanted = to_arrow_schema(schema, timezone=time_zone)
+            self.schema.empty_table().cast(wanted)
+        except (PySparkException, pa.ArrowException):
+            return None
+        return wanted
 
     def rows(self, batches: Iterable[pa.RecordBatch], tick: int) -> Iterator[pa.RecordBatch]:
         """The rows of a tick as the sink takes them, of what left the tasks: those that are summed when all
