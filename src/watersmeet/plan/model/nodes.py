@@ -67,16 +67,6 @@ class NodePlan:
         return None
 
     @property
-    def aggregates(self) -> tuple[CallPlan, ...]:
-        """What it computes of its groups."""
-        return ()
-
-    @property
-    def group_keys(self) -> tuple[tuple[str, str, str], ...]:
-        """Of its groups: (name in the result, kept column, as written)."""
-        return ()
-
-    @property
     def ages(self) -> tuple[str, ...] | None:
         """Of each side the event time by which its rows are old, in one unit: those that the condition of a
         join compares, and by each of which rows are released. None: there are none such."""
@@ -401,11 +391,8 @@ class GroupedPlan(NodePlan):
         return self.side
 
     @property
-    def aggregates(self) -> tuple[CallPlan, ...]:
-        return self.calls
-
-    @property
     def group_keys(self) -> tuple[tuple[str, str, str], ...]:
+        """(Name in the result, kept column, as written) each."""
         texts = self.key_texts or tuple(column for _, column in self.keys)
         return tuple((name, column, text) for (name, column), text in zip(self.keys, texts, strict=True))
 

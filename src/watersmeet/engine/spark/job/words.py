@@ -18,7 +18,7 @@ from watersmeet.kernel.expressions.evaluate import guard_of
 from watersmeet.names import FLAG, is_ours
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
-from watersmeet.plan.model.nodes import CallPlan
+from watersmeet.plan.model.nodes import CallPlan, GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Expr
 
@@ -133,14 +133,14 @@ def _of_input(query: QueryPlan, alias: str, name: str, expr: Expr) -> str:
     calls = dict.fromkeys(_shown(call.text) for call in _calls(query) if name in (*call.columns, call.filter))
     if calls:
         return " or ".join(f"the aggregate {call}" for call in calls)
-    is_key = any(name == column for node in query.nodes for _, column, _ in node.group_keys)
+    is_key = any(name == column for node in query.every(GroupedPlan) for _, column, _ in node.group_keys)
     return f"the grouping key {text}" if is_key else f"{text} of rows of {alias}"
 
 
 def _of_results(query: QueryPlan, expr: Expr) -> str:
     """An expression over rows of the last node: aggregates and keys of groups as they were written."""
     written = {call.name: call.text for call in _calls(query)}
-    written |= {name: text for node in query.nodes for name, _, text in node.group_keys}
+    written |= {name: text for node in query.every(GroupedPlan) for name, _, text in node.group_keys}
 
     def as_written(node: exp.Expression) -> exp.Expression:
         is_result = isinstance(node, exp.Column) and node.name in written
@@ -150,7 +150,7 @@ def _of_results(query: QueryPlan, expr: Expr) -> str:
 
 
 def _calls(query: QueryPlan) -> list[CallPlan]:
-    return [call for node in query.nodes for call in node.aggregates]
+    return [call for node in query.every(GroupedPlan) for call in node.calls]
 
 
 def _where(query: QueryPlan) -> str:
