@@ -267,3 +267,35 @@ def test_a_column_may_have_any_name(name: str) -> None:
         f"there from tick 1 until tick 2, in which it was deleted; joined with o (id 1, {name} 7) in tick 1, "
         "taken back in tick 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("alias", "keys", "named"),
+    [
+        ("p", ("1", "RYE"), ("id", "UPPER(town)")),
+        ("o", ("2", "RYE"), ("CAST(id + 1 AS BIGINT)", "UPPER(town)", "n")),
+        ("r", ("5",), ("n",)),
+    ],
+)
+def test_keys_of_joins_of_changing_inputs_need_no_names(
+    alias: str, keys: tuple[str, ...], named: tuple[str, ...]
+) -> None:
+    """In the order in which the query has them, however the plan has them."""
+    query = (
+        "SELECT p.town AS town FROM o JOIN p ON p.id = o.id + 1 AND upper(p.town) = upper(o.town) "
+        "JOIN r ON r.n = o.n"
+    )
+    steps = [
+        [row("p", 1, "Rye"), row("o", 1, "Rye", 5), row("r", 7, n=5), row("p", 2, "Rye"), row("o", 3, "Rye")]
+    ]
+    run = ran(query, steps, r=PLACES)
+    (told,) = [own for own in inputs_of_job(run.job, run.plan) if own.input == alias]
+    assert told.keys == named
+    (fate,) = fates(run, alias, *keys)
+    (same,) = fates(run, alias, *(f"{name}={key}" for name, key in zip(named, keys, strict=False)))
+    assert fate == same
+
+
+def test_a_key_that_is_null_is_told_of_a_join_of_changing_inputs() -> None:
+    (fate,) = fates(ran("SELECT p.id AS id FROM o JOIN p ON p.id = o.id", [[row("o", None)]]), "o", "NULL")
+    assert fate.text.endswith("it can match nothing: id is NULL")

@@ -31,8 +31,8 @@ from watersmeet.why.held import changes, is_of_records
 from watersmeet.why.inputs import keys_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
+from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.records import asked_queries, sources_of
 from watersmeet.why.replayed import aliases_of, is_chain
 from watersmeet.why.reread import UNREAD, Reread
 from watersmeet.why.rows import QueryRows
@@ -123,7 +123,7 @@ class Asked:
         """What is compared, and the text that it is compared with. Raises: SpecError."""
         side = self.side(query)
         comparisons: list[tuple[Expr, str]] = []
-        keys = keys_of(query, side)
+        keys = keys_of(query, side, self.inserts[query.name])
         for number, text in enumerate(self.question.keys):
             named = _named(side, keys, text)
             if named is not None:
@@ -143,7 +143,7 @@ class Asked:
     def unnamed(self, query: QueryPlan) -> list[str]:
         """What is said of texts that look as if they named a column, and are taken for values of a key."""
         side = self.side(query)
-        keys = keys_of(query, side)
+        keys = keys_of(query, side, self.inserts[query.name])
         return [
             f'--key "{text}" was taken for a value of {shown(key)}: no column or key is called'
             f' "{text.partition("=")[0]}"'

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.cli.why.records import RecordsAgain
 from watersmeet.cli.why.topic_parts import Others, PartRead, gone
+from watersmeet.cli.why.topic_records import RecordsAgain
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, SOURCES, TOPICS, ends_in
 from watersmeet.engine.values import to_table
 from watersmeet.errors import WatersmeetError, counted
