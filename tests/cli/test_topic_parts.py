@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.partly_known import with_gaps
 from watersmeet.cli.why.topic_parts import Others, PartRead, gone
+from watersmeet.history.figures import UNTOLD
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
 from watersmeet.why.recorded import Recorded, recorded
@@ -63,8 +64,11 @@ class Partition:
         return self.read
 
 
-def played(rng: random.Random, losses: bool, free: float = 0.15) -> tuple[list[Partition], Past, int]:
-    """Partitions, and what was written down of a job that read them."""
+def played(
+    rng: random.Random, losses: bool, free: float = 0.15, crowded: tuple[int, int] = (0, 0)
+) -> tuple[list[Partition], Past, int]:
+    """Partitions, and what was written down of a job that read them. ``crowded``: from which tick to before
+    which other one there were too many for that."""
     points = Points()
     parts = [Partition(free=free) for _ in range(rng.randint(1, 3))]
     told: dict[str, int] = {}
@@ -94,7 +98,10 @@ def played(rng: random.Random, losses: bool, free: float = 0.15) -> tuple[list[P
                 part.there[offset] = tick
                 rows += 1
             part.read = end
-            if told.get(name) != end or rng.random() < 0.1:
+            if crowded[0] <= tick < crowded[1]:
+                levels[OF, UNTOLD] = 1_001
+                told.clear()
+            elif told.get(name) != end or rng.random() < 0.1:
                 levels[OF, f"read {name}"] = told[name] = end
         points.add(tick, tick, Figures({("job", "seconds"): 1, (OF, "rows_in"): rows}, levels))
         for part in parts:
@@ -171,6 +178,19 @@ def test_each_record_was_read_by_its_tick(all_known: bool, seed: int) -> None:
     assert all_known or min(seen["by"], seen["after the one before"]) > 100, seen
 
 
+def test_of_ticks_in_which_there_were_too_many_partitions_nothing_is_guessed(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for case in range(CASES):
+        rng = random.Random(f"{seed} {case}")
+        first = rng.randint(1, 8)
+        parts, past, _ = played(rng, losses=True, crowded=(first, first + rng.choice([2, 4, 99])))
+        history = recorded(past if rng.random() < 0.5 else known_in_part(past, rng))
+        if len(history) and history.tells_reading:
+            check_slots(history, parts, seen)
+    assert min(seen["exact"], seen["by"]) > 100, seen
+    assert seen["after the one before"] > 20, seen
+
+
 def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
     seen: Counter[str] = Counter()
     for case in range(4 * CASES):
@@ -214,3 +234,14 @@ def test_more_records_than_a_tick_read_are_others() -> None:
     history = recorded(Past(points.table()))
     with pytest.raises(Others, match="where tick 1 read 3 records, there are 5 now: they are others"):
         gone(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
+
+
+def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_them() -> None:
+    points = Points()
+    for tick, began, end in ((3, 0, 10), (4, 9, 12), (5, 12, 16)):
+        levels = {(OF, "began t/0"): began, (OF, "read t/0"): end}
+        points.add(tick, tick, Figures({("job", "seconds"): 1}, levels))
+    history = recorded(Past(rolled(points.table(), 4)))
+    assert history.ticks == (3, 5)
+    slots = [history.slot_of(SOURCE, "t/0", offset) for offset in (8, 9, 12)]
+    assert [slot and slot[0] for slot in slots] == [0, 1, 1]

@@ -12,7 +12,7 @@ import watersmeet
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.history.figures import MOST_PARTS, figures_of
+from watersmeet.history.figures import MOST_PARTS, UNTOLD, figures_of
 from watersmeet.history.past import read
 from watersmeet.history.points import END
 from watersmeet.history.segments import FOLDER
@@ -274,7 +274,9 @@ def test_nor_does_what_cannot_be_drawn_or_written_down(monkeypatch):
 def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(recorded):
     job, _, _ = recorded
     few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MOST_PARTS, MOST_PARTS + 1))
-    result = replace(job.results[0], read={"a": few, "b": many})
+    result = replace(job.results[0], read={"a": few, "b": many}, began={"b": {"b/7": 3}})
     levels = figures_of(TickReport(1, 0.1, (), {}, {}), result).levels
     assert {of for of, figure in levels if figure.startswith("read ")} == {"source/a"}
     assert levels["source/a", "read b/7"] == 7
+    assert {of for of, figure in levels if figure == UNTOLD} == {"source/b"}
+    assert levels["source/b", "began b/7"] == 3  # once, and by it offsets that come twice are told apart

@@ -7,8 +7,9 @@ job                          seconds (µs), elapsed (µs): amounts; clock: level
 part/PART                    seconds (µs)
 source/SOURCE                rows_in: amount; backlog, read PART: levels, how far it was read by then
                              (`engine.driver.results`), kept of ticks in which that has changed, of sources
-                             of at most `MOST_PARTS` parts: more would soon fill the history; began PART:
-                             level, where it was read from in a tick that began, or went on elsewhere
+                             of at most `MOST_PARTS` parts: more would soon fill the history; untold
+                             parts: level, how many it has that are more; began PART: level, where it was
+                             read from in a tick that began, or went on elsewhere, of however many
 query/QUERY                  matches: amount; total_rows_out (since the start), state_bytes: levels
 input/QUERY/ALIAS            in, and every place of the account that has rows, since the start; retained;
                              late of COLUMN BUCKET, since the start: levels. standstill, heavy_keys,
@@ -23,9 +24,9 @@ from watersmeet.history.points import Figures, level_of, subject_of, words_of
 from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import QueryResult, TickResult, by_alias, standstill_of
 
-JOB, READ, BEGAN = "job", "read", "began"
-MOST_PARTS = 100
-"""Of a source that has come to more nothing is told any more, which does not mean that nothing was read."""
+JOB, READ, BEGAN, UNTOLD = "job", "read", "began", "untold parts"
+MOST_PARTS = 1_000
+"""Of a source that has come to more it is told that it has, and not how far they were read."""
 
 
 def figures_of(report: TickReport, result: TickResult) -> Figures:
@@ -41,8 +42,9 @@ def figures_of(report: TickReport, result: TickResult) -> Figures:
         levels[JOB, "finished"] = 1
     for source, parts in result.read.items():
         if len(parts) > MOST_PARTS:
-            continue
-        levels |= {(subject_of("source", source), f"{READ} {part}"): end for part, end in parts.items()}
+            levels[subject_of("source", source), UNTOLD] = len(parts)
+        else:
+            levels |= {(subject_of("source", source), f"{READ} {part}"): end for part, end in parts.items()}
         for part, first in result.began.get(source, {}).items():
             levels[subject_of("source", source), f"{BEGAN} {part}"] = first
     told: list[tuple[str, str, str]] = []

@@ -14,7 +14,7 @@ import numpy as np
 
 from watersmeet.engine.driver.late import lateness_of
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark, shift
-from watersmeet.history.figures import BEGAN, JOB, READ
+from watersmeet.history.figures import BEGAN, JOB, READ, UNTOLD
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
@@ -128,7 +128,8 @@ class Recorded:
         if points:
             first, read = min(points), self.past.series(of, f"{READ} {part}").points
             since = min(read.column("first_tick").to_pylist(), default=first[0])
-            is_first = first[0] <= since and self._is_known_before(first[0])
+            is_untold = any(tick <= first[1] for tick in self._untold(source))
+            is_first = first[0] <= since and self._is_known_before(first[0]) and not is_untold
             return min(least for _, _, _, least in points) if is_first else 0
         is_told = any(figure.startswith(f"{BEGAN} ") for figure in self.past.figures(of))
         return 0 if is_told else None  # one that came later is read from its beginning
@@ -163,6 +164,7 @@ class Recorded:
         points = self.past.series(subject_of("source", source), f"{READ} {part}").points
         told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
         covered = set(self.past.series(JOB, "seconds").points.column("last_tick").to_pylist())
+        untold = self._untold(source)
         following = sorted(told.items(), reverse=True)
         beginning = sorted(self._began(source, part), key=lambda of: of[1], reverse=True)
         ends: list[int] = []
@@ -175,17 +177,29 @@ class Recorded:
                 (at, end), is_known = following.pop(), True
             if self.is_behind_gap(slot) and tick - 1 not in covered:
                 is_known = False  # what the gap hides may have told another one
+            is_untold = False
+            while untold and untold[-1] <= tick:
+                is_untold, is_known = True, False
+                untold.pop()
             while beginning and beginning[-1][1] <= tick:
-                first, last, began, _ = beginning.pop()
-                went_on.append((slot, began))
+                first, last, began, least = beginning.pop()
+                went_on.append((slot, least))  # of several what stands behind the least was read anew
                 if at < last:
                     end, is_known = began, first == tick
             befores.append(end if is_known else None)
             if tick in told:
                 end, is_known = told[tick], True
+            if is_untold:
+                is_known = False
             ends.append(end)
             is_exact.append(is_known)
         return _Part(ends, befores, went_on, is_exact)
+
+    def _untold(self, source: str) -> list[int]:
+        """The ticks, falling, in which a source had more parts than are told of, or the last of several of
+        which one was such."""
+        points = self.past.series(subject_of("source", source), UNTOLD).points
+        return sorted(points.column("last_tick").to_pylist(), reverse=True)
 
     def _began(self, source: str, part: str) -> list[tuple[int, int, int, int]]:
         """First and last tick, and the last and the least position, where reading began or went on elsewhere
