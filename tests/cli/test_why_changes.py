@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.columns import column
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.main import main
-from watersmeet.cli.why.reading import how_often
+from watersmeet.cli.why.said_changes import as_changes
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.values import to_table
+from watersmeet.names import PARTITION
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
 
@@ -66,12 +69,25 @@ def test_diffs_are_those_that_the_records_say(ran: Path, capsys: Any, monkeypatc
 
 def test_records_that_do_not_say_what_they_change_are_broken() -> None:
     op = ChangeColumn("op", ("I",), ("D",))
-    by_word = Source("s", (), "file", change_column=op)
-    assert [how_often(by_word, {"op": word}) for word in ("I", "D", "X", None)] == [1, -1, None, None]
-    keyed = Source("s", (), "file", change_column=op, primary_key=PrimaryKey(("id",), "at"))
-    assert how_often(keyed, {"op": "I", "id": 1, "at": 5}) == 1
-    assert how_often(keyed, {"op": "I", "id": 1, "at": None}) is None
-    assert how_often(keyed, {"op": "D", "id": 1, "at": None}) == -1
-    assert how_often(keyed, {"op": "D", "id": None, "at": 5}) is None
-    plain = Source("s", (), "file", change_column=ChangeColumn("d"))
-    assert [how_often(plain, {"d": d}) for d in (3, -2, 0, "x")] == [3, -2, 0, None]
+    columns = [column(name, kind) for name, kind in {"op": "STRING", "id": "INT", "at": "INT"}.items()]
+
+    def said(rows: list[dict[str, Any]], source: Source) -> list[Any]:
+        """Per record its diff, and what it tells of its row; None: it is broken."""
+        changes, says = as_changes(source, to_table(source.columns, rows, [1] * len(rows)))
+        told = changes.drop_columns([PARTITION]).to_pylist()
+        return [tuple(row.values()) if is_so else None for row, is_so in zip(told, says, strict=True)]
+
+    by_word = Source("s", tuple(columns[:1]), "file", change_column=op)
+    words = [{"op": word} for word in ("I", "D", "X", None)]
+    assert said(words, by_word) == [("I", 1), ("D", -1), None, None]
+    columns.append(column("v", "STRING"))
+    keyed = Source("s", tuple(columns), "file", change_column=op, primary_key=PrimaryKey(("id",), "at"))
+    rows = [
+        {"op": "I", "id": 1, "at": 5, "v": "x"},
+        {"op": "I", "id": 1, "at": None, "v": "x"},
+        {"op": "D", "id": 1, "at": None, "v": "x"},
+        {"op": "D", "id": None, "at": 5, "v": "x"},
+    ]
+    assert said(rows, keyed) == [("I", 1, 5, "x", 1), None, ("D", 1, None, None, -1), None]
+    plain = Source("s", (column("d", "INT"),), "file", change_column=ChangeColumn("d"))
+    assert said([{"d": d} for d in (3, -2, 0, None)], plain) == [(3, 3), (-2, -2), (0, 0), None]

@@ -205,7 +205,6 @@ def test_as_spark_reads_them(
         ),
         (source(TYPES, **{"format": "csv", "csv.comment": "#"}), "what 'comment' means for texts of CSV"),
         (source({"f": "FLOAT"}), "how f is read as FLOAT, only Spark knows"),
-        (source({"v": "INT"}, format="debezium-json"), "which rows its records come to, only Spark knows"),
         (
             source({"n": "INT"}, **{"metadata.n": "timestamp"}),
             "how timestamp is read as INT, only Spark knows",

@@ -19,6 +19,8 @@ from watersmeet.spec.model import Job
 from watersmeet.state.store import MemoryStore
 from watersmeet.why.reread import Portion, Reread
 
+Reached = dict[str, dict[str, int]]
+
 
 class RecordedCase:
     """A case that has been run: ``job``, ``plan``, ``past``, and ``reread`` per source; ``problem``: what it
@@ -59,11 +61,16 @@ class RecordedCase:
             own, rows = self._portions[source.name], step.rows.get(source.name, [])
             table = to_table(source.columns, [row for row, _ in rows], [diff for _, diff in rows])
             own.append(Portion(table, "steps", len(own), f"step {len(own)}"))
-        read = {
-            name: {"steps": len(own)}
-            for name, own in self._portions.items()
-            if len(own) == 1 or own[-1].rows.num_rows  # told where it changes, as by a recording
-        }
-        result = replace(output.result, read=read)
+        began, read = self._reached(step)
+        result = replace(output.result, began=began, read=read)
         self._points.add(result.tick, step.clock_us, figures_of(report_of(result, 0.1), result))
         return CaseOutput(output.rows[QUERY], output.late, output.result.queries[QUERY])
+
+    def _reached(self, step: CaseStep) -> tuple[Reached, Reached]:
+        """From where on its rows stood where reading began, and how far it was read by now, per source and
+        part; told where it changes, as by a recording."""
+        return {}, {
+            name: {"steps": len(own)}
+            for name, own in self._portions.items()
+            if len(own) == 1 or own[-1].rows.num_rows
+        }

@@ -32,6 +32,17 @@ CASES, KEYED_CASES, GAP_CASES = 12, 16, 8
 
 CAME = ("there", "replaced", "withdrawn", "joined", "padded", "put_out", "retained", "released_unmatched")
 
+OF_KEYS = (
+    "there",
+    "replaced",
+    "withdrawn",
+    "never_there",
+    "stale",
+    "delete",
+    "delete_of_nothing",
+    "filtered",
+)
+
 
 def told(run: RecordedCase, alias: str, history: Recorded, reread: Any) -> list[Fate]:
     asked = Asked.of(Question(alias, most=ALL), run.job, run.plan)
@@ -190,42 +201,37 @@ def of_key(fate: Fate, known: KeyedRecord) -> list[str]:
     return problems
 
 
+def check_records(number: int, case: Any, run: RecordedCase, reread: Any, seen: Counter[str]) -> None:
+    """Of a `keyed_case`: each record of each table has its fate."""
+    changes, records = as_changes(case)
+    ticks, known = changing_fates(changes)
+    for name, declared in case["tables"].items():
+        fates = told(run, name, recorded(run.past), reread)
+        places: Counter[int] = Counter()
+        given = rows_of(case, name)
+        assert len(fates) == len(given)
+        for fate, (tick, row, diff) in zip(fates, given, strict=True):
+            place, places[tick] = places[tick], places[tick] + 1
+            seen[fate.what] += 1
+            own = known.get((name, row.get(ROW, -1)), KnownChanges())
+            if "primary_key" not in declared:
+                problems = differences(fate, own, tick, diff, ticks, added=False)
+            else:
+                record = records[name, tick, place]
+                problems = of_key(fate, record)
+                if record.what in ("there", "replaced", "withdrawn") and fate.what != "filtered":
+                    problems += of_results(fate, own, tick, record.left, ticks)
+            assert not problems, (number, name, tick, row, diff, fate, problems, case)
+
+
 def test_every_record_of_a_primary_key_has_the_fate_that_counting_knows(seed: int) -> None:
     seen: Counter[str] = Counter()
     for number in range(seed, seed + KEYED_CASES):
         case = keyed_case(number)
-        changes, records = as_changes(case)
-        ticks, known = changing_fates(changes)
         run = RecordedCase(case)
         assert run.problem is None, (number, run.problem, case)
-        for name, declared in case["tables"].items():
-            fates = told(run, name, recorded(run.past), run.reread)
-            places: Counter[int] = Counter()
-            given = rows_of(case, name)
-            assert len(fates) == len(given)
-            for fate, (tick, row, diff) in zip(fates, given, strict=True):
-                place, places[tick] = places[tick], places[tick] + 1
-                seen[fate.what] += 1
-                own = known.get((name, row.get(ROW, -1)), KnownChanges())
-                if "primary_key" not in declared:
-                    problems = differences(fate, own, tick, diff, ticks, added=False)
-                else:
-                    record = records[name, tick, place]
-                    problems = of_key(fate, record)
-                    if record.what in ("there", "replaced", "withdrawn") and fate.what != "filtered":
-                        problems += of_results(fate, own, tick, record.left, ticks)
-                assert not problems, (number, name, tick, row, diff, fate, problems, case)
-    wanted = (
-        "there",
-        "replaced",
-        "withdrawn",
-        "never_there",
-        "stale",
-        "delete",
-        "delete_of_nothing",
-        "filtered",
-    )
-    assert all(seen[what] for what in wanted), seen
+        check_records(number, case, run, run.reread, seen)
+    assert all(seen[what] for what in OF_KEYS), seen
 
 
 def test_of_changes_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:

@@ -58,12 +58,12 @@ def key_plans_of(query: QueryPlan, side: SidePlan) -> list[tuple[KeyPlan, bool]]
         for number, own in enumerate((node.left, node.right)):
             if own.name == side.name:
                 return [(key, number == 0) for key in node.keys]
-    found: dict[str, KeyPlan] = {}
+    by_text: dict[str, KeyPlan] = {}
     for join in (lookup.join for delta in query.every(DeltaPlan) for lookup in delta.lookups):
         if side.name in (join.right.name, join.right.copy_of):
             for key in join.keys:
-                found.setdefault(shown(key.right), key)
-    return [(key, False) for key in found.values()]
+                by_text.setdefault(shown(key.right), key)
+    return [(key, False) for key in by_text.values()]
 
 
 def keys_of(query: QueryPlan, side: SidePlan, insert: Insert) -> list[Expr]:

@@ -6,6 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.cli.why.said_changes import as_changes
 from watersmeet.cli.why.topics import topics_again
 from watersmeet.engine.spark.sources.files.again import files_again
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
@@ -13,7 +17,6 @@ from watersmeet.engine.values import to_table
 from watersmeet.plan.evaluated import mentioned_by
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.changes import diff_of
 from watersmeet.state.store import Store
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import UNREAD, Missing, Portion, Reread
@@ -77,21 +80,7 @@ def _reread(
 
 
 def _portion(source: Source, rows: FirstRows, position: int, path: str) -> Portion:
-    said = [(row, how_often(source, row)) for row in rows.rows]
-    unclear = [json.dumps(row, ensure_ascii=False, default=str)[:200] for row, diff in said if diff is None]
-    counted = [(row, diff) for row, diff in said if diff is not None]
-    table = to_table(source.columns, [row for row, _ in counted], [diff for _, diff in counted])
-    return Portion(table, FILES, position, path, (*rows.records, *unclear))
-
-
-def how_often(source: Source, row: Mapping[str, Any]) -> int | None:
-    """How often the row of a record comes, below zero: goes, by what the record says itself. None: it is
-    broken, for it does not say it, or of which key it is."""
-    change, key = source.change_column, source.primary_key
-    diff = 1 if change is None else diff_of(change, row.get(change.column))
-    if diff is None or key is None:
-        return diff
-    missing = any(row.get(name) is None for name in key.columns)
-    if key.sequence is not None and row.get(key.sequence) is None and diff > 0:
-        missing = True
-    return None if missing else diff
+    table, says = as_changes(source, to_table(source.columns, rows.rows, [1] * len(rows.rows)))
+    unclear = [rows.rows[number] for number in np.flatnonzero(~says).tolist()]
+    texts = (json.dumps(row, ensure_ascii=False, default=str)[:200] for row in unclear)
+    return Portion(table.filter(pa.array(says)), FILES, position, path, (*rows.records, *texts))

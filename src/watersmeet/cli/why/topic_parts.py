@@ -24,12 +24,22 @@ class Others(Exception):
 @dataclass(frozen=True)
 class PartRead:
     """``name``: as of a `Portion`; ``first``: the offset from which on it was read again; ``until``: up to
-    which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising."""
+    which the job has read it; ``offsets``: of the records that are there from ``first`` on, rising;
+    ``counted``: how many rows a tick counts of each, below zero: that is not known; None: one of each."""
 
     name: str
     first: int
     until: int
     offsets: Numbers
+    counted: Numbers | None = None
+
+    def rows_between(self, first: int, end: int) -> int | None:
+        """Of the records that are there; None: that is not known."""
+        low, high = np.searchsorted(self.offsets, [first, end])
+        if self.counted is None:
+            return int(high - low)
+        counted = self.counted[low:high]
+        return None if (counted < 0).any() else int(counted.sum())
 
 
 def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Missing]:
@@ -39,6 +49,7 @@ def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Miss
         Others: a tick read fewer records than there are.
     """
     missing: list[Missing] = []
+    noun = "record" if all(part.counted is None for part in parts) else "row"
     counts = _counts(history, source, parts)
     rows_in = history.rows_in(source)
     for slot, count in enumerate(counts):
@@ -48,11 +59,11 @@ def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Miss
         tick = history.ticks[slot]
         if there > rows_in[slot]:
             raise Others(
-                f"where tick {tick} read {counted(rows_in[slot], 'record')}, there are {there:,} now:"
+                f"where tick {tick} read {counted(rows_in[slot], noun)}, there are {there:,} now:"
                 " they are others than those that the job has read"
             )
         lost = rows_in[slot] - there
-        words = f"of the records that tick {tick} read {lost:,} can be read no more: were they compacted?"
+        words = f"of the {noun}s that tick {tick} read {lost:,} can be read no more: were they compacted?"
         missing.append(Missing(words, name, position))
     for part in parts:
         missing += _holes(history, source, part, counts)
@@ -60,7 +71,7 @@ def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Miss
 
 
 def _counts(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[tuple[int, str, int] | None]:
-    """Per slot the records that are there of those that it read, and the first place that it read; None: not
+    """Per slot the rows that are there of those that it read, and the first place that it read; None: not
     all of what it read is known, or was read again."""
     counts: list[tuple[int, str, int] | None] = [(0, "", 0)] * len(history)
     for part in parts:
@@ -71,9 +82,9 @@ def _counts(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[t
                 continue
             first, end = span
             if first < end:
-                low, high = np.searchsorted(part.offsets, [first, end])
+                rows = part.rows_between(first, end)
                 place = so_far[1:] if so_far[1] else (part.name, first)
-                counts[slot] = (so_far[0] + int(high - low), *place)
+                counts[slot] = None if rows is None else (so_far[0] + rows, *place)
     return counts
 
 

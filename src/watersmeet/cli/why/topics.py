@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.cli.why.topic_order import unordered
 from watersmeet.cli.why.topic_parts import Others, PartRead, gone
 from watersmeet.cli.why.topic_records import RecordsAgain
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, SOURCES, TOPICS, ends_in
@@ -44,6 +45,7 @@ MOST_BYTES = 512 << 20
 """Of their rows in memory, and of the texts of records that are no rows here."""
 MOST_LEFT_OUT = 1_000
 """Of a source, as texts."""
+_NONE: Numbers = np.zeros(0, dtype=np.int64)
 
 
 @dataclass
@@ -57,11 +59,14 @@ class _Span:
 
 @dataclass
 class _Rows:
-    """What was read of one."""
+    """What was read of one. ``offsets``: of rows; ``records``, ``counted``: of all records, and how many rows
+    a tick counts of each."""
 
     tables: list[pa.Table] = field(default_factory=list)
     offsets: list[Numbers] = field(default_factory=list)
     left_out: dict[int, str] = field(default_factory=dict)
+    records: list[Numbers] = field(default_factory=list)
+    counted: list[Numbers] = field(default_factory=list)
 
 
 def topics_again(
@@ -119,11 +124,13 @@ class _Again:
         portions: list[Portion] = []
         for place, own in spans.items():
             rows = read[place]
-            there = np.concatenate([*rows.offsets, np.array(sorted(rows.left_out), dtype=np.int64)])
-            parts.append(PartRead(place.name, own.first, own.until, np.sort(there)))
+            there, times = (np.concatenate([_NONE, *arrays]) for arrays in (rows.records, rows.counted))
+            is_one = bool((times == 1).all())
+            parts.append(PartRead(place.name, own.first, own.until, there, None if is_one else times))
             portions += self._portions(place.name, own, rows)
         if {part.name for part in parts} >= {place.name for place in self._until}:
             self._missing += gone(self._history, self._source.name, parts)
+        self._missing += unordered(self._source, portions, self._history)
         if self._left_out > MOST_LEFT_OUT:
             more = counted(self._left_out - MOST_LEFT_OUT, "more record")
             self._missing.append(Missing(f"{more} could not be read here"))
@@ -221,6 +228,8 @@ class _Again:
         offsets = batch.column(OFFSET).to_numpy()
         rows.tables.append(taken.rows)
         rows.offsets.append(offsets[taken.records])
+        rows.records.append(offsets)
+        rows.counted.append(taken.counted)
         rows.left_out |= {int(offsets[number]): text for number, text in taken.left_out.items()}
         self._bytes += taken.rows.nbytes + sum(map(len, taken.left_out.values()))
         if self._bytes > MOST_BYTES:
@@ -230,7 +239,7 @@ class _Again:
         """Cut where another tick may have read on; a record that was left out is a portion by itself."""
         none = to_table(self._source.columns, [], [])
         table = one_table([none, *rows.tables])
-        offsets = np.concatenate([np.zeros(0, dtype=np.int64), *rows.offsets])
+        offsets = np.concatenate([_NONE, *rows.offsets])
         cuts = [*self._history.steps_of(self._source.name, part), own.until]
         edges = np.unique(np.concatenate([[0], np.searchsorted(offsets, cuts), [len(offsets)]])).tolist()
         portions = [

@@ -1,0 +1,238 @@
+"""Records of Kafka that change rows (``upsert-json``, ``debezium-json``), in this process: each as the rows
+that go and come, as `sources.keyed` and `sources.debezium` have Spark read them, or nothing where that is not
+certain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from watersmeet.engine.spark.sources.files.first_found import Row
+from watersmeet.engine.spark.sources.files.first_rows import json_readers
+from watersmeet.engine.spark.sources.files.first_values import (
+    Unsure,
+    fields_of,
+    json_object,
+    text_reader,
+)
+from watersmeet.spec.changing import PrimaryKey
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.debezium import UNAVAILABLE, TimeUnit, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.options.kafka import RAW, key_format
+from watersmeet.types import sql_type as sql
+
+Changes = Sequence[tuple[Row, int]]
+"""Rows, and how often each comes; below zero: goes."""
+
+OfRecord = Callable[[bytes | None, bytes | None], Changes]
+"""Of a record's key and value. It raises `Unsure`."""
+
+Readers = Mapping[str, Callable[[Any], Any] | None]
+
+_DAYS = range(-719_162, 2_932_896 + 1)
+"""Of the years 1 and 9999, since 1970, as in `sources.debezium_times`."""
+_WHOLE = re.compile(r"-?[0-9]+")
+
+
+def decoded(value: bytes) -> str:
+    """The text that bytes are. Raises: Unsure."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Unsure from None
+
+
+# upsert-json
+
+
+def upserts(
+    source: Source,
+    values: Sequence[Column],
+    options: Mapping[str, str],
+    time_zone: str,
+    needed: frozenset[str],
+) -> OfRecord:
+    """What reads records of ``upsert-json``.
+
+    Args:
+        values: the columns that are in keys and values.
+        options: of the parser, by names in lower case.
+        needed: the columns that must be there.
+
+    Raises:
+        EngineError: only Spark knows how.
+    """
+    key = source.primary_key
+    assert key is not None
+    readers = json_readers(source, values, options, time_zone, needed | {*key.columns})
+    of_key = _key_reader(source, key, readers, time_zone)
+
+    def read(key_bytes: bytes | None, value: bytes | None) -> Changes:
+        told = {} if key_bytes is None else of_key(decoded(key_bytes))
+        row = dict.fromkeys(readers) if value is None else fields_of(json_object(decoded(value)), readers)
+        for name in key.columns:
+            own, other = row[name], told.get(name)
+            if key_bytes is not None and own is not None and own != other:
+                raise Unsure
+            row[name] = own if other is None else other
+        return [(row, -1 if value is None else 1)]
+
+    return read
+
+
+def _key_reader(
+    source: Source, key: PrimaryKey, readers: Readers, time_zone: str
+) -> Callable[[str], Mapping[str, Any]]:
+    if key_format(source.options) == RAW:
+        (name,) = key.columns
+        read = text_reader(source, _column(source, name), time_zone)
+        return lambda text: {name: read(text)}
+    own = {name: readers[name] for name in key.columns}
+    return lambda text: fields_of(json_object(text), own)
+
+
+def _column(source: Source, name: str) -> Column:
+    return next(column for column in source.columns if column.name == name)
+
+
+# debezium-json
+
+
+def events(source: Source, options: Mapping[str, str], time_zone: str, needed: frozenset[str]) -> OfRecord:
+    """What reads records of ``debezium-json``; a record without a value says nothing.
+
+    Args:
+        options, needed: as in `upserts`.
+
+    Raises:
+        EngineError: only Spark knows how.
+    """
+    key = source.primary_key
+    keys = () if key is None else key.columns
+    readers = _event_readers(source, options, time_zone, needed | {*keys})
+
+    def read(key_bytes: bytes | None, value: bytes | None) -> Changes:
+        if value is None:
+            return []
+        event = _unwrapped(json_object(decoded(value)), ("before", "after", "op"))
+        before, after = (_part(event.get(name), readers) for name in ("before", "after"))
+        if after is not None and any(_is_unavailable(own) for own in after.values()):
+            raise Unsure
+        if key is None:
+            return _by_row(event.get("op"), before, after)
+
+        def old() -> Row:
+            told: Row = {} if before is None else before
+            row = {name: told.get(name) for name in key.columns}
+            if None in row.values() and key_bytes is not None:
+                of_record = _unwrapped(json_object(decoded(key_bytes)), key.columns)
+                of_record = fields_of(of_record, {name: readers[name] for name in key.columns})
+                row = {name: of_record[name] if own is None else own for name, own in row.items()}
+            return row
+
+        return _by_key(key, event.get("op"), before, after, old, readers)
+
+    return read
+
+
+def _event_readers(
+    source: Source, options: Mapping[str, str], time_zone: str, needed: frozenset[str]
+) -> Readers:
+    readers = dict(json_readers(source, source.columns, options, time_zone, needed))
+    unit = timestamps_unit(source.options)
+    for column in source.columns:
+        read = readers[column.name]
+        if column.type in sql.TIMES:
+            readers[column.name] = _time_reader(column, unit, time_zone, read)
+        elif column.type.is_decimal and reads_decimal_texts(source.options):
+            readers[column.name] = _either(read, text_reader(source, column, time_zone))
+    return readers
+
+
+def _either(read: Any, of_text: Callable[[str], Any]) -> Callable[[Any], Any]:
+    return lambda value: of_text(value) if isinstance(value, str) else read(value)
+
+
+def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text: Any) -> Callable[[Any], Any]:
+    """Of days, and of parts of a second, since 1970, or of texts."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and not _WHOLE.fullmatch(value):
+            return of_text(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Unsure
+        if column.type == sql.DATE:
+            if value not in _DAYS:
+                raise Unsure
+            return date(1970, 1, 1) + timedelta(days=value)
+        if unit is None:
+            raise Unsure
+        us = value * 1_000_000 // unit.per_second
+        if us // 86_400_000_000 not in _DAYS:
+            raise Unsure
+        return datetime(1970, 1, 1) + timedelta(microseconds=us)
+
+    return read
+
+
+def _unwrapped(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """An event without its schema; one that says something beside its payload is not certain here."""
+    if event.get("payload") is None:
+        return event
+    if not isinstance(event["payload"], dict) or any(event.get(name) is not None for name in names):
+        raise Unsure
+    payload: Mapping[str, Any] = event["payload"]
+    return payload
+
+
+def _part(value: Any, readers: Readers) -> Row | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise Unsure
+    return fields_of(value, readers)
+
+
+def _is_unavailable(value: Any) -> bool:
+    """Whether a large value is left out, for the change did not touch it."""
+    return value in (UNAVAILABLE, [UNAVAILABLE])
+
+
+def _by_row(op: Any, before: Row | None, after: Row | None) -> Changes:
+    if op in ("c", "r") and after is not None:
+        return [(after, 1)]
+    if op == "d" and before is not None:
+        return [(before, -1)]
+    if op == "u" and before is not None and after is not None:
+        return [(before, -1), (after, 1)]
+    raise Unsure
+
+
+def _by_key(
+    key: PrimaryKey,
+    op: Any,
+    before: Row | None,
+    after: Row | None,
+    old: Callable[[], Row],
+    readers: Readers,
+) -> Changes:
+    """See `sources.debezium`: a row that gets another key goes with the sequence of the one that comes."""
+    nothing: Row = dict.fromkeys(readers)
+    if op in ("c", "r") and after is not None:
+        return [(after, 1)]
+    if op == "d":
+        row = old()
+        if None in row.values():
+            raise Unsure
+        sequence = {} if key.sequence is None else {key.sequence: (before or {}).get(key.sequence)}
+        return [(nothing | row | sequence, -1)]
+    if op == "u" and after is not None:
+        was = {name: (before or {}).get(name) for name in key.columns}
+        if None in was.values() or all(was[name] == after[name] for name in key.columns):
+            return [(after, 1)]
+        sequence = {} if key.sequence is None else {key.sequence: after[key.sequence]}
+        return [(nothing | was | sequence, -1), (after, 1)]
+    raise Unsure
