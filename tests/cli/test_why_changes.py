@@ -78,11 +78,11 @@ def test_records_that_do_not_say_what_they_change_are_broken() -> None:
         return [tuple(row.values()) if is_so else None for row, is_so in zip(told, says, strict=True)]
 
     by_word = Source("s", tuple(columns[:1]), "file", change_column=op)
-    words = [{"op": word} for word in ("I", "D", "X", None)]
+    words: list[dict[str, Any]] = [{"op": word} for word in ("I", "D", "X", None)]
     assert said(words, by_word) == [("I", 1), ("D", -1), None, None]
     columns.append(column("v", "STRING"))
     keyed = Source("s", tuple(columns), "file", change_column=op, primary_key=PrimaryKey(("id",), "at"))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"op": "I", "id": 1, "at": 5, "v": "x"},
         {"op": "I", "id": 1, "at": None, "v": "x"},
         {"op": "D", "id": 1, "at": None, "v": "x"},

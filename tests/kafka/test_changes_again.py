@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -47,7 +49,10 @@ WITH_SEQUENCE = PrimaryKey(("id",), "p")
 
 
 def source(
-    types: dict[str, str], key: PrimaryKey | None = None, change: ChangeColumn | None = None, **options: str
+    types: dict[str, str],
+    key: PrimaryKey | None = None,
+    change: ChangeColumn | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
 ) -> Source:
     columns = tuple(column(name, type_) for name, type_ in types.items())
     given = {"topic": "x", "bootstrap.servers": "nowhere:1", **options}
@@ -104,20 +109,20 @@ def by_diff(rng: random.Random) -> tuple[str | None, str | None]:
 TIMES = {"debezium.timestamps": "micros"}
 NANOS = {"debezium.timestamps": "nanos", "debezium.decimals": "string"}
 OP, TIMES_EACH = ChangeColumn("op", ("I",), ("D",)), ChangeColumn("d")
-DEBEZIUM = {"format": "debezium-json"}
+DEBEZIUM, UPSERT = {"format": "debezium-json"}, {"format": "upsert-json"}
 OF_UPSERTS = {"id": "BIGINT", "p": "DECIMAL(8,2)", "s": "STRING"}
 CASES = [
-    pytest.param(source(OF_UPSERTS, KEYED, format="upsert-json"), upsert, id="upsert"),
-    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, format="upsert-json"), upsert, id="upsert by sequence"),
+    pytest.param(source(OF_UPSERTS, KEYED, options=UPSERT), upsert, id="upsert"),
+    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=UPSERT), upsert, id="upsert by sequence"),
     pytest.param(
         source({"id": "BIGINT", "s": "STRING", "off": "BIGINT"}, KEYED,
-               **{"format": "upsert-json", "key.format": "raw", "metadata.off": "offset"}),
+               options=UPSERT | {"key.format": "raw", "metadata.off": "offset"}),
         upsert_of_text,
         id="upsert by texts",
     ),
-    pytest.param(source(TYPES, **DEBEZIUM, **TIMES), event, id="debezium"),
-    pytest.param(source(TYPES, KEYED, **DEBEZIUM, **NANOS), event, id="debezium by key"),
-    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, **DEBEZIUM), event, id="debezium by sequence"),
+    pytest.param(source(TYPES, options=DEBEZIUM | TIMES), event, id="debezium"),
+    pytest.param(source(TYPES, KEYED, options=DEBEZIUM | NANOS), event, id="debezium by key"),
+    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=DEBEZIUM), event, id="debezium by sequence"),
     pytest.param(source({**OF_UPSERTS, "op": "STRING"}, None, OP), by_word, id="by words"),
     pytest.param(source({**OF_UPSERTS, "op": "STRING"}, WITH_SEQUENCE, OP), by_word, id="by words and key"),
     pytest.param(source({**OF_UPSERTS, "d": "INT"}, None, TIMES_EACH), by_diff, id="by numbers"),

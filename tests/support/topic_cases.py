@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -46,11 +47,13 @@ class Log:
 
 
 class TopicCase(RecordedCase):
-    """A case of which each table is a topic of one partition. ``logs``: per source."""
+    """A case of which each table is a topic of one partition. ``logs``: per source; ``offsets``: of its
+    records in the case, in order. ``spelled``: keys are written in several ways."""
 
-    def __init__(self, case: Mapping[str, Any], rng: random.Random) -> None:
+    def __init__(self, case: Mapping[str, Any], rng: random.Random, *, spelled: bool = False) -> None:
         self.logs: dict[str, Log] = {}
-        self._rng = rng
+        self.offsets: dict[str, list[int]] = defaultdict(list)
+        self._rng, self._spelled = rng, spelled
         super().__init__(case)
 
     def _reached(self, step: CaseStep) -> tuple[Reached, Reached]:
@@ -69,15 +72,21 @@ class TopicCase(RecordedCase):
 
     def _write(self, source: Source, log: Log, rows: list[Any]) -> None:
         for row, diff in rows:
+            self.offsets[source.name].append(log.end)
             if format_of(source) == "upsert-json":
-                log.append({"id": row["id"]}, None if diff < 0 else row)
+                key = {"id": row["id"]}
+                if self._spelled and self._rng.random() < 0.5:  # to Kafka another one
+                    key["more"] = self._rng.randrange(2)
+                log.append(key, None if diff < 0 else row)
                 continue
-            event = {"before": None, "after": row, "op": "c"} if diff > 0 else {"before": row, "op": "d"}
-            key = None if source.primary_key is None else {"id": row["id"]}
+            event: dict[str, Any] = (
+                {"before": None, "after": row, "op": "c"} if diff > 0 else {"before": row, "op": "d"}
+            )
+            of_key = None if source.primary_key is None else {"id": row["id"]}
             for _ in range(abs(diff)):
-                log.append(key, {"payload": event})
-            if diff < 0 and key is not None and self._rng.random() < 0.5:
-                log.append(key, None)
+                log.append(of_key, {"payload": event})
+            if diff < 0 and of_key is not None and self._rng.random() < 0.5:
+                log.append(of_key, None)
 
     def topic(self, source: Source) -> Source:
         """The source as a job would declare it."""
@@ -88,15 +97,18 @@ class TopicCase(RecordedCase):
         }
         return replace(source, connector="kafka", options=options)
 
-    def read_again(self, monkeypatch: Any, *, is_read: bool = True) -> dict[str, Reread]:
+    def read_again(
+        self, monkeypatch: Any, *, is_read: bool = True, ends: Mapping[str, int] | None = None
+    ) -> dict[str, Reread]:
         """All sources, by the code that reads topics, from these logs. ``is_read``: whether the state says
-        how far; else it says that it begins with no partition."""
+        how far; else it says that it begins with no partition. ``ends``: how far; None: all that there is."""
         reread = {}
         for source in self.plan.sources:
             log = self.logs[source.name]
             reader = _Reader(source.name, log)
             monkeypatch.setattr(topics, "TopicReader", lambda _, reader=reader: reader)
-            read_up_to = {source.name: {"0": log.end}} if is_read else {}
+            end = log.end if ends is None else ends[source.name]
+            read_up_to = {source.name: {"0": end}} if is_read else {}
             host = {
                 "sources": [f"kafka {source.name}"],
                 "offsets": "\n".join(["v1", "{}", json.dumps(read_up_to)]),

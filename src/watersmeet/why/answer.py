@@ -137,3 +137,10 @@ class Answer:
     def document(self) -> dict[str, Any]:
         """The same as values of JSON."""
         return asdict(self)
+
+
+def line_of(row: Row) -> str:
+    """A row within a sentence."""
+    return (
+        "(" + ", ".join(f"{name} {'NULL' if value is None else value}" for name, value in row.items()) + ")"
+    )

@@ -35,7 +35,7 @@ from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.replayed import aliases_of, is_chain
 from watersmeet.why.reread import UNREAD, Reread
-from watersmeet.why.rows import QueryRows
+from watersmeet.why.rows import Known, QueryRows
 from watersmeet.why.times import canonical, of_a_time, parsed
 
 NULL = "NULL"
@@ -210,7 +210,12 @@ def _answer(
     shown_numbers = numbers[: asked.question.most]
     chain = Chain(rows, job, alias, shown_numbers) if len(numbers) and is_chain(query, insert) else None
     changing = None
-    if len(numbers) and changes(insert, query.options.mode) and is_of_records(_input(insert, alias)):
+    is_lacking = any(reread[branch.source.name].missing for _, branch in asked.side(query).sources)
+    if (
+        (len(numbers) or is_lacking)
+        and changes(insert, query.options.mode)
+        and is_of_records(_input(insert, alias))
+    ):
         is_hidden = alias not in aliases_of(insert.query.relation)
         words = "which rows a SEMI or ANTI join let go by it is not told" if is_hidden else not_told(query)
         changing = Changing(rows, job, alias, shown_numbers, asked.declared, words)
@@ -220,6 +225,9 @@ def _answer(
     named = {branch.source.name for _, branch in asked.side(query).sources}
     records = [fate for name in sorted(named) for fate in _of_left_out(asked, name, left_out[name])]
     count = len(numbers) + len(records)
+    notes = _notes(asked, query, history, reread, left_out, min(count, most))
+    if changing is not None and changing.note is not None:
+        notes.append(changing.note)
     told += records[: most - len(told)]
     return Answer(
         query.name,
@@ -227,7 +235,7 @@ def _answer(
         (history.ticks[0], history.ticks[-1]),
         told,
         count - len(told),
-        tuple(_notes(asked, query, history, reread, left_out, len(told))),
+        tuple(notes),
     )
 
 
@@ -407,6 +415,17 @@ def _whole(reread: Reread, history: Recorded) -> set[int]:
         most = least if own.until is None else len(history) - 1 if last is None else last[0]
         slots -= set(range(least, most + 1))
     return slots
+
+
+def _known(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> Known:
+    unclear = [own for own in left_out if own.is_read and not own.certain]
+    ticks = {own.tick.number for own in unclear if own.tick is not None}
+    whole = {slot for slot in _whole(reread, history) if history.ticks[slot] not in ticks}
+    if not all(map(_is_exact, unclear)):
+        whole = set()
+    whys = {own.why for own in reread.missing}
+    is_compacted = whys - {"before"} == {"compacted"} and not left_out
+    return Known(frozenset(whole), "unordered" not in whys, is_compacted)
 
 
 def _is_exact(own: LeftOut) -> bool:

@@ -16,7 +16,7 @@ from watersmeet.errors import EngineError, PlanError, SeveralErrors, counted
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Branch, Input, Job, Join, JoinKind, Relation
-from watersmeet.why.answer import Met, Near, Tick, What
+from watersmeet.why.answer import Met, Near, Tick, What, line_of
 from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE
@@ -271,14 +271,10 @@ def _and_others(tuples: Sequence[object]) -> str:
 
 
 def _words(met: Met) -> str:
-    there = [f"{alias} {_line(row)}" for alias, row in met.row.items() if row is not None]
+    there = [f"{alias} {line_of(row)}" for alias, row in met.row.items() if row is not None]
     missing = [alias for alias, row in met.row.items() if row is None]
     nulls = f"with NULLs for {' and '.join(missing)}"
     if not there:
         return f"went on {nulls} {met.tick}" if missing else f"went on {met.tick}"
     text = f"joined with {' and '.join(there)} {met.tick}"
     return f"{text}, {nulls}" if missing else text
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return "(" + ", ".join(f"{n} {'NULL' if v is None else v}" for n, v in row.items()) + ")"

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from watersmeet.errors import EngineError, counted
 from watersmeet.event_time import Mask
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Input, Job, Join, JoinKind, Source
-from watersmeet.why.answer import SHOWN, Met, Record, Tick, Told, What
+from watersmeet.why.answer import SHOWN, Met, Record, Tick, Told, What, line_of
 from watersmeet.why.held import Held, Result
 from watersmeet.why.judged import BENEATH, FILTERED, MAY_MATCH, UNMATCHABLE, InputRows
 from watersmeet.why.near import WhyNot, nearest_to
+from watersmeet.why.remains import Remains
 from watersmeet.why.replayed import NOBODY, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
@@ -46,6 +48,19 @@ class Changing:
         self._query = rows.insert.query
         self._sides = {side.name: side for side in rows.query.sides}
 
+    @cached_property
+    def _remains(self) -> Remains:
+        records, (own, *_) = self._held.records[self._alias], self.rows.inputs[self._alias]
+        return Remains(self.rows, records, self._alias, own.own.source, self._record)
+
+    @property
+    def note(self) -> str | None:
+        """What is known of rows that are asked for, and of which there is no record."""
+        if self._held.records[self._alias].kind is not Kind.KEYED or self._remains.rows_there is None:
+            return None
+        last = self._tick(len(self.rows.history) - 1)
+        return f"of all keys of which {self._alias} has a row after {_bare(last)} there are records here"
+
     def takes(self, came: int) -> bool:
         """Whether it tells of rows that came to that: all records of a table with a primary key, for they
         bear on its row whatever they come to."""
@@ -65,7 +80,8 @@ class Changing:
             return NOT_KNOWN, f"on time {tick}; rows of the query were shed, and maybe this one", {}
         lacking = self._held.lacks
         if lacking is not None:
-            return NOT_KNOWN, f"on time {tick}; what became of it is not known: {lacking}", {}
+            left = self._remains.told(spot, number, failed, lacking)
+            return left or (NOT_KNOWN, f"on time {tick}; what became of it is not known: {lacking}", {})
         if records.kind is Kind.ADDED:
             return self._of_added(spot, number, failed, why_not)
         if self._held.may_be_shared and self._held.differ(records, number):
@@ -92,7 +108,7 @@ class Changing:
         step, own = steps.steps[number], records.in_slot(number, slot)
         if step.older_than is not None:
             other = self._record(step.older_than)
-            words = f"an older change than one that its key has had, {_line(other.row)}"
+            words = f"an older change than one that its key has had, {line_of(other.row)}"
             return "stale", f"dropped {tick}: {words}", {"by": other}
         later = steps.counted(own[own.index(number) + 1 :])
         if records.diffs[number] < 0:
@@ -100,7 +116,7 @@ class Changing:
                 return "delete_of_nothing", f"a delete of what was not there {tick}: not applied", {}
             other = self._record(step.took)
             took: dict[str, Any] = {}
-            text = f"took {_line(other.row)} away {tick}"
+            text = f"took {line_of(other.row)} away {tick}"
             before = steps.before(slot)
             if later:
                 text += ", and another change of its key came after it"
@@ -110,14 +126,14 @@ class Changing:
             return "delete", text, took | {"instead_of": other}
         if later:
             other = self._record(later[-1])
-            words = "its key was deleted" if records.diffs[later[-1]] < 0 else f"{_line(other.row)} came"
+            words = "its key was deleted" if records.diffs[later[-1]] < 0 else f"{line_of(other.row)} came"
             return "never_there", f"there after no tick: {words} after it {tick}", {"by": other}
         more: dict[str, Any] = {}
         since = _bare(tick)
         before = steps.before(slot)
         if before is not None:
             more["instead_of"] = self._record(before)
-            since += f", in the place of {_line(more['instead_of'].row)}"
+            since += f", in the place of {line_of(more['instead_of'].row)}"
         span = versions.span(number)
         assert span is not None
         if span.until is None:
@@ -129,7 +145,7 @@ class Changing:
         if by:
             more["by"] = self._record(by[-1])
         what: What = "replaced" if came else "withdrawn"
-        words = f"{_line(more['by'].row)} took its place" if came else "it was deleted"
+        words = f"{line_of(more['by'].row)} took its place" if came else "it was deleted"
         comma = "" if before is None else ","
         text = f"from {since}{comma} until {_bare(left)}, in which {words}"
         return self._of_version(spot, number, span, (what, text), more, failed, why_not)
@@ -262,7 +278,7 @@ class Changing:
         return text, {"met": met, "more_met": len(results) - len(met)}
 
     def _told_of(self, met: Met) -> str:
-        there = [f"{alias} {_line(row)}" for alias, row in met.row.items() if row is not None]
+        there = [f"{alias} {line_of(row)}" for alias, row in met.row.items() if row is not None]
         missing = [alias for alias, row in met.row.items() if row is None]
         if there:
             text = f"joined with {' and '.join(there)} {met.tick}"
@@ -370,7 +386,3 @@ class Changing:
 
 def _bare(tick: Tick) -> str:
     return f"tick {tick.number}"
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return "(" + ", ".join(f"{n} {'NULL' if v is None else v}" for n, v in row.items()) + ")"

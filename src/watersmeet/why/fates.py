@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from watersmeet.spec.model import Branch, Input, JoinKind
 from watersmeet.types.sql_type import SqlType
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.account import left_as
-from watersmeet.why.answer import SHOWN, Fate, Met, Tick, Told, What
+from watersmeet.why.answer import SHOWN, Fate, Met, Tick, Told, What, line_of
 from watersmeet.why.chains import Chain
 from watersmeet.why.changing import Changing
 from watersmeet.why.columns import beside, columns_of, mentioned
@@ -212,7 +211,7 @@ class Fates:
         assert self.other is not None
         if maybe:
             other = maybe[0]
-            words = f"on time {tick}; whether it met {self.other.name} {_line(other.values)} is not known"
+            words = f"on time {tick}; whether it met {self.other.name} {line_of(other.values)} is not known"
             return "not_known", f"{words}, for it is not when that one came", {}
         near = nearest_to(self.rows, self.other, spot, self._why_not)
         gone = self._gone(spot)
@@ -303,7 +302,7 @@ class Fates:
         met = [self._met(spot, partner) for partner in partners[:SHOWN]]
         more = {"met": met, "more_met": max(0, len(partners) - SHOWN)}
         first = met[0]
-        who = f"{self.other.name} {_line(first.row)}"
+        who = f"{self.other.name} {line_of(first.row)}"
         if join.kind.hides_right and (join.kind is JoinKind.ANTI or not self.is_left):
             return "met", f"met {who} {first.tick}, so that {self._why_hidden()}", more
         if join.kind is JoinKind.SEMI:
@@ -439,12 +438,6 @@ def _column(side: SidePlan, key: str) -> str:
 
 def _mark(mark: Watermark, integer: bool) -> str:
     return "not begun" if mark == NEVER else shown_time(mark, integer)
-
-
-def _line(row: Mapping[str, Any]) -> str:
-    return (
-        "(" + ", ".join(f"{name} {'NULL' if value is None else value}" for name, value in row.items()) + ")"
-    )
 
 
 def not_told(query: QueryPlan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,12 +44,15 @@ class Portion:
 class Missing:
     """Rows that could not be read again, in ``words``. ``part``, ``position``: where they stood, as of a
     `Portion`; ``position`` None: it may be anywhere; ``until``: where they stood from the position on to
-    before another one."""
+    before another one. ``why``: they are ``gone``; they were ``compacted``, by the keys of the table; the job
+    has not read them, for it began behind them (``before``); or they are there, and in no order
+    (``unordered``)."""
 
     words: str
     part: str = ""
     position: int | None = None
     until: int | None = None
+    why: Literal["gone", "compacted", "before", "unordered"] = "gone"
 
 
 @dataclass(frozen=True)

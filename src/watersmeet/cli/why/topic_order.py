@@ -46,6 +46,7 @@ def unordered(source: Source, portions: Sequence[Portion], history: Recorded) ->
             " them counted last is not known",
             read[int(portion[own])].part,
             read[int(portion[own])].position,
+            why="unordered",
         )
         for own in at[first].tolist()
     ]

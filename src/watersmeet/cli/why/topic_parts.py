@@ -8,7 +8,8 @@ was compacted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -42,14 +43,18 @@ class PartRead:
         return None if (counted < 0).any() else int(counted.sum())
 
 
-def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Missing]:
+def gone(
+    history: Recorded, source: str, parts: Sequence[PartRead], *, by_keys: bool = False
+) -> list[Missing]:
     """What is not there any more of what was read, of parts that are read again from ``first`` on.
+    ``by_keys``: where records were compacted, that was by the keys of their table.
 
     Raises:
         Others: a tick read fewer records than there are.
     """
     missing: list[Missing] = []
     noun = "record" if all(part.counted is None for part in parts) else "row"
+    why: Literal["gone", "compacted"] = "compacted" if by_keys else "gone"
     counts = _counts(history, source, parts)
     rows_in = history.rows_in(source)
     for slot, count in enumerate(counts):
@@ -64,9 +69,9 @@ def gone(history: Recorded, source: str, parts: Sequence[PartRead]) -> list[Miss
             )
         lost = rows_in[slot] - there
         words = f"of the {noun}s that tick {tick} read {lost:,} can be read no more: were they compacted?"
-        missing.append(Missing(words, name, position))
+        missing.append(Missing(words, name, position, why=why))
     for part in parts:
-        missing += _holes(history, source, part, counts)
+        missing += (replace(own, why=why) for own in _holes(history, source, part, counts))
     return missing
 
 

@@ -22,7 +22,8 @@ from watersmeet.engine.values import to_table
 from watersmeet.errors import WatersmeetError, counted
 from watersmeet.kernel.batches import one_table
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.kafka import NO_TOPIC_ID, servers_text, topics_in
+from watersmeet.spec.options.changes import UPSERT
+from watersmeet.spec.options.kafka import NO_TOPIC_ID, records_of, servers_text, topics_in
 from watersmeet.topics.reading import (
     KEY,
     OFFSET,
@@ -129,7 +130,8 @@ class _Again:
             parts.append(PartRead(place.name, own.first, own.until, there, None if is_one else times))
             portions += self._portions(place.name, own, rows)
         if {part.name for part in parts} >= {place.name for place in self._until}:
-            self._missing += gone(self._history, self._source.name, parts)
+            is_upsert = records_of(self._source.options) == UPSERT
+            self._missing += gone(self._history, self._source.name, parts, by_keys=is_upsert)
         self._missing += unordered(self._source, portions, self._history)
         if self._left_out > MOST_LEFT_OUT:
             more = counted(self._left_out - MOST_LEFT_OUT, "more record")
@@ -177,7 +179,7 @@ class _Again:
             words = (
                 f"the job has read {part} from offset {began:,} on: of what is before that nothing is told"
             )
-            self._missing.append(Missing(words, part, UNREAD))
+            self._missing.append(Missing(words, part, UNREAD, why="before"))
         if began < first and began < until:
             words = f"{part} begins at offset {first:,} now, and the job has read from {began:,} on"
             self._missing.append(Missing(words, part, began, min(first, until)))
