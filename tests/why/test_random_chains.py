@@ -4,9 +4,11 @@ or rows are not known, nothing is said that is not so.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
+from tests.support.asked_alone import check_one
 from tests.support.chain_fates import Combined, KnownOfChain, chain_fates
 from tests.support.fates import ROW, Who, numbered
 from tests.support.partly_known import partly_known
@@ -84,6 +86,7 @@ def test_every_row_of_a_chain_has_the_fate_that_the_oracle_knows(seed: int) -> N
         for alias in sorted({alias for alias, _ in known}):
             fates = told(run, alias, history, run.reread)
             assert len(fates) == sum(own == alias for own, _ in known), (seed + number, alias)
+            check_one(run, history, run.reread, alias, fates, random.Random(seed + number))
             for fate in fates:
                 own = known[alias, fate.row[ROW]]
                 leaves = not is_delta and not query.reordered

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from typing import Any
 
+from tests.support.asked_alone import check_one
 from tests.support.changing_fates import (
     ROW,
     KeyedRecord,
@@ -158,6 +159,7 @@ def check(
         fates = told(run, side.name, recorded(run.past), run.reread)
         records = [own for source in sources for own in rows_of(case, source)]
         assert len(fates) == len(records)
+        check_one(run, recorded(run.past), run.reread, side.name, fates, random.Random(number))
         added = not side.sources[0][1].source.changes
         for fate, (tick, row, diff) in zip(fates, records, strict=True):
             assert fate.row[ROW] == row[ROW]
@@ -210,6 +212,7 @@ def check_records(number: int, case: Any, run: RecordedCase, reread: Any, seen: 
         places: Counter[int] = Counter()
         given = rows_of(case, name)
         assert len(fates) == len(given)
+        check_one(run, recorded(run.past), reread, name, fates, random.Random(number))
         for fate, (tick, row, diff) in zip(fates, given, strict=True):
             place, places[tick] = places[tick], places[tick] + 1
             seen[fate.what] += 1

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import EngineError, PlanError, SeveralErrors, counted
@@ -21,7 +22,8 @@ from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE
 from watersmeet.why.near import WhyNot, nearest
-from watersmeet.why.replayed import NOBODY, Joined, Replay, TickWise, aliases_of, joins_of, shape_of
+from watersmeet.why.reach import reached
+from watersmeet.why.replayed import Joined, NOBODY, Replay, TickWise, aliases_of, in_branches, joins_of, shape_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
 
@@ -76,12 +78,15 @@ class Chain:
 
     @cached_property
     def _replay(self) -> Replay:
-        masks = {
-            alias: [
-                ((own.came_to == MAY_MATCH) | (own.came_to == UNMATCHABLE)) & ~own.unsure for own in branches
-            ]
-            for alias, branches in self.rows.inputs.items()
-        }
+        return self._of_bearing(by_on_alone=False)
+
+    def _of_bearing(self, *, by_on_alone: bool) -> Replay:
+        """Of the rows that bear on those that are asked for."""
+        bearing = reached(self.rows, self._alias, self._numbers, {}, by_on_alone=by_on_alone)
+        masks = {}
+        for alias, branches in self.rows.inputs.items():
+            taken = [np.isin(own.came_to, (MAY_MATCH, UNMATCHABLE)) & ~own.unsure for own in branches]
+            masks[alias] = in_branches(bearing[alias] & np.concatenate(taken), branches)
         return Replay(self.rows.insert, self._job, self.rows.inputs, masks)
 
     @cached_property
@@ -94,7 +99,7 @@ class Chain:
 
     @cached_property
     def _stages(self) -> list[tuple[Join, Joined]]:
-        return self._replay.stages(self._ticks)
+        return self._of_bearing(by_on_alone=True).stages(self._ticks)
 
     @cached_property
     def _at_once(self) -> Joined:

@@ -25,7 +25,7 @@ from watersmeet.why.remains import Remains
 from watersmeet.why.replayed import NOBODY, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
-from watersmeet.why.versions import Kind, Span
+from watersmeet.why.versions import Kind, Span, Versions
 
 NOT_KNOWN: What = "not_known"
 
@@ -52,6 +52,11 @@ class Changing:
     def _remains(self) -> Remains:
         records, (own, *_) = self._held.records[self._alias], self.rows.inputs[self._alias]
         return Remains(self.rows, records, self._alias, own.own.source, self._record)
+
+    @property
+    def _versions(self) -> Versions:
+        assert self._held.versions is not None
+        return self._held.versions
 
     @property
     def note(self) -> str | None:
@@ -100,7 +105,7 @@ class Changing:
 
     def _of_key(self, spot: Spot, number: int, failed: Callable[[], str], why_not: WhyNot) -> Told:
         """Of a record of a primary key."""
-        versions = self._held.versions[self._alias]
+        versions = self._versions
         records, slot = versions.records, int(versions.records.slots[number])
         tick, steps = self._tick(slot), versions.steps(number)
         if number not in steps.steps:
@@ -152,7 +157,7 @@ class Changing:
 
     def _of_equal(self, spot: Spot, number: int, failed: Callable[[], str], why_not: WhyNot) -> Told:
         """Of a record that brings a row that a delete takes away by being equal."""
-        versions = self._held.versions[self._alias]
+        versions = self._versions
         slot, span = int(versions.records.slots[number]), versions.span(number)
         tick = self._tick(slot)
         if span is None:
@@ -192,7 +197,7 @@ class Changing:
         return what, f"there {text}; {words}", more | results
 
     def _of_equal_delete(self, number: int) -> Told:
-        versions = self._held.versions[self._alias]
+        versions = self._versions
         records, slot = versions.records, int(versions.records.slots[number])
         tick, net = self._tick(slot), versions.net(number, slot)
         own = records.in_slot(number, slot)
@@ -348,7 +353,7 @@ class Changing:
         number = self._number_of(near)
         if records.kind is Kind.ADDED:
             return why_not(spot, near) if near.came_to not in (MAY_MATCH, UNMATCHABLE) else []
-        there = self._held.versions[other.name].span(number)
+        there = self._held.span(other.name, number)
         if there is None:
             return ["was there after no tick"]
         if span.meets(there):

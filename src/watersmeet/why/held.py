@@ -11,11 +11,13 @@ from functools import cached_property
 import numpy as np
 
 from watersmeet.errors import EngineError, PlanError, SeveralErrors
+from watersmeet.event_time import Mask
 from watersmeet.history.points import subject_of
 from watersmeet.spec.model import Branch, Input, Insert, Job, OutputMode, Source, inputs_of
 from watersmeet.why.judged import UNMATCHABLE
+from watersmeet.why.reach import reached
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.replayed import KINDS, Joined, Replay, TickWise, aliases_of, joins_of
+from watersmeet.why.replayed import Joined, KINDS, Replay, TickWise, aliases_of, in_branches, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
 from watersmeet.why.versions import Kind, Records, Span, Versions, records_of, spans_of
@@ -126,11 +128,20 @@ class Held:
         }
 
     @cached_property
-    def _replay(self) -> Replay:
+    def _bearing(self) -> dict[str, Mask]:
+        """Which rows bear on what becomes of those that are asked for."""
+        groups = {alias: own.group for alias, own in self.records.items()}
+        if self._is_told:
+            return reached(self.rows, self._alias, self._numbers, groups)
+        own = groups[self._alias]
+        return {self._alias: np.isin(own, own[self._numbers])}
+
+    def _replay(self, bearing: Mapping[str, Mask]) -> Replay:
         masks, numbers = {}, {}
-        for alias, records in self.records.items():
-            borders = np.cumsum([len(own.came_to) for own in self.rows.inputs[alias]])[:-1]
-            masks[alias] = np.split(records.taken & (records.diffs != 0), borders)
+        for alias, mask in bearing.items():
+            records = self.records[alias]
+            counts = records.taken & (records.diffs != 0) & mask
+            masks[alias] = in_branches(counts, self.rows.inputs[alias])
             numbers[alias] = records.numbers
         inputs = {alias: self.rows.inputs[alias] for alias in masks}
         mode = self.rows.query.options.mode
@@ -142,10 +153,28 @@ class Held:
         return TickWise.of(self.rows.query, self.rows.history, clocks)
 
     @cached_property
-    def versions(self) -> dict[str, Versions]:
-        changing = [alias for alias, own in self.records.items() if own.kind is not Kind.ADDED]
-        held = self._replay.held(self._ticks, changing) if changing else {}
-        return {alias: Versions(self.records[alias], held[alias], alias) for alias in changing}
+    def versions(self) -> Versions | None:
+        """Of the rows of the input that is asked for; None: they only come."""
+        if self.records[self._alias].kind is Kind.ADDED:
+            return None
+        return self._versions(self._alias, self._bearing[self._alias])
+
+    def span(self, alias: str, number: int) -> Span | None:
+        """When the row of a record of an input that changes was there."""
+        group = self.records[alias].group
+        who = (alias, int(group[number]))
+        if who not in self._others:
+            self._others[who] = self._versions(alias, group == group[number])
+        return self._others[who].span(number)
+
+    @cached_property
+    def _others(self) -> dict[tuple[str, int], Versions]:
+        """Of inputs, and groups of their records."""
+        return {}
+
+    def _versions(self, alias: str, bearing: Mask) -> Versions:
+        held = self._replay({alias: bearing}).held(self._ticks, [alias])
+        return Versions(self.records[alias], held[alias], alias)
 
     @cached_property
     def out(self) -> tuple[Joined, dict[int, int]] | None:
@@ -154,7 +183,7 @@ class Held:
             return None
         asked = np.unique(self.records[self._alias].numbers[self._numbers])
         timed = asked if self._sides[self._alias].event_times else asked[:0]
-        return self._replay.in_ticks(self._ticks, self._alias, timed)
+        return self._replay(self._bearing).in_ticks(self._ticks, self._alias, timed)
 
     @property
     def may_be_shared(self) -> bool:

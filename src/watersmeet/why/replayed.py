@@ -42,7 +42,7 @@ from watersmeet.spec.model import (
     visible_inputs,
     with_inputs,
 )
-from watersmeet.state.manifest import LiveRun
+from watersmeet.state.manifest import LiveRun, QueryState
 from watersmeet.state.marks import read_marks
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore, Store
@@ -136,6 +136,11 @@ def shape_of(query: QueryPlan) -> list[tuple[str, list[str]]]:
 def aliases_of(relation: Relation) -> list[str]:
     """Of the inputs whose columns its rows have."""
     return [own.alias for own in visible_inputs(relation)]
+
+
+def in_branches(mask: Mask, branches: Sequence[InputRows]) -> list[Mask]:
+    """What is of an input's rows, branch by branch."""
+    return np.split(mask, np.cumsum([len(own.came_to) for own in branches])[:-1])
 
 
 class Replay:
@@ -295,11 +300,13 @@ class Replay:
         }
         reached: dict[str, Watermark] = {}
         tables: dict[str, list[tuple[int, pa.Table]]] = {name: [] for name in names}
-        engine = LocalJob(plan, MemoryStore(), given=True)
+        engine, is_empty = LocalJob(plan, MemoryStore(), given=True), True
         try:
             for slot in range(ticks.count):
                 is_end = slot == ticks.ended
                 moves = self._push(engine, plan, slot) or is_end
+                if not moves and is_empty:  # watermarks have nothing to let go
+                    continue
                 for key in () if is_end else of_plan:
                     mark = ticks.marks[key][slot]
                     if isinstance(mark, int) and mark > reached.get(key, mark - 1):
@@ -315,6 +322,8 @@ class Replay:
                         tables[name].append((slot, table))
                 if watch is not None:
                     watch.look(engine, plan.queries[0], slot)
+                manifest = engine.driver.manifest
+                is_empty = manifest is not None and not any(map(_keeps, manifest.queries.values()))
                 if is_end:
                     break
             if keep_empty and not all(tables.values()):  # of no tick, for its columns
@@ -360,6 +369,11 @@ class _Kept:
                     numbers = run.sorted_rows.batch.column(column).fill_null(NOBODY)
                     of_runs.append(numbers.to_numpy(zero_copy_only=False)[stays])
         return np.concatenate(of_runs)
+
+
+def _keeps(state: QueryState) -> bool:
+    """Whether anything is retained of a query."""
+    return any(kept.retained for node in state.nodes for kept in node.arrangements.values())
 
 
 def _is_gone(store: Store, live: LiveRun) -> Mask:
