@@ -171,3 +171,62 @@ def test_rows_of_topics(
     assert fates_of_new.keys() == {500, 501}
     assert {tick.number for tick in fates_of_new.values() if tick is not None and tick.exact} == {TICKS + 1}
     capsys.readouterr()
+
+
+CHANGES = """
+    CREATE TABLE c (id BIGINT, segment STRING, PRIMARY KEY (id) NOT ENFORCED)
+      WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'why-c',
+            'format' = 'upsert-json');
+    CREATE TABLE o (number BIGINT, customer BIGINT)
+      WITH ('connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'why-o',
+            'format' = 'debezium-json');
+    CREATE SINK s WITH ('connector' = 'memory');
+    INSERT INTO s SELECT o.number, c.segment FROM o LEFT JOIN c ON o.customer = c.id EMIT CHANGES"""
+
+
+def test_topics_of_changes(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = CHANGES.format(servers=kafka_broker.bootstrap_servers)
+    Path("job.sql").write_text(text)
+    ten, eleven = ({"number": number, "customer": 1} for number in (10, 11))
+    ticks: list[dict[str, list[Any]]] = [
+        {
+            "c": [({"id": 1}, {"segment": "new"}), ({"id": 2}, {"segment": "gold"})],
+            "o": [{"op": "c", "after": ten}],
+        },
+        {"c": [({"id": 1}, {"segment": "old"})], "o": [{"op": "u", "before": ten, "after": eleven}, None]},
+        {"c": [({"id": 1}, None), ({"id": 9}, None)], "o": [{"op": "d", "before": eleven}]},
+    ]
+    for name in "co":
+        kafka_broker.create_topic(f"why-{name}", partitions=1)
+    for tick in ticks:
+        upserts = [(0, json.dumps(key), None if row is None else json.dumps(row)) for key, row in tick["c"]]
+        kafka_broker.produce("why-c", upserts)
+        events = [(0, None, None if own is None else json.dumps(own)) for own in tick["o"]]
+        kafka_broker.produce("why-o", events)
+        assert main(["run", "job.sql", "--quiet", "--until-caught-up"]) == 0
+
+    def of(alias: str) -> Answer:
+        (answer,) = told(text, Path("job.sql"), Question(alias), None, Path(".watersmeet/job"))
+        return answer
+
+    assert of("c").notes == of("o").notes == ()
+    assert [(fate.what, str(fate.tick)[3:], fate.left and fate.left.number) for fate in of("c").fates] == [
+        ("replaced", "tick 1", 2),
+        ("there", "tick 1", None),
+        ("withdrawn", "tick 2", 3),
+        ("delete", "tick 3", 3),
+        ("delete_of_nothing", "tick 3", None),
+    ]
+    came, went, again, gone = of("o").fates
+    assert came.place == "why-o/0 at offset 0"
+    assert went.place == again.place == "why-o/0 at offset 1"  # an update is of two rows
+    assert [fate.what for fate in (came, went, again, gone)] == ["withdrawn", "delete", "withdrawn", "delete"]
+    met = [(own.row["c"] and own.row["c"]["segment"], own.tick.number, own.until) for own in again.met]
+    assert [(segment, tick) for segment, tick, _ in met] == [("old", 2)]
+    assert str(met[0][2]) == "in tick 3"
+    kafka_broker.delete_records("why-c", 0, 2)  # what is certain without them is told
+    left = of("c")
+    assert [fate.what for fate in left.fates] == ["withdrawn", "delete", "delete"]
+    assert left.fates[2].text == "deleted its key in tick 3; what was there before is not known"
+    assert "begins at offset 2 now" in left.notes[0]

@@ -1,4 +1,4 @@
-"""A row that is asked for by itself has the fate that it has among all: those that bear on it are run again."""
+"""A row that is asked for by itself has the fate that it has among all, though less is run again for it."""
 
 from __future__ import annotations
 
