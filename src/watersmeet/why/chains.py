@@ -51,6 +51,8 @@ class Chain:
         tick = f"on time {self.rows.tick(spot)}"
         if self.rows.shed:
             return "not_known", f"{tick}; rows of the query were shed, and maybe this one", {}
+        if self.hides:
+            return self._hidden(tick, number)
         if self._lacks is None:
             return self._exact(spot, number, why_not)
         full = [own for own in self._at_once.of(self._alias, number) if NOBODY not in own[1].values()]
@@ -126,6 +128,52 @@ class Chain:
         if left is None:
             return "retained", f"{text}; kept so far, for rows to come may still meet it", more
         return "released_unmatched", text, more | {"left": left}
+
+    @cached_property
+    def _hiding(self) -> Join:
+        """The join behind which nothing shows the input's rows."""
+        return next(
+            join
+            for join in joins_of(self._relation)
+            if self._alias in aliases_of(join.right) and self._alias not in aliases_of(join)
+        )
+
+    @cached_property
+    def _meetings(self) -> Joined | None:
+        """Of the join that hides the rows; None: these are not known."""
+        if self._lacks is not None:
+            return None
+        try:
+            return self._of_bearing(by_on_alone=True).meetings(self._ticks, self._hiding)
+        except (EngineError, PlanError, SeveralErrors):
+            return None
+
+    def _hidden(self, tick: str, number: int) -> Told:
+        """Of a row that a SEMI or ANTI join only looks at: the rows for which it was the first, or one of the
+        first, that they met."""
+        if self._meetings is None:
+            return "on_time", f"{tick}; which rows a SEMI or ANTI join let go by it is not told", {}
+        left = aliases_of(self._hiding.left)
+        names = " and ".join(left)
+        firsts: dict[tuple[int, ...], int] = {}
+        rows = [self._meetings.rows[alias].tolist() for alias in left]
+        for slot, *who in zip(self._meetings.slots.tolist(), *rows, strict=True):
+            firsts[tuple(who)] = min(slot, firsts.get(tuple(who), slot))
+        met = sorted(self._meetings.of(self._alias, number), key=lambda own: own[0])
+        if not met:
+            return "on_time", f"{tick}; it has met no row of {names} so far", {}
+        own = [
+            (slot, {alias: row for alias, row in by_alias.items() if alias in left})
+            for slot, by_alias in met
+            if firsts[tuple(by_alias[alias] for alias in left)] == slot
+        ]
+        if not own:
+            return "on_time", f"{tick}; each row of {names} that it could meet had met one before", {}
+        told = [self._met(by_alias, slot) for slot, by_alias in own[:SHOWN]]
+        words = _words(told[0]).removeprefix("joined with ")
+        goes = "goes on" if self._hiding.kind is JoinKind.SEMI else "does not go on"
+        text = f"met {words}{_and_others(own)}, so that what it met {goes}"
+        return "met", text, {"met": told, "more_met": len(own) - len(told)}
 
     def _out(self, tuples: Sequence[tuple[int | None, Tuple]]) -> Told:
         """Of a row with which rows of the output were made. A slot of None: that in which the last of the

@@ -189,10 +189,8 @@ class Fates:
     def _of_others(self, spot: Spot, number: int) -> Told:
         """Of queries that are not one join of two inputs."""
         query, tick = self.rows.query, self.rows.tick(spot)
-        if self.chain is not None and not self.chain.hides:
-            return self.chain.told(spot, number, self._why_not)
         if self.chain is not None:
-            return "on_time", f"on time {tick}; which rows a SEMI or ANTI join let go by it is not told", {}
+            return self.chain.told(spot, number, self._why_not)
         root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
         if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
             return "put_out", f"on time {tick}, and put out in it", {}

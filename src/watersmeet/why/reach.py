@@ -25,7 +25,7 @@ from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Branch, Expr
 from watersmeet.why.columns import columns_of, mentioned, value_of
-from watersmeet.why.replayed import joins_of
+from watersmeet.why.replayed import aliases_of, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
 
@@ -66,6 +66,11 @@ def reached(
         else:  # nothing is known of another one
             name = next(name for name in counts if name not in masks)
             masks[name] = np.ones(counts[name], dtype=np.bool_)
+    if alias not in aliases_of(rows.insert.query.relation):  # then others of its input bear on it, too
+        own = [_linked(rows, link, masks[link.aliases[0]]) for link in links if link.aliases[1] == alias]
+        masks[alias] = np.logical_or.reduce([mask for mask in own if mask is not None])
+        if not own or any(mask is None for mask in own):
+            masks[alias] = np.ones(counts[alias], dtype=np.bool_)
     return {name: _whole(mask, groups.get(name)) for name, mask in masks.items()}
 
 

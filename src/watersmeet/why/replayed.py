@@ -243,6 +243,14 @@ class Replay:
         tables = self._run(plan_job(self._with(inserts)), ticks, None)
         return [(join, _joined(tables[name], aliases_of(join))) for name, join in named.items()]
 
+    def meetings(self, ticks: TickWise, join: Join) -> Joined:
+        """The rows of both sides of a SEMI or ANTI join that meet, each in its tick. Raises: EngineError, as
+        a run; PlanError, SeveralErrors: such a join cannot be run by itself."""
+        query = Query(replace(join, kind=JoinKind.INNER, where=None), None, (), "")
+        insert = self._numbered(Insert("met", Sink("met", "memory"), query))
+        (tables,) = self._run(plan_job(self._with([insert])), ticks, None).values()
+        return _joined(tables, aliases_of(query.relation))
+
     def plan(self) -> JobPlan:
         """That of the chain alone. Raises: PlanError."""
         insert = replace(self._insert, sink=Sink("replayed", "memory"))
