@@ -11,9 +11,9 @@ from tests.support.recorded_cases import RecordedCase
 from watersmeet.errors import SpecError
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
+from watersmeet.why.changed.versions import KeySteps, Versions
 from watersmeet.why.inputs import inputs_of_job
 from watersmeet.why.recorded import recorded
-from watersmeet.why.versions import KeySteps, Versions
 
 PLACES = {"columns": {"id": "BIGINT", "town": "STRING", "n": "BIGINT"}}
 KEYED = {**PLACES, "primary_key": ["id"]}

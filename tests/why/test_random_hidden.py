@@ -28,7 +28,11 @@ def random_case(seed: int) -> dict[str, Any]:
     stream = {"columns": {"t": "BIGINT", "k": "STRING", "v": "BIGINT"}, "time": {"t": {"lag": 2}}}
 
     def row(tick: int) -> dict[str, Any]:
-        return {"t": 3 * tick + rng.randint(-2, 2), "k": rng.choice(["x", "x", "y", None]), "v": rng.randrange(3)}
+        return {
+            "t": 3 * tick + rng.randint(-2, 2),
+            "k": rng.choice(["x", "x", "y", None]),
+            "v": rng.randrange(3),
+        }
 
     steps = [
         {"rows": [[name, row(tick)] for name in "abccc" for _ in range(rng.randrange(4))]}

@@ -24,10 +24,10 @@ from watersmeet.spec.model import Branch, Expr, Input, Insert, Job, JoinKind, So
 from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.answer import Answer, Fate, Tick
 from watersmeet.why.chains import Chain
-from watersmeet.why.changing import Changing
+from watersmeet.why.changed.changing import Changing
+from watersmeet.why.changed.held import changes, is_of_records
 from watersmeet.why.columns import columns_of, mentioned, value_of
 from watersmeet.why.fates import Fates, not_told
-from watersmeet.why.held import changes, is_of_records
 from watersmeet.why.inputs import keys_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
@@ -35,7 +35,7 @@ from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.replayed import aliases_of, is_chain
 from watersmeet.why.reread import UNREAD, Reread
-from watersmeet.why.rows import Known, QueryRows
+from watersmeet.why.rows import Certainty, QueryRows
 from watersmeet.why.times import canonical, of_a_time, parsed
 
 NULL = "NULL"
@@ -279,7 +279,9 @@ def _query_rows(
         for side in query.sides
         for figure in history.past.figures(subject_of("input", query.name, side.name))
     )
-    return QueryRows(query, insert, history, inputs_of(query, sources, history), unseen, shed)
+    certainty = {name: _certainty(own, history, left_out[name]) for name, own in reread.items()}
+    inputs = inputs_of(query, sources, history)
+    return QueryRows(query, insert, history, inputs, unseen, shed, certainty)
 
 
 def _input(insert: Insert, alias: str) -> Input:
@@ -417,7 +419,7 @@ def _whole(reread: Reread, history: Recorded) -> set[int]:
     return slots
 
 
-def _known(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> Known:
+def _certainty(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> Certainty:
     unclear = [own for own in left_out if own.is_read and not own.certain]
     ticks = {own.tick.number for own in unclear if own.tick is not None}
     whole = {slot for slot in _whole(reread, history) if history.ticks[slot] not in ticks}
@@ -425,7 +427,7 @@ def _known(reread: Reread, history: Recorded, left_out: Sequence[LeftOut]) -> Kn
         whole = set()
     whys = {own.why for own in reread.missing}
     is_compacted = whys - {"before"} == {"compacted"} and not left_out
-    return Known(frozenset(whole), "unordered" not in whys, is_compacted)
+    return Certainty(frozenset(whole), "unordered" not in whys, is_compacted)
 
 
 def _is_exact(own: LeftOut) -> bool:

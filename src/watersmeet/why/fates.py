@@ -21,7 +21,7 @@ from watersmeet.whatif.pairs import Pairs
 from watersmeet.why.account import left_as
 from watersmeet.why.answer import SHOWN, Fate, Met, Tick, Told, What, line_of
 from watersmeet.why.chains import Chain
-from watersmeet.why.changing import Changing
+from watersmeet.why.changed.changing import Changing
 from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.inputs import key_plans_of

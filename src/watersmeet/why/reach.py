@@ -138,10 +138,10 @@ def _of_one(sides: Mapping[str, SidePlan], side: SidePlan, expr: Expr) -> tuple[
                 joined_name(other.name, column.name): (other.name, column.name)
                 for column in other.input.columns
             }
-    found = {names.get(joined_name(*ref) if ref[0] else ref[1]) for ref in refs(expr)}
-    if None in found or len({alias for alias, _ in filter(None, found)}) != 1:
+    owners = {names.get(joined_name(*ref) if ref[0] else ref[1]) for ref in refs(expr)}
+    if None in owners or len({alias for alias, _ in filter(None, owners)}) != 1:
         return None
-    (alias,) = {alias for alias, _ in filter(None, found)}
+    (alias,) = {alias for alias, _ in filter(None, owners)}
 
     def bare(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Column):

@@ -61,7 +61,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Known:
+class Certainty:
     """Of the rows of a source. ``whole``: the slots of ticks of which no record of it is missing, nor was
     left out here; ``is_ordered``: which of the records of a key counted last is known; ``is_compacted``: all
     that is missing was compacted, by the keys of the table, and no record was left out."""
@@ -75,7 +75,7 @@ class Known:
 class QueryRows:
     """A query, and all rows of its inputs that were read again. ``unseen``: per alias the slots of
     the ticks that read rows which could not be; None: it may have been any; ``shed``: whether rows of the
-    query were shed; ``known``: per source."""
+    query were shed; ``certainty``: per source."""
 
     query: QueryPlan
     insert: Insert
@@ -83,7 +83,7 @@ class QueryRows:
     inputs: Mapping[str, Sequence[InputRows]]
     unseen: Mapping[str, Sequence[int | None]]
     shed: bool
-    known: Mapping[str, Known]
+    certainty: Mapping[str, Certainty]
 
     def spot(self, alias: str, number: int) -> Spot:
         """A row by its number in an input, over all branches."""

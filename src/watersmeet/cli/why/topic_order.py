@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
@@ -33,7 +32,7 @@ def unordered(source: Source, portions: Sequence[Portion], history: Recorded) ->
     portion = np.repeat(np.arange(len(read)), counts)
     slot = np.repeat(np.array(slots, dtype=np.int64), counts)
     part = np.repeat(np.array([names.index(own.part) for own in read], dtype=np.int64), counts)
-    columns = one_table([pa.concat_tables([own.rows.select(list(key.columns)) for own in read])])
+    columns = one_table([own.rows.select(list(key.columns)) for own in read])
     group = group_numbers(batch_of(columns), key.columns)
     order = np.lexsort((part, group, slot))
     slot, group, part, portion = slot[order], group[order], part[order], portion[order]

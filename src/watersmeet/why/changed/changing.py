@@ -18,14 +18,14 @@ from watersmeet.event_time import Mask
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Input, Job, Join, JoinKind, Source
 from watersmeet.why.answer import SHOWN, Met, Record, Tick, Told, What, line_of
-from watersmeet.why.held import Held, Result
+from watersmeet.why.changed.held import Held, Result
+from watersmeet.why.changed.remains import Remains
+from watersmeet.why.changed.versions import Kind, Span, Versions
 from watersmeet.why.judged import BENEATH, FILTERED, MAY_MATCH, UNMATCHABLE, InputRows
 from watersmeet.why.near import WhyNot, nearest_to
-from watersmeet.why.remains import Remains
 from watersmeet.why.replayed import NOBODY, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
-from watersmeet.why.versions import Kind, Span, Versions
 
 NOT_KNOWN: What = "not_known"
 

@@ -14,13 +14,13 @@ from watersmeet.errors import EngineError, PlanError, SeveralErrors
 from watersmeet.event_time import Mask
 from watersmeet.history.points import subject_of
 from watersmeet.spec.model import Branch, Input, Insert, Job, OutputMode, Source, inputs_of
+from watersmeet.why.changed.versions import Kind, Records, Span, Versions, records_of, spans_of
 from watersmeet.why.judged import UNMATCHABLE
 from watersmeet.why.reach import reached
 from watersmeet.why.recorded import Recorded
 from watersmeet.why.replayed import Joined, KINDS, Replay, TickWise, aliases_of, in_branches, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
-from watersmeet.why.versions import Kind, Records, Span, Versions, records_of, spans_of
 
 Others = Mapping[str, int]
 """Per alias the number of a row, or `NOBODY`."""

@@ -18,9 +18,9 @@ import numpy as np
 from watersmeet.event_time import Mask
 from watersmeet.history.points import subject_of
 from watersmeet.why.answer import Record, Tick, Told, What, line_of
+from watersmeet.why.changed.versions import Kind, Records
 from watersmeet.why.judged import BENEATH, FILTERED
 from watersmeet.why.rows import QueryRows, Spot
-from watersmeet.why.versions import Kind, Records
 
 NOTHING = -1
 """In place of a record's number."""
@@ -34,13 +34,13 @@ class Remains:
         self, rows: QueryRows, records: Records, alias: str, source: str, record: Callable[[int], Record]
     ) -> None:
         self._rows, self._records, self._alias, self._source = rows, records, alias, source
-        self._record, self._known = record, rows.known[source]
+        self._record, self._certainty = record, rows.certainty[source]
 
     @property
     def _can_tell(self) -> bool:
         """Of changes that count by a sequence it is not known which were older than ones that are missing."""
         is_keyed = self._records.kind is Kind.KEYED and self._records.sequence is None
-        return is_keyed and self._known.is_ordered and not self._rows.shed
+        return is_keyed and self._certainty.is_ordered and not self._rows.shed
 
     def told(self, spot: Spot, number: int, failed: Callable[[], str], lacking: str) -> Told | None:
         """Of a record that some tick read; None: nothing is known of it. ``lacking``: why not more is."""
@@ -126,7 +126,7 @@ class Remains:
         return (
             began
             and not unknown
-            and all(slot in self._known.whole for slot in range(first, last + 1))
+            and all(slot in self._certainty.whole for slot in range(first, last + 1))
             and not any(history.is_behind_gap(slot) for slot in range(first + 1, last + 1))
             and bool(self._exact[(self._records.slots >= first) & (self._records.slots <= last)].all())
         )
@@ -145,7 +145,7 @@ class Remains:
         """The records whose rows the table has after the last tick, but for those of keys that have records
         which came later; None: that is not known."""
         history, records = self._rows.history, self._records
-        if not (self._can_tell and self._known.is_compacted):
+        if not (self._can_tell and self._certainty.is_compacted):
             return None
         unsure = np.concatenate([own.unsure for own in self._rows.inputs[self._alias]])
         if (unsure & (records.slots < len(history))).any():
