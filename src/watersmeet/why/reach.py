@@ -39,7 +39,7 @@ class _Link:
     null_safe: bool
 
     def turned(self) -> _Link:
-        return _Link(self.aliases[::-1], self.exprs[::-1], self.null_safe)  # type: ignore[arg-type]
+        return _Link(self.aliases[::-1], self.exprs[::-1], self.null_safe)
 
 
 def reached(
@@ -67,9 +67,9 @@ def reached(
             name = next(name for name in counts if name not in masks)
             masks[name] = np.ones(counts[name], dtype=np.bool_)
     if alias not in aliases_of(rows.insert.query.relation):  # then others of its input bear on it, too
-        own = [_linked(rows, link, masks[link.aliases[0]]) for link in links if link.aliases[1] == alias]
-        masks[alias] = np.logical_or.reduce([mask for mask in own if mask is not None])
-        if not own or any(mask is None for mask in own):
+        others = [_linked(rows, link, masks[link.aliases[0]]) for link in links if link.aliases[1] == alias]
+        masks[alias] = np.logical_or.reduce([mask for mask in others if mask is not None])
+        if not others or any(mask is None for mask in others):
             masks[alias] = np.ones(counts[alias], dtype=np.bool_)
     return {name: _whole(mask, groups.get(name)) for name, mask in masks.items()}
 
