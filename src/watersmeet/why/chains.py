@@ -22,8 +22,15 @@ from watersmeet.why.columns import beside, columns_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE
 from watersmeet.why.near import WhyNot, nearest
-from watersmeet.why.reach import reached
-from watersmeet.why.replayed import Joined, NOBODY, Replay, TickWise, aliases_of, in_branches, joins_of, shape_of
+from watersmeet.why.replayed import (
+    NOBODY,
+    Joined,
+    Replay,
+    TickWise,
+    aliases_of,
+    joins_of,
+    shape_of,
+)
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows, Spot
 
@@ -80,15 +87,11 @@ class Chain:
 
     @cached_property
     def _replay(self) -> Replay:
-        return self._of_bearing(by_on_alone=False)
-
-    def _of_bearing(self, *, by_on_alone: bool) -> Replay:
-        """Of the rows that bear on those that are asked for."""
-        bearing = reached(self.rows, self._alias, self._numbers, {}, by_on_alone=by_on_alone)
-        masks = {}
-        for alias, branches in self.rows.inputs.items():
-            taken = [np.isin(own.came_to, (MAY_MATCH, UNMATCHABLE)) & ~own.unsure for own in branches]
-            masks[alias] = in_branches(bearing[alias] & np.concatenate(taken), branches)
+        """Of all rows: when pads leave goes by what else is retained."""
+        masks = {
+            alias: [np.isin(own.came_to, (MAY_MATCH, UNMATCHABLE)) & ~own.unsure for own in branches]
+            for alias, branches in self.rows.inputs.items()
+        }
         return Replay(self.rows.insert, self._job, self.rows.inputs, masks)
 
     @cached_property
@@ -101,7 +104,7 @@ class Chain:
 
     @cached_property
     def _stages(self) -> list[tuple[Join, Joined]]:
-        return self._of_bearing(by_on_alone=True).stages(self._ticks)
+        return self._replay.stages(self._ticks)
 
     @cached_property
     def _at_once(self) -> Joined:
@@ -144,7 +147,7 @@ class Chain:
         if self._lacks is not None:
             return None
         try:
-            return self._of_bearing(by_on_alone=True).meetings(self._ticks, self._hiding)
+            return self._replay.meetings(self._ticks, self._hiding)
         except (EngineError, PlanError, SeveralErrors):
             return None
 

@@ -18,14 +18,14 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_array, one_table
-from watersmeet.plan.conditions.conjuncts import split
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.delta import DeltaPlan
+from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
-from watersmeet.spec.model import Branch, Expr
+from watersmeet.spec.model import Branch, Expr, JoinKind
 from watersmeet.why.columns import columns_of, mentioned, value_of
-from watersmeet.why.replayed import aliases_of, joins_of
+from watersmeet.why.replayed import joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
 
@@ -42,19 +42,18 @@ class _Link:
         return _Link(self.aliases[::-1], self.exprs[::-1], self.null_safe)
 
 
-def reached(
-    rows: QueryRows, alias: str, asked: Numbers, groups: Mapping[str, Numbers], *, by_on_alone: bool = False
-) -> dict[str, Mask]:
+def reached(rows: QueryRows, alias: str, asked: Numbers, groups: Mapping[str, Numbers]) -> dict[str, Mask]:
     """Per input which of its rows, numbered branch after branch.
 
     Args:
         asked: the numbers of the rows that it is about.
         groups: per input that changes, of each record which others it bears on.
-        by_on_alone: what WHERE says counts for nothing: joined rows are looked at before it.
     """
     counts = {name: sum(len(own.came_to) for own in branches) for name, branches in rows.inputs.items()}
+    if not _is_local(rows):
+        return {name: np.ones(count, dtype=np.bool_) for name, count in counts.items()}
     masks = {alias: np.isin(np.arange(counts[alias]), asked)}
-    links = [own for link in _links(rows, by_on_alone) for own in (link, link.turned())]
+    links = [own for link in _links(rows.query) for own in (link, link.turned())]
     while len(masks) < len(counts):
         for link in links:
             own, other = link.aliases
@@ -66,12 +65,15 @@ def reached(
         else:  # nothing is known of another one
             name = next(name for name in counts if name not in masks)
             masks[name] = np.ones(counts[name], dtype=np.bool_)
-    if alias not in aliases_of(rows.insert.query.relation):  # then others of its input bear on it, too
-        others = [_linked(rows, link, masks[link.aliases[0]]) for link in links if link.aliases[1] == alias]
-        masks[alias] = np.logical_or.reduce([mask for mask in others if mask is not None])
-        if not others or any(mask is None for mask in others):
-            masks[alias] = np.ones(counts[alias], dtype=np.bool_)
     return {name: _whole(mask, groups.get(name)) for name, mask in masks.items()}
+
+
+def _is_local(rows: QueryRows) -> bool:
+    """Whether what is put out with a row goes by rows alone that can be joined with it: not where rows leave
+    by watermarks, which go by what else is retained, nor where a third row decides whether two are padded."""
+    joins = joins_of(rows.insert.query.relation)
+    is_plain = len(joins) < 2 or all(join.kind is JoinKind.INNER for join in joins)
+    return is_plain and not any(side.event_times for side in rows.query.sides)
 
 
 def _whole(mask: Mask, group: Numbers | None) -> Mask:
@@ -112,16 +114,14 @@ def _values(rows: QueryRows, alias: str, expr: Expr) -> pa.Array:
     return value_of(expr, JoinInputs((bare,), time_zone=rows.zone), one_table([*tables, nulls]))
 
 
-def _links(rows: QueryRows, by_on_alone: bool) -> Iterator[_Link]:
-    query, joined = rows.query, joins_of(rows.insert.query.relation)
+def _links(query: QueryPlan) -> Iterator[_Link]:
     sides = {side.name: side for side in query.sides}
-    on = {conjunct.text for join in joined for conjunct in split(join.on)}
     joins: list[MatchPlan] = list(query.every(MatchPlan))
     joins += [lookup.join for delta in query.every(DeltaPlan) for lookup in delta.lookups]
     for join in joins:
         for key in join.keys:
             left, right = _of_one(sides, join.left, key.left), _of_one(sides, join.right, key.right)
-            if left is not None and right is not None and (key.text in on or not by_on_alone):
+            if left is not None and right is not None:
                 yield _Link((left[0], right[0]), (left[1], right[1]), key.null_safe)
 
 

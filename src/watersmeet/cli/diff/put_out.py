@@ -18,10 +18,10 @@ from watersmeet.event_time import Mask
 from watersmeet.history.points import subject_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Job, Lateness, Source
-from watersmeet.why.held import clocks_of, goes_by_clock, is_of_records
+from watersmeet.why.changed.held import clocks_of, goes_by_clock, is_of_records
+from watersmeet.why.changed.versions import Kind, Records, records_of
 from watersmeet.why.replayed import Replay, TickWise
 from watersmeet.why.rows import QueryRows
-from watersmeet.why.versions import Kind, Records, records_of
 
 
 class NotKnown(Exception):

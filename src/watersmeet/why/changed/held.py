@@ -18,7 +18,7 @@ from watersmeet.why.changed.versions import Kind, Records, Span, Versions, recor
 from watersmeet.why.judged import UNMATCHABLE
 from watersmeet.why.reach import reached
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.replayed import Joined, KINDS, Replay, TickWise, aliases_of, in_branches, joins_of
+from watersmeet.why.replayed import KINDS, Joined, Replay, TickWise, aliases_of, in_branches, joins_of
 from watersmeet.why.reread import Numbers
 from watersmeet.why.rows import QueryRows
 
