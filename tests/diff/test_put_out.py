@@ -11,7 +11,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from watersmeet.why.records import asked_queries, sources_of
 
 from tests.support.changing_fates import numbered_changes
 from tests.support.random_cases import random_case
@@ -26,6 +25,7 @@ from watersmeet.spec.model import Lateness
 from watersmeet.testing.oracle.case import run_case
 from watersmeet.testing.oracle.windowed import run_windowed_case
 from watersmeet.why.asked import query_rows
+from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import recorded
 
 CASES = 24

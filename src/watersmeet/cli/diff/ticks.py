@@ -25,8 +25,8 @@ from watersmeet.spec.model import Insert, Job
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 from watersmeet.why.asked import query_rows
+from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import Recorded
-from watersmeet.why.records import asked_queries, sources_of
 
 MOST_BYTES = 200 << 20
 """Of the files of a query, whose records are read one by one."""
