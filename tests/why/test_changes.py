@@ -136,6 +136,21 @@ def test_a_sequence_says_which_change_is_older() -> None:
     assert (again.what, "is not known" in again.text) == ("not_known", True)  # the delete was forgotten
 
 
+def test_a_delete_is_forgotten_in_the_tick_in_which_the_job_forgot_it() -> None:
+    keyed = {**KEYED, "sequence_by": "n", "tombstones": 10}
+    quiet = [row("o", 2)]  # bears on nothing of p
+    rows = [[row("p", 1, "Rye", 5)], [row("p", 1, n=9, diff=-1)], quiet, [row("p", 1, "Elm", 8)]]
+
+    def last(clock: int) -> Fate:
+        steps = [{"rows": own, "clock": clock * (number == 2)} for number, own in enumerate(rows)]
+        case = {"case": "c", "tables": {"o": PLACES, "p": keyed}, "query": JOIN, "steps": steps}
+        *_, fate = fates(RecordedCase(case | {"options": {"output_mode": "changelog"}}), "p")
+        return fate
+
+    assert last(5).what == "stale"
+    assert last(100).what == "not_known"
+
+
 def test_of_rows_that_can_match_nothing_deletes_are_applied_as_they_come() -> None:
     came, gone = fates(ran(JOIN, [[row("o", None)], [row("o", None, diff=-1)]]), "o")
     assert came.text.endswith("taken back in tick 2; it can match nothing: id is NULL")

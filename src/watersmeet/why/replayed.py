@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +43,7 @@ from watersmeet.spec.model import (
     visible_inputs,
     with_inputs,
 )
-from watersmeet.state.manifest import LiveRun, QueryState
+from watersmeet.state.manifest import Arrangement, LiveRun
 from watersmeet.state.marks import read_marks
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore, Store
@@ -306,14 +307,16 @@ class Replay:
             for side in query.alone.sides
             for column in side.event_times
         }
+        all_of_them = ticks.clocks is not None and any(b < a for a, b in pairwise(ticks.clocks))
+        """A clock that was set back counts as the greatest one so far."""
         reached: dict[str, Watermark] = {}
         tables: dict[str, list[tuple[int, pa.Table]]] = {name: [] for name in names}
-        engine, is_empty = LocalJob(plan, MemoryStore(), given=True), True
+        engine, keeps, remembers = LocalJob(plan, MemoryStore(), given=True), False, False
         try:
             for slot in range(ticks.count):
                 is_end = slot == ticks.ended
-                moves = self._push(engine, plan, slot) or is_end
-                if not moves and is_empty:  # watermarks have nothing to let go
+                moves = self._push(engine, plan, slot) or is_end or all_of_them
+                if not moves and not keeps:  # watermarks have nothing to let go
                     continue
                 for key in () if is_end else of_plan:
                     mark = ticks.marks[key][slot]
@@ -321,7 +324,7 @@ class Replay:
                         reached[key] = mark
                         engine.advance_key(key, mark)
                         moves = True
-                if not moves:
+                if not moves and not remembers:
                     continue
                 clock_us = 0 if ticks.clocks is None else ticks.clocks[slot]
                 output = engine.tick(clock_us=clock_us, end=is_end)
@@ -330,8 +333,10 @@ class Replay:
                         tables[name].append((slot, table))
                 if watch is not None:
                     watch.look(engine, plan.queries[0], slot)
-                manifest = engine.driver.manifest
-                is_empty = manifest is not None and not any(map(_keeps, manifest.queries.values()))
+                kept = _kept_by(engine)
+                keeps = any(own.stored for own in kept)
+                # What is stored and is no row is a delete, which a tick forgets by its clock.
+                remembers = ticks.clocks is not None and any(own.stored > own.retained for own in kept)
                 if is_end:
                     break
             if keep_empty and not all(tables.values()):  # of no tick, for its columns
@@ -379,9 +384,11 @@ class _Kept:
         return np.concatenate(of_runs)
 
 
-def _keeps(state: QueryState) -> bool:
-    """Whether anything is retained of a query."""
-    return any(kept.retained for node in state.nodes for kept in node.arrangements.values())
+def _kept_by(engine: LocalJob) -> list[Arrangement]:
+    """What is kept of all queries, none before the first tick."""
+    manifest = engine.driver.manifest
+    states = [] if manifest is None else manifest.queries.values()
+    return [own for state in states for node in state.nodes for own in node.arrangements.values()]
 
 
 def _is_gone(store: Store, live: LiveRun) -> Mask:
