@@ -12,10 +12,13 @@ import pytest
 
 from tests.support.changing_fates import ROW, KeyedRecord, as_changes, keyed_case
 from tests.support.partly_known import rolled_up
+from tests.support.recorded_cases import Reached
 from tests.support.topic_cases import TopicCase
 from tests.why.test_random_changes import OF_KEYS, check_records, rows_of, told
 from watersmeet.cli.why.topic_order import unordered
+from watersmeet.engine.replay import CaseStep
 from watersmeet.engine.values import to_table
+from watersmeet.history.figures import MOST_PARTS
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import Recorded, recorded
@@ -37,7 +40,7 @@ def test_every_record_of_a_topic_of_changes_has_its_fate(seed: int, monkeypatch:
     assert all(seen[what] for what in OF_KEYS), seen
 
 
-def ran(*steps: Any) -> TopicCase:
+def ran(*steps: Any, of: type[TopicCase] = TopicCase) -> TopicCase:
     case = {
         "case": "c",
         "tables": {"a": KEYED, "b": KEYED},
@@ -45,7 +48,7 @@ def ran(*steps: Any) -> TopicCase:
         "options": {"output_mode": "changelog"},
         "steps": [{"rows": rows} for rows in steps],
     }
-    run = TopicCase(case, random.Random(0))
+    run = of(case, random.Random(0))
     assert run.problem is None, run.problem
     return run
 
@@ -166,6 +169,24 @@ def test_topics_of_which_the_state_names_no_partition_are_not_read_yet(monkeypat
     reread = run.read_again(monkeypatch, is_read=False)
     assert [own.missing for own in reread.values()] == [(), ()]
     assert [fate.what for fate in told(run, "a", recorded(run.past), reread)] == ["not_read"] * 2
+
+
+def test_a_row_is_not_there_for_certain_where_it_is_not_known_which_tick_read_a_record(
+    monkeypatch: Any,
+) -> None:
+    class OfManyParts(TopicCase):
+        """The topic of a comes to have more partitions than the history tells of."""
+
+        def _reached(self, step: CaseStep) -> tuple[Reached, Reached]:
+            began, read = super()._reached(step)
+            if len(self.offsets["a"]) > 1 and "a" in read:
+                read["a"] = dict(read["a"]) | {f"a/{n}": 1 for n in range(1, MOST_PARTS + 1)}
+            return began, read
+
+    run = ran([row("a", 1, "x")], [row("b", 1, "x")], [row("a", 1, "y")], of=OfManyParts)
+    first, second = told(run, "a", recorded(run.past), run.read_again(monkeypatch))
+    assert (first.what, second.what) == ("not_known", "not_known")
+    assert first.text.endswith("of some rows it is not known when they were read")
 
 
 @pytest.mark.parametrize(

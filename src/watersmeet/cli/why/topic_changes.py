@@ -34,6 +34,8 @@ Readers = Mapping[str, Callable[[Any], Any] | None]
 
 _DAYS = range(-719_162, 2_932_896 + 1)
 """Of the years 1 and 9999, since 1970, as in `sources.debezium_times`."""
+_MOST = 2**63 - 1 - TimeUnit.NANOS.per_second
+"""What is nearer to the bounds of a BIGINT, or beyond, is not certain here."""
 _WHOLE = re.compile(r"-?[0-9]+")
 
 
@@ -168,7 +170,7 @@ def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text:
             if value not in _DAYS:
                 raise Unsure
             return date(1970, 1, 1) + timedelta(days=value)
-        if unit is None:
+        if unit is None or not -_MOST <= value <= _MOST:
             raise Unsure
         us = value * 1_000_000 // unit.per_second
         if us // 86_400_000_000 not in _DAYS:

@@ -128,13 +128,22 @@ class Remains:
             and not unknown
             and all(slot in self._certainty.whole for slot in range(first, last + 1))
             and not any(history.is_behind_gap(slot) for slot in range(first + 1, last + 1))
-            and bool(self._exact[(self._records.slots >= first) & (self._records.slots <= last)].all())
+            and not self._may_be_earlier[self._records.slots >= first].any()
         )
 
     @cached_property
     def _exact(self) -> Mask:
         exact: Mask = np.concatenate([own.of.exact for own in self._rows.inputs[self._alias]])
         return exact
+
+    @cached_property
+    def _may_be_earlier(self) -> Mask:
+        """The records that a tick has read, or may have, that is maybe not the one of their slot, but one
+        before."""
+        exact, count = self._exact, len(self._rows.history)
+        untold = np.concatenate([own.of.untold for own in self._rows.inputs[self._alias]])
+        earlier: Mask = untold | (~exact & (self._records.slots < count))
+        return earlier
 
     def _stays(self, number: int) -> bool:
         """Whether the row of a key's last record is there after the last tick, whatever else of it is."""
