@@ -67,7 +67,14 @@ def put_out(rows: QueryRows, job: Job, sources: Mapping[str, Source], kept: Quer
             for side in query.sides
         }
         for alias, own in records.items():
-            if _is_below_zero(own, len(rows.inputs[alias])):
+            if own.kind is not Kind.EQUAL:
+                continue
+            if len(rows.inputs[alias]) > 1 and (own.diffs[own.taken] < 0).any():
+                raise NotKnown(
+                    f'rows of "{alias}" were deleted, which is made of several branches: whether all of them'
+                    " were there is not looked at"
+                )
+            if _is_below_zero(own):
                 raise NotKnown(
                     f'rows of "{alias}" were deleted more often than they had come, and whether these deletes'
                     " counted goes by what is kept"
@@ -91,13 +98,9 @@ def _masks(rows: QueryRows, alias: str, records: Records) -> list[Mask]:
     return np.split(records.taken & (records.diffs != 0), borders)
 
 
-def _is_below_zero(records: Records, branches: int) -> bool:
+def _is_below_zero(records: Records) -> bool:
     """Whether rows that are equal in all their columns were deleted, after some tick, more often than they
-    had come. Of several branches it is not looked at, which rows are equal."""
-    if records.kind is not Kind.EQUAL:
-        return False
-    if branches > 1:
-        return bool((records.diffs[records.taken] < 0).any())
+    had come."""
     at = np.flatnonzero(records.taken)
     whole, slots, diffs = (own[at] for own in (records.whole, records.slots, records.diffs))
     order = np.lexsort((-diffs, slots, whole))  # of a tick those first that come: it is summed
