@@ -309,6 +309,7 @@ class Replay:
         }
         all_of_them = ticks.clocks is not None and any(b < a for a, b in pairwise(ticks.clocks))
         """A clock that was set back counts as the greatest one so far."""
+        come = {slot for _, slots in self._rows.values() for slot in np.unique(slots).tolist()}
         reached: dict[str, Watermark] = {}
         tables: dict[str, list[tuple[int, pa.Table]]] = {name: [] for name in names}
         engine, keeps, remembers = LocalJob(plan, MemoryStore(), given=True), False, False
@@ -324,7 +325,7 @@ class Replay:
                         reached[key] = mark
                         engine.advance_key(key, mark)
                         moves = True
-                if not moves and not remembers:
+                if not moves and not (remembers and slot + 1 in come):
                     continue
                 clock_us = 0 if ticks.clocks is None else ticks.clocks[slot]
                 output = engine.tick(clock_us=clock_us, end=is_end)
@@ -335,7 +336,8 @@ class Replay:
                     watch.look(engine, plan.queries[0], slot)
                 kept = _kept_by(engine)
                 keeps = any(own.stored for own in kept)
-                # What is stored and is no row is a delete, which a tick forgets by its clock.
+                # What is stored and is no row is a delete. A tick forgets it by its clock, which shows when
+                # the next rows come.
                 remembers = ticks.clocks is not None and any(own.stored > own.retained for own in kept)
                 if is_end:
                     break
