@@ -49,8 +49,9 @@ def test_a_tick_that_fails_says_so_and_no_more(tmp_path):
     assert len(errors) == 1, lines
     assert errors[0].startswith(
         'EngineError[condition-failed]: INSERT "console": the column x = CAST(a.s AS BIGINT) failed: '
-        "[CAST_INVALID_INPUT] The value 'zz'"
+        "[CAST_INVALID_INPUT] "
     )
+    assert "'zz'" in errors[0]
     assert "(job.sql, line 6, column 1)" in errors[0]
     assert not [line for line in lines if "nanobind" in line or "leaked" in line or "Traceback" in line], (
         lines
