@@ -3,6 +3,7 @@ the driver, to the same end."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -635,3 +636,17 @@ def test_a_table_counts_where_it_would_be_fetched(store: Any, alone: int, monkey
         table: Any = {} if tick else {"a": [({"k": 1, "v": "u"}, 1)]}
         job.tick({"l": [({"t": tick, "k": 1}, 1)]} | table)
     assert job.alone == alone
+
+
+@pytest.mark.parametrize(("cores", "own", "threads"), [(1, 8, 1), (8, 8, 4), (2, 8, 2), (8, 3, 3)])
+def test_threads_are_no_more_than_there_are_cores_for(
+    cores: int, own: int, threads: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where nobody says which cores a process has, as on macOS."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(own)), raising=False)
+    assert amount_module.threads_of_driver(cores) == threads
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: own)
+    assert amount_module.threads_of_driver(cores) == threads
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert amount_module.threads_of_driver(cores) == 1

@@ -53,7 +53,8 @@ def small_rows_in(settings: Mapping[str, str], threads: int = 1) -> int:
 
 def threads_of_driver(cores: int) -> int:
     """How many threads the driver may use, where Spark has so many cores on its machine."""
-    return max(1, min(cores, len(os.sched_getaffinity(0)), MOST_THREADS))
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores, own, MOST_THREADS))
 
 
 def shares_of(rows: int, threads: int) -> int:
