@@ -63,6 +63,9 @@ def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     monkeypatch.setattr(first_tick, "MOST_FILES", 2)
     assert needed(folders)
     assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first_tick, "MOST_LISTED", 2)
+        assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "there are too many to look at each"
     monkeypatch.setattr(first_tick, "SMALL_BYTES", 100)
     assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import islice
 
 import pyarrow as pa
 
@@ -17,6 +18,9 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
 from watersmeet.spec.options.lowered import lowered
+
+MOST_LISTED = 1_000
+"""Of the files of a directory, whose times of change are asked for before Java is."""
 
 
 def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
@@ -42,6 +46,9 @@ def _first_files(source: Source) -> list[str]:
     if "maxbytespertrigger" in options:
         raise OSError("by bytes")
     with os.scandir(folder) as entries:
-        files = [entry for entry in entries if entry.name[0] not in "._" and entry.is_file()]
+        there = list(islice(entries, MOST_LISTED + 1))
+    if len(there) > MOST_LISTED:
+        raise OSError("too many to look at each")
+    files = [entry for entry in there if entry.name[0] not in "._" and entry.is_file()]
     files.sort(key=lambda entry: entry.stat().st_mtime)
     return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
