@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from watersmeet.engine.spark.tick.on_terminal import shows
+from watersmeet.engine.spark.tick.on_terminal import Shows, shows
 from watersmeet.sinks.console import ConsoleSink, PlainPrinter
 from watersmeet.spec.model import Sink as SinkSpec
 
@@ -45,6 +45,10 @@ def rows(columns: dict[str, pa.Array]) -> pa.RecordBatch:
     return pa.record_batch(padded, names=list(columns))
 
 
+def shown_by(console: ConsoleSink, schema: pa.Schema, zone: str) -> Shows | None:
+    return shows(console, schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), zone)
+
+
 def sink(*, values: bool, most: int = 100) -> ConsoleSink:
     printer = SimpleNamespace(values=values, show=PlainPrinter().show)
     return ConsoleSink(SinkSpec("out", "console", {"rows": str(most)}), printer)
@@ -66,7 +70,7 @@ def test_rows_are_shown_as_spark_has_them(spark, zone: str, values: bool):
         theirs.write(frame.coalesce(1), "out", 1, "a")
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
-    taken = shows(ours, batch.schema, zone)
+    taken = shown_by(ours, batch.schema, zone)
     assert taken is not None
     taken.take([batch.slice(0, 2), batch.slice(2, 0), batch.slice(2)], batch.schema, "out", 1, "a")
     (found,), (wanted,) = ours._staged.values(), theirs._staged.values()
@@ -77,7 +81,7 @@ def test_rows_are_shown_as_spark_has_them(spark, zone: str, values: bool):
 
 def test_only_the_first_rows_are_shown_and_all_are_counted(capsys: pytest.CaptureFixture[str]):
     shown, batch = sink(values=False, most=3), pa.record_batch({"n": list(range(5))})
-    taken = shows(shown, batch.schema, "UTC")
+    taken = shown_by(shown, batch.schema, "UTC")
     assert taken is not None
     taken.take([batch, batch], batch.schema, "out", 7, "a")
     assert shown.staged_rows("out", 7, "a") == 10
@@ -90,11 +94,11 @@ def test_only_the_first_rows_are_shown_and_all_are_counted(capsys: pytest.Captur
 )
 def test_other_types_are_left_to_spark(kind: pa.DataType):
     schema = pa.schema([("n", pa.int64()), ("x", kind)])
-    assert shows(sink(values=False), schema, "UTC") is None
+    assert shown_by(sink(values=False), schema, "UTC") is None
 
 
 def test_values_within_others_are_left_to_spark():
-    assert shows(sink(values=True), pa.schema([("x", pa.list_(pa.int64()))]), "UTC") is None
+    assert shown_by(sink(values=True), pa.schema([("x", pa.list_(pa.int64()))]), "UTC") is None
 
 
 def test_times_of_dates_outside_of_pythons_years_are_values():
@@ -102,7 +106,15 @@ def test_times_of_dates_outside_of_pythons_years_are_values():
     batch = pa.record_batch(
         {"t": pa.array([datetime(1, 1, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "d": [date(1, 1, 1)]}
     )
-    taken = shows(shown, batch.schema, "UTC")
+    beyond = pa.record_batch(
+        {
+            "t": pa.array([253_402_300_800 * US], pa.timestamp("us", "UTC")),
+            "d": pa.array([2_932_897], pa.int32()).cast(pa.date32()),
+        }
+    )
+    taken = shown_by(shown, batch.schema, "UTC")
     assert taken is not None
-    taken.take([batch], batch.schema, "out", 1, "a")
-    assert next(iter(shown._staged.values()))[1] == [["0001-01-01T00:00:00Z", "0001-01-01"]]
+    taken.take([batch, beyond], batch.schema, "out", 1, "a")
+    first, last = next(iter(shown._staged.values()))[1]
+    assert first == ["0001-01-01T00:00:00Z", "0001-01-01"]
+    assert last == ["+10000-01-01T00:00:00Z", "+10000-01-01"]

@@ -238,7 +238,7 @@ class SinkFrame:
         self._frames.of(1)  # what is wrong with it shows at once
         if plain is not None and plain.computed and not plain.is_written_as(self.schema):
             self._plain = None
-        self._shows = None if self._plain is None else shows(sink, self._plain.schema, time_zone)
+        self._shows = None if self._plain is None else shows(sink, self._plain.schema, self.schema, time_zone)
         self._handed_over = None
         if self._plain is not None:
             self._handed_over = self._plain.handed_over(self.schema, time_zone)

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
-from watersmeet.kernel.expressions.functions.from_texts import (
-    date_to_text,
-    decimal_to_text,
-    time_to_text,
-    timestamp_to_text,
-)
-from watersmeet.kernel.expressions.functions.texts import boolean_to_text, whole_to_text
-from watersmeet.sinks.base import ShowsRows, Sink, Texts
+from watersmeet.kernel.expressions.evaluate import Computed, fits, tree_of
+from watersmeet.plan.exact.casts import cast_to
+from watersmeet.plan.exact.values import Exact, NotExact
+from watersmeet.sinks.base import ShowsRows, Sink, Texts, columns_of
+from watersmeet.spec.model import Column
 from watersmeet.types.json_values import rows_of
+from watersmeet.types.sql_type import STRING
 
-Convert = Callable[[pa.Array], pa.Array]
-
-_SIMPLE = (
+_AS_VALUES = (
     *(pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_decimal),
-    *(pa.types.is_date32, pa.types.is_timestamp),
+    *(pa.types.is_date32, pa.types.is_timestamp, pa.types.is_floating, pa.types.is_binary),
 )
 
 
-def shows(sink: Sink, schema: pa.Schema, zone: str) -> Shows | None:
-    """How a sink shows rows of ``schema`` without Spark; None: it does not. ``zone``: the session's, in which
-    texts have their times."""
+def shows(sink: Sink, own: pa.Schema, schema: StructType, zone: str) -> Shows | None:
+    """How a sink shows rows without Spark; None: it does not.
+
+    Args:
+        own, schema: of the rows, and of Spark's frame in their place.
+        zone: the session's, in which texts have their times.
+    """
     if not isinstance(sink, ShowsRows):
         return None
     if sink.shows_values:
-        simple = (*_SIMPLE, pa.types.is_floating, pa.types.is_binary)
-        return Shows(sink, {}) if all(any(is_it(f.type) for is_it in simple) for f in schema) else None
-    texts = {field.name: _text_of(field.type, zone) for field in schema}
-    exact = {name: to_text for name, to_text in texts.items() if to_text is not None}
-    return Shows(sink, exact) if len(exact) == len(schema) else None
+        return Shows(sink, ()) if all(any(is_it(f.type) for is_it in _AS_VALUES) for f in own) else None
+    try:
+        texts = [_as_text(column, own.field(column.name).type, zone) for column in columns_of(schema)]
+    except NotExact:
+        return None
+    return Shows(sink, texts)
 
 
 class Shows:
-    """``texts``: how columns become texts; none: values are shown as JSON has them."""
+    """``texts``: what columns are as texts; none: values are shown as JSON has them."""
 
-    def __init__(self, sink: ShowsRows, texts: Mapping[str, Convert]) -> None:
+    def __init__(self, sink: ShowsRows, texts: Sequence[Computed]) -> None:
         self._sink, self._texts = sink, texts
 
     def take(
@@ -58,24 +59,14 @@ class Shows:
         self._sink.take_shown(insert, tick, attempt, schema.names, first, total)
 
     def _as_texts(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names = batch.schema.names
-        return pa.record_batch([self._texts[name](batch.column(name)) for name in names], names=names)
+        rows = pa.Table.from_batches([batch])
+        return pa.record_batch([text.of(rows) for text in self._texts], names=batch.schema.names)
 
 
-def _text_of(kind: pa.DataType, zone: str) -> Convert | None:
-    """`CAST(… AS STRING)` of Spark, where it is known what that is; None: versions of Java write it in other
-    ways, or it is no simple value. See `plan.exact.casts`."""
-    if pa.types.is_string(kind):
-        return lambda column: column
-    if pa.types.is_boolean(kind):
-        return boolean_to_text
-    if pa.types.is_integer(kind):
-        return whole_to_text
-    if pa.types.is_decimal(kind):
-        return decimal_to_text
-    if pa.types.is_date32(kind):
-        return lambda column: date_to_text(column.cast(pa.int32()))
-    if pa.types.is_timestamp(kind) and kind.unit == "us":
-        to_text = time_to_text if kind.tz is None else partial(timestamp_to_text, name=zone)
-        return lambda column: to_text(column.cast(pa.int64()))
-    return None
+def _as_text(column: Column, kind: pa.DataType, zone: str) -> Computed:
+    """`CAST(… AS STRING)`, as the frame would be asked for it. Raises: NotExact: Spark alone knows."""
+    name, type_ = column.name, column.type
+    if not fits(kind, type_):
+        raise NotExact(f"{name} is {type_}")
+    text = cast_to(Exact(("column", name, type_), type_), STRING, zone)
+    return Computed(name, tree_of(text.tree), STRING, f"CAST({name} AS STRING)", zoned=False)
