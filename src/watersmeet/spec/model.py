@@ -305,6 +305,21 @@ def with_inputs(relation: Relation, change: Callable[[Input], Input]) -> Relatio
     return replace(relation, left=left, right=right)
 
 
+def with_branches(query: Query, change: Callable[[Branch], Branch | StageBranch]) -> Query:
+    """The query and its stages, each branch that reads a source changed, but those of inputs that are looked
+    up as of a time."""
+
+    def of_branch(branch: Branch | StageBranch) -> Branch | StageBranch:
+        if isinstance(branch, StageBranch):
+            return replace(branch, stage=with_branches(branch.stage, change))
+        return change(branch)
+
+    def of_input(given: Input) -> Input:
+        return given if given.as_of else replace(given, branches=tuple(map(of_branch, given.branches)))
+
+    return replace(query, relation=with_inputs(query.relation, of_input))
+
+
 def visible_inputs(relation: Relation) -> Iterator[Input]:
     """The inputs whose columns the relation's rows have, in the query's order."""
     if isinstance(relation, Input):

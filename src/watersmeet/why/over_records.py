@@ -8,7 +8,7 @@ from dataclasses import replace
 from watersmeet.errors import WatersmeetError
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.planner import plan_job
-from watersmeet.spec.model import Branch, Input, Job, Query, Sink, Source, StageBranch, with_inputs
+from watersmeet.spec.model import Job, Query, Sink, Source, with_branches
 
 
 def sources_of(job: Job) -> dict[str, Source]:
@@ -46,16 +46,6 @@ def asked_queries(job: Job, plan: JobPlan) -> list[QueryPlan]:
 
 
 def _of_records(query: Query) -> Query:
-    return replace(query, relation=with_inputs(query.relation, _input))
-
-
-def _input(given: Input) -> Input:
-    if given.as_of:
-        return given
-    return replace(given, branches=tuple(map(_branch, given.branches)))
-
-
-def _branch(branch: Branch | StageBranch) -> Branch | StageBranch:
-    if isinstance(branch, StageBranch):
-        return replace(branch, stage=_of_records(branch.stage))
-    return replace(branch, source=replace(branch.source, primary_key=None))
+    return with_branches(
+        query, lambda branch: replace(branch, source=replace(branch.source, primary_key=None))
+    )

@@ -8,8 +8,6 @@ away that did.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
 from watersmeet.plan.conditions.conjuncts import join_all
@@ -18,31 +16,20 @@ from watersmeet.spec.model import (
     Column,
     Expr,
     Input,
-    Join,
     OutputColumn,
     Query,
-    Relation,
     Source,
     StageBranch,
+    with_branches,
 )
 
 
 def keyed(query: Query) -> Query:
     """The query and its stages, with such tables read through stages."""
-    return replace(query, relation=_relation(query.relation))
+    return with_branches(query, _branch)
 
 
-def _relation(part: Relation) -> Relation:
-    if isinstance(part, Join):
-        return replace(part, left=_relation(part.left), right=_relation(part.right))
-    if part.as_of:
-        return part
-    return replace(part, branches=tuple(map(_branch, part.branches)))
-
-
-def _branch(branch: Branch | StageBranch) -> Branch | StageBranch:
-    if isinstance(branch, StageBranch):
-        return replace(branch, stage=keyed(branch.stage))
+def _branch(branch: Branch) -> Branch | StageBranch:
     if branch.source.primary_key is None and not branch.source.compared:
         return branch
     above = join_all([condition for condition in (branch.beneath, branch.above) if condition is not None])
