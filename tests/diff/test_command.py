@@ -149,7 +149,7 @@ def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:
     lists = file_lists.add(store, file_lists.add(store, [], was), [*found, *never])
     host = {file_lists.KEY: [entry.model_dump() for entry in lists]}
     manifest: Any = SimpleNamespace(sources=names, host=host)
-    read = read_of(plan, manifest, store, {"sent": "sent"})["orders"]
+    read = read_of(plan, manifest, store, {"sent": "sent"}, pytest.fail)["orders"]
     assert read.local_files == [str(file) for file in there]
     assert (read.changed, read.gone) == ([str(there[0])], [])
 

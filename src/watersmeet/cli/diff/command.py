@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +154,9 @@ def _compared(
                 late_by_column=query.options.lateness is Lateness.COLUMN,
                 settled=query.options.mode is OutputMode.CHANGELOG,
             )
-    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs))
     tick = None if manifest is None else manifest.tick
-    history = partial(history_of, store, tick or 0)
+    history = cache(partial(history_of, store, tick or 0))
+    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs), history)
     tables = WholeTables(plan, manifest, history)
     ticks = Ticks(job, planned, plan, read, manifest, store, history)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from watersmeet.cli.diff.file_order import Orders, orders_of
@@ -68,12 +67,17 @@ class Read:
 
 
 def read_of(
-    plan: JobPlan, manifest: Manifest | None, store: Store, named: Mapping[str, str]
+    plan: JobPlan,
+    manifest: Manifest | None,
+    store: Store,
+    named: Mapping[str, str],
+    history: Callable[[], Recorded],
 ) -> dict[str, Read]:
     """Per source that is read as a stream.
 
     Args:
         named: per source the files that were named: a file, a directory, or a pattern.
+        history: asked for where it makes a difference.
 
     Raises:
         SpecError: a name is none of a source's, there is no such file; or nothing says what was read.
@@ -101,7 +105,7 @@ def read_of(
     return {
         source.name: _named(source, named[source.name])
         if source.name in named
-        else _by_state(source, number, manifest, by_number.get(number, []), store)
+        else _by_state(source, number, manifest, by_number.get(number, []), history)
         for number, source in enumerate(plan.sources)
     }
 
@@ -132,7 +136,7 @@ def _by_state(
     number: int,
     manifest: Manifest | None,
     files: Sequence[file_lists.FileRead],
-    store: Store,
+    history: Callable[[], Recorded],
 ) -> Read:
     if manifest is None:
         raise SpecError(
@@ -161,7 +165,7 @@ def _by_state(
         paths, read = [path for path, _ in there], [file for _, file in there]
         orders: Orders = []
         if source.primary_key is not None:
-            orders = orders_of(read, source.name, FILES, partial(history_of, store, manifest.tick))
+            orders = orders_of(read, source.name, FILES, history)
         return Read(
             source,
             paths,

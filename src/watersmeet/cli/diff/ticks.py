@@ -46,11 +46,7 @@ class Ticks:
         history: Callable[[], Recorded],
     ) -> None:
         self._job, self._planned, self._kept, self._read = job, planned, kept, read
-        self._manifest, self._store, self._ask = manifest, store, history
-
-    @cached_property
-    def _history(self) -> Recorded:
-        return self._ask()
+        self._manifest, self._store, self._history = manifest, store, history
 
     def answer(self, db: Any, insert: Insert, table: str, why: str) -> str:
         """The relation of what a query's ticks come to.
@@ -75,7 +71,7 @@ class Ticks:
     def _put_out(self, insert: Insert) -> pa.Table:
         if self._manifest is None:
             raise NotKnown("there is no state")
-        history = self._history
+        history = self._history()
         if not len(history) or history.ticks[-1] != self._manifest.tick:
             raise NotKnown(f"the history does not have tick {self._manifest.tick:,}, that of the state")
         query = next((q for q in self._asked if q.name == insert.name), None)
