@@ -97,7 +97,7 @@ def test_a_hash_falls_into_one_partition_whatever_the_span_of_its_run(partitions
     assert places[0] == [bisect_right(cuts, int(value)) for value in hashes]
 
 
-@pytest.mark.parametrize("different", [1, 3, 500, 2**62])
+@pytest.mark.parametrize("different", [1, 3, 500, 2**14, 2**16, 2**31, 2**32, 2**62])
 @pytest.mark.parametrize("stretches", [1, 2, 40, 1_000])
 def test_order_of_keeps_equal_values_in_their_order(seed, different, stretches):
     rng = np.random.default_rng((seed, stretches))
@@ -107,3 +107,23 @@ def test_order_of_keeps_equal_values_in_their_order(seed, different, stretches):
         found = order_of(values)
         assert found.dtype == np.int64
         assert found.tolist() == sorted(range(count), key=lambda i: int(values[i]))
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 3_000])
+@pytest.mark.parametrize("span", [0, 1, 50, 2**12, 2**32 - 1])
+def test_order_of_is_exact_where_values_and_positions_take_more_than_64_bits(seed, buckets, span):
+    """Slots: values of one bucket differ in bits that have no place beside a position, or in none."""
+    rng = np.random.default_rng((seed, buckets, span))
+    for count in (100, 4_000):
+        upper = rng.integers(-(2**31), 2**31, buckets, dtype=np.int64)
+        upper[: min(2, buckets - 1)] = (-(2**31), 2**31 - 1)[: min(2, buckets - 1)]
+        values = (rng.choice(upper, count) << 32) | rng.integers(0, span, count, endpoint=True)
+        assert order_of(values).tolist() == sorted(range(count), key=lambda i: int(values[i]))
+
+
+def test_order_of_is_exact_for_very_many_rows_of_pairs_that_differ_in_their_last_bits(seed):
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(MIN_TIME >> 24, MAX_TIME >> 24, 1 << 21, dtype=np.int64) << 24
+    pairs[:2] = MIN_TIME, MAX_TIME >> 24 << 24
+    values = rng.permutation(np.concatenate([pairs + rng.integers(0, 3, len(pairs)), pairs + 1]))
+    assert (order_of(values) == np.argsort(values, kind="stable")).all()

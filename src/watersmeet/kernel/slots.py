@@ -20,6 +20,7 @@ import numpy.typing as npt
 from watersmeet.event_time import MAX_TIME, MIN_TIME, Times
 
 Slots = npt.NDArray[np.int64]
+_Unsigned = npt.NDArray[np.uint64]
 
 TIME_BITS = 32
 TIME_MASK = np.int64((1 << TIME_BITS) - 1)
@@ -32,20 +33,60 @@ FEW_RUNS = 32
 def order_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The positions that sort ``values`` (at most 2**32 of them); equal ones stay in their order.
 
-    A sort that need not keep the order of equal values is several times faster; their order is mended after.
+    Numbers of 16 bits are sorted by counting: values that span at most 32 bits by two such halves. Others
+    are sorted with their positions in their lower bits, since numpy sorts numbers faster than it finds the
+    order of them; those that differ in the bits for which there is no place then, once more by these.
     """
     if np.count_nonzero(values[1:] < values[:-1]) < FEW_RUNS:
         return np.argsort(values, kind="stable")
-    order = np.argsort(values)
-    sorted_values = values[order]
-    rises = sorted_values[1:] != sorted_values[:-1]
-    if rises.all():
-        return order
-    places = np.zeros(len(values), dtype=np.uint64)
-    np.cumsum(rises, out=places[1:])
-    places = (places << np.uint64(32)) | order.view(np.uint64)
-    places.sort()
-    return (places & np.uint64(0xFFFF_FFFF)).view(np.int64)
+    distances = values.view(np.uint64) - values.min().view(np.uint64)
+    span_bits, place_bits = int(distances.max()).bit_length(), (len(values) - 1).bit_length()
+    if span_bits <= 32:
+        return _by_halves(distances, span_bits)
+    left_out = max(0, span_bits + place_bits - 64)
+    packed = _packed(distances >> np.uint64(left_out), place_bits)
+    order = (packed & _lowest(place_bits)).view(np.int64)
+    if left_out:
+        packed >>= np.uint64(place_bits)
+        _mend(order, packed, distances, left_out)
+    return order
+
+
+def _by_halves(values: _Unsigned, bits: int) -> Slots:
+    order = np.argsort(values.astype(np.uint16), kind="stable")
+    if bits > 16:
+        upper = (values >> np.uint64(16)).astype(np.uint16)
+        order = order[np.argsort(upper[order], kind="stable")]
+    return order
+
+
+def _mend(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: int) -> None:
+    """Put rows of equal ``upper`` (ascending; all but so many bits) into the order of those bits, in place."""
+    same = upper[1:] == upper[:-1]
+    if not same.any():
+        return
+    places = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    groups = np.zeros(len(places), dtype=np.uint64)
+    np.cumsum(upper[places[1:]] != upper[places[:-1]], out=groups[1:])
+    rows = order[places]
+    lower = distances[rows] & _lowest(left_out)
+    place_bits = (len(places) - 1).bit_length()
+    if int(groups[-1]).bit_length() + left_out + place_bits > 64:
+        order[places] = rows[np.lexsort((lower, groups))]
+        return
+    packed = _packed((groups << np.uint64(left_out)) | lower, place_bits)
+    order[places] = rows[(packed & _lowest(place_bits)).view(np.int64)]
+
+
+def _packed(values: _Unsigned, place_bits: int) -> _Unsigned:
+    """Sorted: ``values``, which have that many upper bits free, each with its position below it."""
+    packed = (values << np.uint64(place_bits)) | np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    return packed
+
+
+def _lowest(bits: int) -> np.uint64:
+    return np.uint64((1 << bits) - 1)
 
 
 def shift_for(least: int, greatest: int) -> int:
