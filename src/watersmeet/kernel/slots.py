@@ -61,7 +61,7 @@ def _by_halves(values: _Unsigned, bits: int) -> Slots:
 
 
 def _mend(order: Slots, upper: _Unsigned, distances: _Unsigned, left_out: int) -> None:
-    """Put rows of equal ``upper`` (ascending; all but so many bits) into the order of those bits, in place."""
+    """Put rows of equal ``upper`` (ascending; all but some bits) into the order of those bits, in place."""
     same = upper[1:] == upper[:-1]
     if not same.any():
         return

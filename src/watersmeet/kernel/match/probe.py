@@ -70,13 +70,26 @@ def ranges(
         slots: ascending slots of the run (or of a slice of it), encoded with ``base`` and ``shift``.
         greatest: the run's greatest time.
     """
-    upper_half = buckets & BUCKET_MASK
     hit = (low <= greatest) & (high >= base)
+    # of a run from before, few needles may have partners in it: the others are not searched
+    if 2 * np.count_nonzero(hit) > len(hit):
+        first, end = _sought(buckets, low, high, slots, base, shift, greatest)
+        return first, np.where(hit, end, first)
+    first, end = np.zeros((2, len(hit)), dtype=np.int64)
+    chosen = np.flatnonzero(hit)
+    found = _sought(buckets[chosen], low[chosen], high[chosen], slots, base, shift, greatest)
+    first[chosen], end[chosen] = found
+    return first, end
+
+
+def _sought(
+    buckets: Slots, low: Times, high: Times, slots: Slots, base: int, shift: int, greatest: int
+) -> tuple[Rows, Rows]:
+    """The same of needles that the run's times may have."""
+    upper_half = buckets & BUCKET_MASK
     first_slot = upper_half | offsets(np.clip(low, base, greatest), base, shift)
     last_slot = upper_half | offsets(np.clip(high, base, greatest), base, shift)
-    first = np.searchsorted(slots, first_slot, side="left")
-    end = np.searchsorted(slots, last_slot, side="right")
-    return first, np.where(hit, end, first)
+    return np.searchsorted(slots, first_slot, side="left"), np.searchsorted(slots, last_slot, side="right")
 
 
 def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
