@@ -20,8 +20,9 @@ def drawn(rng, least, greatest, count):
     return np.append(rng.integers(least, greatest, count - 2, endpoint=True), [least, greatest])
 
 
-def pairs(rng, window, least, greatest, rows=60, needles=40):
-    """(pairs found, pairs that brute force wants, pairs that the coarsened index may give)."""
+def pairs(rng, window, least, greatest, rows=60, needles=40, apart=0):
+    """(pairs found, pairs that brute force wants, pairs that the coarsened index may give). ``apart``: how far
+    the needles' times are from the rows'."""
     buckets = np.array([MIN_TIME, -(1 << 40), 0, 5 << 32, MAX_TIME & ~0xFFFFFFFF])
     times = drawn(rng, least, greatest, rows).astype(np.int64)
     base, top = int(times.min()), int(times.max())
@@ -30,7 +31,7 @@ def pairs(rng, window, least, greatest, rows=60, needles=40):
     slots = encode(hashes, times, base, shift)
     order = np.argsort(slots, kind="stable")
     slots, times, hashes = slots[order], times[order], hashes[order]
-    needle_times = drawn(rng, least, greatest, needles).astype(np.int64)
+    needle_times = drawn(rng, least + apart, greatest + apart, needles).astype(np.int64)
     needle_hashes = np.sort(rng.choice(buckets, needles))
     low, high = window.around(needle_times)
     first, end = ranges(needle_hashes, low, high, slots, base, shift, top)
@@ -79,6 +80,13 @@ def test_probe_finds_what_brute_force_finds(seed, window, least, greatest, unit)
         found, wanted, allowed = pairs(np.random.default_rng((seed, number)), scaled, least, greatest)
         assert wanted <= found, (seed, number)
         assert found <= allowed, (seed, number)
+
+
+@pytest.mark.parametrize("apart", [-23, -18, 12, 17, 22])
+def test_needles_of_which_few_or_none_are_near_the_rows(seed, apart):
+    for number, window in enumerate(WINDOWS):
+        found, wanted, _ = pairs(np.random.default_rng((seed, number)), window, 0, 20, apart=apart)
+        assert found == wanted, number
 
 
 def test_candidates_are_exact_when_times_are_not_coarsened(seed):
