@@ -21,8 +21,8 @@ def drawn(rng, least, greatest, count):
 
 
 def pairs(rng, window, least, greatest, rows=60, needles=40, apart=0):
-    """(pairs found, pairs that brute force wants, pairs that the coarsened index may give). ``apart``: how far
-    the needles' times are from the rows'."""
+    """(pairs found, pairs that brute force wants, pairs that the coarsened index may give). ``apart``:
+    how far the needles' times are from the rows'."""
     buckets = np.array([MIN_TIME, -(1 << 40), 0, 5 << 32, MAX_TIME & ~0xFFFFFFFF])
     times = drawn(rng, least, greatest, rows).astype(np.int64)
     base, top = int(times.min()), int(times.max())
