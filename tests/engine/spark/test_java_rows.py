@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.job.session import JAVA_OPTIONS, QUICK_COMPILER, settings
+from watersmeet.engine.spark.job import class_archive
+from watersmeet.engine.spark.job.session import (
+    COLLECTOR,
+    EXECUTOR_OPTIONS,
+    JAVA_OPTIONS,
+    QUICK_COMPILER,
+    SMALL_HEAP,
+    settings,
+)
 from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
 
 FILES = "'connector' = 'file', 'path' = '/data/{name}', 'format' = 'parquet'"
@@ -78,3 +86,23 @@ def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():
     assert QUICK_COMPILER not in settings()[JAVA_OPTIONS]
     own = settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:TieredStopAtLevel=4"})[JAVA_OPTIONS]
     assert own.index(QUICK_COMPILER) < own.index("-XX:TieredStopAtLevel=4")  # the last one counts
+
+
+def test_java_begins_with_a_small_heap_where_it_has_no_rows():
+    for name, rows, collector in (
+        (JAVA_OPTIONS, False, SMALL_HEAP),
+        (JAVA_OPTIONS, True, COLLECTOR),
+        (EXECUTOR_OPTIONS, False, COLLECTOR),
+    ):
+        assert settings(java_rows=rows)[name].startswith(f"{collector} -XX:Ti"), name
+    own = settings(java_rows=False, conf={JAVA_OPTIONS: "-Xms1g"})[JAVA_OPTIONS]
+    assert own.index(SMALL_HEAP) < own.index("-Xms1g")  # the last one counts
+    assert "Serial" not in settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:+UseZGC"})[JAVA_OPTIONS]
+
+
+def test_options_of_ones_own_leave_the_archive_of_classes(monkeypatch):
+    archive = '-XX:SharedArchiveFile="/c l/a.jsa" -Xlog:cds*=off'
+    monkeypatch.setattr(class_archive, "options", lambda: archive)
+    for own in ({}, {JAVA_OPTIONS: "-Dx=1"}, {JAVA_OPTIONS: "-XX:+UseZGC"}):
+        assert archive in settings(conf=own)[JAVA_OPTIONS]
+        assert archive not in settings(conf=own)[EXECUTOR_OPTIONS]
