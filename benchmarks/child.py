@@ -30,12 +30,30 @@ NEUTRAL = {
 
 
 @dataclass(frozen=True)
+class Topics:
+    """Where a workload's rows are records. ``names``: what the names of its topics begin with."""
+
+    servers: str
+    names: str
+
+    def of(self, side: str) -> str:
+        return f"{self.names}-{side}"
+
+    @staticmethod
+    def records_of_a_tick(workload: Workload) -> int:
+        return max(workload.rows, 1)
+
+
+@dataclass(frozen=True)
 class Arguments:
+    """``topics``: None: rows are read from the files."""
+
     workload: Workload
     data: Path
     work: Path
     kind: str
     variant: str
+    topics: Topics | None = None
 
     @property
     def out(self) -> Path:
@@ -82,9 +100,13 @@ def parse(doc: str, variants: tuple[str, ...]) -> Arguments:
     parser.add_argument("--work", required=True, type=Path, help="an empty directory for all that is written")
     parser.add_argument("--kind", default="inner", choices=list(KINDS))
     parser.add_argument("--variant", default=variants[0], choices=variants)
+    parser.add_argument(
+        "--topics", nargs=2, help="the broker's servers, and what the topics' names begin with"
+    )
     given = parser.parse_args()
     workload = prepared(given.data, given.heap)
-    return Arguments(workload, given.data.resolve(), given.work.resolve(), given.kind, given.variant)
+    topics = None if given.topics is None else Topics(*given.topics)
+    return Arguments(workload, given.data.resolve(), given.work.resolve(), given.kind, given.variant, topics)
 
 
 def command(

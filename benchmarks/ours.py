@@ -26,10 +26,15 @@ def job_text(arguments: Arguments) -> str:
     workload, kind = arguments.workload, KINDS[arguments.kind]
     statements = []
     for side in kind.sides:
+        if (topics := arguments.topics) is None:
+            source = f"File OPTIONS ('path' = '{arguments.data / side}', 'format' = 'parquet', "
+            source += f"'maxFilesPerTrigger' = '{workload.files}')"
+        else:
+            source = f"Kafka OPTIONS ('bootstrap.servers' = '{topics.servers}', "
+            source += f"'topic' = '{topics.of(side)}', 'startingOffsets' = 'earliest', "
+            source += f"'maxOffsetsPerTrigger' = '{topics.records_of_a_tick(workload)}')"
         statements.append(
-            f"CREATE MAPPING {side}_in (k BIGINT, t TIMESTAMP, v BIGINT, s STRING) TYPE File OPTIONS ("
-            f"'path' = '{arguments.data / side}', 'format' = 'parquet', "
-            f"'maxFilesPerTrigger' = '{workload.files}')"
+            f"CREATE MAPPING {side}_in (k BIGINT, t TIMESTAMP, v BIGINT, s STRING) TYPE {source}"
         )
         statements.append(
             f"CREATE VIEW {side} AS SELECT * FROM TABLE(IMPOSE_ORDER("

@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +22,7 @@ from benchmarks.child import CORES, Arguments, Report, bytes_in, commit_times, p
 from benchmarks.workloads import BANDS, KINDS
 
 VARIANTS = ("default", "rocksdb", "default-plain")
+COLUMNS = "k BIGINT, t TIMESTAMP, v BIGINT, s STRING"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -38,15 +39,27 @@ def settings(arguments: Arguments) -> dict[str, str]:
     return conf
 
 
+def _read(spark: SparkSession, arguments: Arguments, side: str) -> DataFrame:
+    workload, topics = arguments.workload, arguments.topics
+    if topics is None:
+        files = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", workload.files)
+        return files.parquet(str(arguments.data / side))
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", topics.servers)
+        .option("subscribe", topics.of(side))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", topics.records_of_a_tick(workload))
+        .load()
+    )
+    return records.select(F.from_json(F.col("value").cast("string"), COLUMNS).alias("r")).select("r.*")
+
+
 def query(spark: SparkSession, arguments: Arguments) -> StreamingQuery:
     """The streaming query, started."""
     workload, kind = arguments.workload, KINDS[arguments.kind]
     rows, *others = (
-        spark.readStream.schema("k BIGINT, t TIMESTAMP, v BIGINT, s STRING")
-        .option("maxFilesPerTrigger", workload.files)
-        .parquet(str(arguments.data / side))
-        .withWatermark("t", f"{workload.lag_s} seconds")
-        .alias(side)
+        _read(spark, arguments, side).withWatermark("t", f"{workload.lag_s} seconds").alias(side)
         for side in kind.sides
     )
     held: list[str] = []
