@@ -6,6 +6,7 @@ By the client's admin calls, in Spark's Java process.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ ADMIN_TIMEOUT_MS = 15_000
 LOOK_TIMEOUT_MS = 2_000
 ANSWER_TIMEOUT_MS = 4_000
 """After which it is said that brokers do not answer."""
+
+_PARTITION = re.compile(r"\(partition=(\d+), leader=")
 
 Offsets = dict[tuple[str, int], int]
 """(topic, partition) -> the offset of the first row that was not read."""
@@ -219,15 +222,25 @@ def _not_empty(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
 
 
 def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> list[tuple[str, int]]:
-    wanted = jvm.java.util.ArrayList()
-    for topic in topics:
-        wanted.add(topic)
-    descriptions = admin.describeTopics(wanted).allTopicNames().get()
-    return [
-        (topic, partition.partition())
-        for topic in topics
-        for partition in descriptions.get(topic).partitions()
-    ]
+    descriptions = admin.describeTopics(java_list(jvm, topics)).allTopicNames().get()
+    return [(topic, number) for topic in topics for number in partitions_of(descriptions.get(topic))]
+
+
+def java_list(jvm: Any, texts: Sequence[str]) -> Any:
+    made = jvm.java.util.ArrayList()
+    for text in texts:
+        made.add(text)
+    return made
+
+
+def partitions_of(description: Any) -> list[int]:
+    """The numbers of a topic's partitions, as its description has them. They are not iterated over: that ends
+    with an exception of Java's, about which PySpark asks Java a hundred times."""
+    partitions = description.partitions()
+    numbers = [int(number) for number in _PARTITION.findall(partitions.toString())]
+    if len(numbers) == partitions.size():
+        return numbers
+    return [int(partitions.get(place).partition()) for place in range(partitions.size())]
 
 
 def _parsed(offsets: str) -> Offsets:

@@ -45,6 +45,8 @@ class Topics:
         self._jvm: Any = spark.sparkContext._jvm
         self._sources = [(n, source) for n, source in enumerate(sources) if source.traits.log]
         self._admins: dict[str, Any] = {}
+        self._wanted: dict[str, Any] = {}
+        """Names of topics as Java has them: what is asked for is the same each time."""
 
     def __bool__(self) -> bool:
         return bool(self._sources)
@@ -152,19 +154,15 @@ class Topics:
         """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
         topics, servers = kafka.topics_of(source), kafka.servers_of(source)
         until = time.monotonic() + brokers.ADMIN_TIMEOUT_MS / 1000
-        wanted = self._jvm.java.util.ArrayList()
-        for topic in topics:
-            wanted.add(topic)
+        if source.name not in self._wanted:
+            self._wanted[source.name] = brokers.java_list(self._jvm, topics)
+        wanted = self._wanted[source.name]
         while True:
             try:
                 descriptions = self._admin(source).describeTopics(wanted).allTopicNames().get()
-                return {
-                    topic: (
-                        str(descriptions.get(topic).topicId().toString()),
-                        [int(partition.partition()) for partition in descriptions.get(topic).partitions()],
-                    )
-                    for topic in topics
-                }
+                of_topics = [descriptions.get(topic) for topic in topics]
+                told = [(str(of.topicId().toString()), brokers.partitions_of(of)) for of in of_topics]
+                return dict(zip(topics, told, strict=True))
             except Exception as error:
                 if "UnknownTopicOrPartition" in str(error):
                     raise EngineError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.sources.brokers import ADMIN_TIMEOUT_MS
+from watersmeet.engine.spark.sources.brokers import ADMIN_TIMEOUT_MS, partitions_of
 from watersmeet.errors import EngineError, counted
 from watersmeet.sinks.base import LeftOut, Sink, Topic
 
@@ -99,7 +99,7 @@ class Takings:
         if topic not in self._requests:
             return
         try:
-            is_same = self._partitions(topic).size() == self._requests[topic].size()
+            is_same = len(self._partitions(topic)) == self._requests[topic].size()
         except Exception:  # the topic or the broker is gone: asking says so
             is_same = False
         if not is_same:
@@ -132,14 +132,14 @@ class Takings:
         client = self._jvm.org.apache.kafka
         latest, place_of = client.clients.admin.OffsetSpec.latest(), client.common.TopicPartition
         request = self._jvm.java.util.HashMap()
-        for partition in self._partitions(topic):
-            request.put(place_of(topic.name, partition.partition()), latest)
+        for number in self._partitions(topic):
+            request.put(place_of(topic.name, number), latest)
         return request
 
-    def _partitions(self, topic: Topic) -> Any:
+    def _partitions(self, topic: Topic) -> list[int]:
         asked = self._jvm.java.util.Collections.singletonList(topic.name)
         told = self._admin(topic).describeTopics(asked).allTopicNames().get()
-        return told.get(topic.name).partitions()
+        return partitions_of(told.get(topic.name))
 
     def _admin(self, topic: Topic) -> Any:
         if topic.settings not in self._admins:
