@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def own_cores() -> int:
+    """How many cores this process may use, or the machine has where that is not known, as on macOS."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def at_once(do: Callable[[T], R], things: Sequence[T]) -> list[R]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.job import class_archive
+from watersmeet.engine.spark.job import class_archive, session
 from watersmeet.engine.spark.job.session import (
     COLLECTOR,
     EXECUTOR_OPTIONS,
     JAVA_OPTIONS,
     QUICK_COMPILER,
+    SHORT_LIVES,
     SMALL_HEAP,
     settings,
 )
@@ -88,12 +90,16 @@ def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():
     assert own.index(QUICK_COMPILER) < own.index("-XX:TieredStopAtLevel=4")  # the last one counts
 
 
-def test_java_begins_with_a_small_heap_where_it_has_no_rows():
-    for name, rows, collector in (
-        (JAVA_OPTIONS, False, SMALL_HEAP),
-        (JAVA_OPTIONS, True, COLLECTOR),
-        (EXECUTOR_OPTIONS, False, COLLECTOR),
+def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeypatch):
+    for name, rows, cores, collector in (
+        (JAVA_OPTIONS, False, 2, SMALL_HEAP),
+        (JAVA_OPTIONS, False, 16, SMALL_HEAP),
+        (JAVA_OPTIONS, True, 4, SHORT_LIVES),
+        (JAVA_OPTIONS, True, 5, COLLECTOR),
+        (EXECUTOR_OPTIONS, False, 2, COLLECTOR),
+        (EXECUTOR_OPTIONS, True, 2, COLLECTOR),
     ):
+        monkeypatch.setattr(session, "own_cores", partial(int, cores))
         assert settings(java_rows=rows)[name].startswith(f"{collector} -XX:Ti"), name
     own = settings(java_rows=False, conf={JAVA_OPTIONS: "-Xms1g"})[JAVA_OPTIONS]
     assert own.index(SMALL_HEAP) < own.index("-Xms1g")  # the last one counts

@@ -50,7 +50,8 @@ def test_settings_of_the_user_win_and_jars_add_up(tmp_path):
 
 
 @pytest.mark.parametrize("java", ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"])
-def test_java_options_of_the_user_are_added_unless_they_choose_a_collector(java):
+def test_java_options_of_the_user_are_added_unless_they_choose_a_collector(java, monkeypatch):
+    monkeypatch.setattr(session, "own_cores", lambda: 16)
     last = session.LANGUAGE
     asked = f"{session.COLLECTOR} {session.COMPILER} -Dx=1 {last}"
     assert session.settings()[java] == f"{session.COLLECTOR} {session.COMPILER} {last}"

@@ -8,10 +8,10 @@ are more tasks than cores.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from watersmeet.at_once import own_cores
 from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
@@ -53,8 +53,7 @@ def small_rows_in(settings: Mapping[str, str], threads: int = 1) -> int:
 
 def threads_of_driver(cores: int) -> int:
     """How many threads the driver may use, where Spark has so many cores on its machine."""
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores, own, MOST_THREADS))
+    return max(1, min(cores, own_cores(), MOST_THREADS))
 
 
 def shares_of(rows: int, threads: int) -> int:
