@@ -1,22 +1,26 @@
-"""The embedded SQL engine, one of the process."""
+"""The embedded SQL engine, one of the process, whichever of its threads asks first."""
 
 from __future__ import annotations
 
 import atexit
+import threading
 
 import duckdb
 
 _connection: duckdb.DuckDBPyConnection | None = None
+_OPENING = threading.Lock()
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """One thread, UTC."""
+    """One thread, UTC. What is asked of it goes through a cursor, of which each thread has its own."""
     global _connection
-    if _connection is None:
-        _connection = duckdb.connect(":memory:", config={"threads": 1})
-        _connection.execute("SET TimeZone = 'UTC'")
-        atexit.register(_close)
-    return _connection
+    with _OPENING:
+        if _connection is None:
+            opened = duckdb.connect(":memory:", config={"threads": 1})
+            opened.execute("SET GLOBAL TimeZone = 'UTC'")  # a cursor has no settings but these
+            atexit.register(_close)
+            _connection = opened
+        return _connection
 
 
 def _close() -> None:
