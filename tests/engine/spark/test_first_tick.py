@@ -78,6 +78,9 @@ def test_without_files_there_is_time(folders):
 
 
 def test_what_cannot_be_read_is_for_tasks_to_tell(folders):
-    (folders[0] / "1.parquet").write_bytes(b"PAR1")
+    file = folders[0] / "1.parquet"
+    file.write_bytes(file.read_bytes().replace(b"\x01k", b"\x01\x81"))  # a name that is no UTF-8
+    assert needed(folders)
+    file.write_bytes(b"PAR1")
     assert needed(folders)
     assert needed((folders[0] / "nowhere", folders[1]))

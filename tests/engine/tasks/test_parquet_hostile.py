@@ -3,6 +3,7 @@ was looked at (the comments say), and is other than what Arrow gave, or an error
 
 from __future__ import annotations
 
+import base64
 import os
 import struct
 from decimal import Decimal
@@ -11,7 +12,9 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyarrow.parquet import encryption
 
+from watersmeet.engine.spark.sources.files.contents import wrong_with
 from watersmeet.engine.tasks.parquet import plain
 from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
 from watersmeet.types.parser import sql_type
@@ -107,6 +110,41 @@ def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
 )
 def test_damaged_files_are_sparks_to_name(tmp_path, what, table, swaps):
     assert isinstance(taken(written(tmp_path / "a.parquet", table, *swaps), {"c": "BIGINT"}), str)
+
+
+class KeysInTheirFiles(encryption.KmsClient):
+    """No secrets: the key of a column is told beside it."""
+
+    def wrap_key(self, key_bytes, master_key_identifier):
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key, master_key_identifier):
+        return base64.b64decode(wrapped_key)
+
+
+def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
+    """Asked for what a file says of such a column, Arrow calls abort(); so it does where that is damaged."""
+    table, path = pa.table({"open": [1, 2], "secret": [3, 4]}), tmp_path / "a.parquet"
+    how = encryption.EncryptionConfiguration(
+        footer_key="f", column_keys={"c": ["secret"]}, plaintext_footer=True, double_wrapping=False
+    )
+    keys = encryption.CryptoFactory(lambda _: KeysInTheirFiles())
+    written_so = keys.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    with parquet.ParquetWriter(path, table.schema, encryption_properties=written_so) as writer:
+        writer.write_table(table)
+    assert "decrypt" in taken(path, {"open": "BIGINT", "secret": "BIGINT"})
+    assert taken(path, {"open": "BIGINT"}) == table.select(["open"])
+    cut = [
+        rows_of(Part(str(path), start, end), {"open": sql_type("BIGINT")})
+        for start, end in ((0, 4), (4, None))
+    ]
+    assert [batch.num_rows for part in cut for batch in part] == [2]
+
+
+def test_names_that_are_no_utf_8_make_it_no_parquet(tmp_path):
+    path = written(tmp_path / "a.parquet", pa.table({"name": [1]}), (b"name", b"n\x81me"))
+    assert isinstance(taken(path, {"name": "BIGINT"}), str)
+    assert "no whole Parquet file" in wrong_with(str(path), "parquet", {}).what
 
 
 def test_a_page_with_another_checksum_is_sparks(tmp_path):

@@ -121,7 +121,7 @@ def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
     for file in files:
         try:
             there = {field.name: field.type for field in parquet.read_schema(file)}
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise EngineError(
                 f'"{source.name}": {file} cannot be read: {str(error).splitlines()[0]}',
                 code="file-unreadable",

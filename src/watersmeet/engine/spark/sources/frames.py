@@ -392,7 +392,7 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
         try:
             columns += parquet.read_schema(name).names
             check_types(what, source, name)
-        except (OSError, pa.ArrowException):
+        except (OSError, pa.ArrowException, UnicodeDecodeError):
             return False  # half written, or no Parquet: reading it says so
         columns += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
     if columns:

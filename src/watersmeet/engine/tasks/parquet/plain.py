@@ -7,8 +7,10 @@ digits. What is not known here is refused; nothing is guessed.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
@@ -92,13 +94,19 @@ class Part:
     start: int = 0
     end: int | None = None
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether row groups of the file may be of another part."""
+        return self.start > 0 or self.end is not None
+
     def has(self, offset: int) -> bool:
         """Whether a row group that begins there is of this part. Whatever a file says, each is of one."""
         return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
 
 
 def rows_in(path: str) -> int:
-    """How many rows a file says that it has. Raises: OSError or ArrowException: it does not say."""
+    """How many rows a file says that it has. Raises: OSError, ArrowException, UnicodeDecodeError: it does not
+    say."""
     return int(parquet.read_metadata(path).num_rows)
 
 
@@ -126,9 +134,15 @@ def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBat
         described = parquet.read_metadata(opened)
         if any(key in (described.metadata or {}) for key in _LEGACY):
             raise NotPlain(f"{part.path}: its dates and times are of Spark's older calendar")
+        if not described.num_columns:
+            raise NotPlain(f"{part.path}: it has no columns")
         places = _places(part.path, described.schema, columns)
+        asked = {place for place in places.values() if place is not None}
+        _check_chunks(opened.size(), described, asked | {0} if part.is_cut else asked)
         groups = [
-            number for number in range(described.num_row_groups) if part.has(_offset(described, number))
+            number
+            for number in range(described.num_row_groups)
+            if not part.is_cut or part.has(_offset(described, number))
         ]
         if groups:
             yield from _of_groups(part.path, opened, described, groups, places, columns)
@@ -180,6 +194,48 @@ def _opened(opened: pa.OSFile, described: Any, groups: list[int], names: list[st
         page_checksum_verification=True,
         **more,
     )
+
+
+def _check_chunks(nbytes: int, described: Any, places: set[int]) -> None:
+    """Look at what a file of so many bytes says of columns in its row groups. Where it is damaged, or they
+    are encrypted, Arrow ends the whole process when Python asks for it; when its own reader does, it raises.
+    No byte is read: that reader looks at all of them first."""
+    names = [described.schema.column(place).path for place in places]
+    if not names or not described.num_row_groups:
+        return
+    file = parquet.ParquetFile(
+        pa.PythonFile(_Unread(nbytes), mode="r"), metadata=described, pre_buffer=True, memory_map=False
+    )
+    groups = range(described.num_row_groups)
+    with suppress(_WasRead):
+        next(file.iter_batches(batch_size=1, row_groups=groups, columns=names, use_threads=False), None)
+
+
+class _WasRead(Exception):
+    """Somebody wants bytes of `_Unread`."""
+
+
+class _Unread(io.RawIOBase):
+    """A file of so many bytes that nobody may read."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._nbytes, self._at = nbytes, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._nbytes}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise _WasRead
 
 
 def _check_counts(path: str, described: Any, places: list[int]) -> None:

@@ -173,7 +173,7 @@ def wrong_with(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | No
 def _parquet(path: str) -> Wrong | None:
     try:
         parquet.read_metadata(path)
-    except pa.ArrowException:
+    except (pa.ArrowException, UnicodeDecodeError):
         with open(path, "rb") as file:
             start = file.read(START)
         if start.startswith(_MAGIC):

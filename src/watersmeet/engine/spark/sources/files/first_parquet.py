@@ -26,7 +26,7 @@ def read_parquet(
         check_types(f'"{source.name}"', source, file)
         fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         raise damaged(source, file, "it is no whole Parquet file") from None
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     chosen: dict[str, Column] = {}

@@ -75,7 +75,7 @@ def _of_file(name: str, file: str) -> FileColumns:
     try:
         meta = parquet.read_metadata(file)
         fields = meta.schema.to_arrow_schema()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = (
             error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole Parquet file"
         )

@@ -156,7 +156,7 @@ class ReadByTasks:
             return None
         try:
             rows = sum(rows_in(str(local_of(file.path))) for file in files)
-        except (OSError, pa.ArrowException):
+        except (OSError, pa.ArrowException, UnicodeDecodeError):
             return None  # who reads it says what is wrong with it
         return rows if rows <= self._small_rows else None
 

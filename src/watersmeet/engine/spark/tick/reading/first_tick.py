@@ -36,7 +36,7 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
         if not 0 < len(files) <= MOST_FILES or sum(map(os.path.getsize, files)) > SMALL_BYTES:
             return True
         return sum(map(rows_in, files)) > most
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return True
 
 
