@@ -357,6 +357,16 @@ def test_a_path_that_is_a_file_is_said_so(tmp_path):
         prepared(tmp_path / "taken")
 
 
+def test_a_place_for_rows_that_cannot_be_made_is_told(tmp_path):
+    """As where a file system is away, or read-only, since the job has begun."""
+    sink = prepared(tmp_path / "out")
+    (tmp_path / "out" / "_attempts").write_text("in the way")
+    with pytest.raises(EngineError, match="cannot be written: Not a directory") as caught:
+        sink.arrow_part(pa.schema([("k", pa.string())]), "in", 1, "attempt")
+    assert caught.value.code == "disk-not-writable"
+    assert "run again" in caught.value.hint
+
+
 def test_writer_options_pass_and_ours_do_not(tmp_path):
     frame = Frame(*ROWS)
     sink = sink_at(tmp_path, format="parquet", compression="zstd")

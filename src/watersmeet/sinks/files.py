@@ -47,6 +47,7 @@ from watersmeet.sinks.base import (
     columns_of,
 )
 from watersmeet.sinks.counted import OPENERS, lines_in, records_in
+from watersmeet.sinks.on_disk import refusals_told
 from watersmeet.sinks.ownership import OWNER, Ownership, of_another
 from watersmeet.sinks.part_mark import (
     ASIDE,
@@ -163,12 +164,13 @@ class FileSink:
 
     def arrow_part(self, schema: Any, insert: str, tick: int, attempt: str) -> ArrowPart | None:
         """For Parquet as it is by default, of plain types."""
-        from watersmeet.sinks.parquet_part import ParquetPart, can_write
+        from watersmeet.sinks.parquet_part import HINT, ParquetPart, can_write
 
         if self._format != "parquet" or self._options or not can_write(schema):
             return None
         staged = self._staged(insert, tick, attempt)
-        staged.mkdir(parents=True, exist_ok=True)
+        with refusals_told(staged, HINT):
+            staged.mkdir(parents=True, exist_ok=True)
         return ParquetPart(str(staged))
 
     def take_parts(self, insert: str, tick: int, attempt: str, parts: Sequence[StagedPart]) -> None:

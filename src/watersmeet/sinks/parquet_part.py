@@ -25,7 +25,7 @@ from watersmeet.sinks.on_disk import refusals_told
 _HELD_BYTES = 32 << 20
 """Rows of so many are looked at, if they are fewer than are worth it."""
 
-_HINT = "make room there (or see to the rights) and run again: the tick is repeated"
+HINT = "make room there (or see to the rights) and run again: the tick is repeated"
 
 
 def can_write(schema: pa.Schema) -> bool:
@@ -46,7 +46,7 @@ class ParquetPart:
         first = _first(rows)
         try:
             for batch in chain(first, rows):
-                with refusals_told(self.folder, _HINT):
+                with refusals_told(self.folder, HINT):
                     if writer is None:
                         coded = worth_a_dictionary(pa.Table.from_batches(first))
                         writer = parquet.ParquetWriter(
@@ -55,10 +55,10 @@ class ParquetPart:
                     writer.write_batch(batch)
         finally:
             if writer is not None:
-                with refusals_told(self.folder, _HINT):
+                with refusals_told(self.folder, HINT):
                     writer.close()
         if writer is not None:
-            with refusals_told(self.folder, _HINT):
+            with refusals_told(self.folder, HINT):
                 os.replace(staged, os.path.join(self.folder, f"part-{partition:05d}.parquet"))
 
 

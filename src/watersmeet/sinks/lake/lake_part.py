@@ -74,7 +74,8 @@ class LakePart:
         if self.widened:
             check_times(footer[0], self.folder)
         if not self.s3:
-            sync(path)
+            with writing_told(self.folder, s3=False):
+                sync(path)
         return {
             "path": path,
             "size": size,
