@@ -60,28 +60,28 @@ class LakePart:
         groups = _groups(first, rows)
         looked_at = next(groups)
         coded = worth_a_dictionary(looked_at)
-        footer: list[Any] = []
         held = 0
         with writing_told(self.folder, s3=self.s3), storage.connect().open_output_stream(path) as out:
             with parquet.ParquetWriter(
-                out, wanted, compression="zstd", use_dictionary=coded or False, metadata_collector=footer
+                out, wanted, compression="zstd", use_dictionary=coded or False
             ) as writer:
                 for group in chain((looked_at,), groups):
                     held += group.nbytes
                     check_texts(group, self.folder)
                     writer.write_table(in_table(group, wanted))
+            footer = writer.writer.metadata  # one asked for beforehand hides why a file cannot be written
             size = out.tell()
         if self.widened:
-            check_times(footer[0], self.folder)
+            check_times(footer, self.folder)
         if not self.s3:
             with writing_told(self.folder, s3=False):
                 sync(path)
         return {
             "path": path,
             "size": size,
-            "rows": footer[0].num_rows,
+            "rows": footer.num_rows,
             "bytes": held,
-            "stats": statistics_of(footer[0], wanted),
+            "stats": statistics_of(footer, wanted),
             "ids": {name: self.ids[name] for name in wanted.names if name in self.ids},
             "written_ms": time.time_ns() // 1_000_000,
         }

@@ -51,7 +51,8 @@ class Storage:
     def make_folder(self, folder: str) -> None:
         """Make it with all above it, where there are folders."""
         if not self.s3:
-            make_folders(folder)
+            with writing_told(folder, s3=False):
+                make_folders(folder)
 
     def files_in(self, folder: str) -> Iterator[str]:
         """Paths of all files beneath; none where there is no such folder."""
