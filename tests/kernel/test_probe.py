@@ -35,6 +35,7 @@ def pairs(rng, window, least, greatest, rows=60, needles=40, apart=0):
     needle_hashes = np.sort(rng.choice(buckets, needles))
     low, high = window.around(needle_times)
     first, end = ranges(needle_hashes, low, high, slots, base, shift, top)
+    assert (first <= end).all(), "what is counted before it is expanded is never less than nothing"
     found = {(int(n), int(r)) for part in expand(first, end) for n, r in zip(*part, strict=True)}
     wanted, allowed = set(), set()
     for n in range(needles):

@@ -89,7 +89,9 @@ def _sought(
     upper_half = buckets & BUCKET_MASK
     first_slot = upper_half | offsets(np.clip(low, base, greatest), base, shift)
     last_slot = upper_half | offsets(np.clip(high, base, greatest), base, shift)
-    return np.searchsorted(slots, first_slot, side="left"), np.searchsorted(slots, last_slot, side="right")
+    first = np.searchsorted(slots, first_slot, side="left")
+    # of several bands a needle's may have nothing in common: low is above high then
+    return first, np.maximum(np.searchsorted(slots, last_slot, side="right"), first)
 
 
 def expand(first: Rows, end: Rows) -> Iterator[tuple[Rows, Rows]]:
