@@ -77,8 +77,9 @@ def ranges(
         return first, np.where(hit, end, first)
     first, end = np.zeros((2, len(hit)), dtype=np.int64)
     chosen = np.flatnonzero(hit)
-    found = _sought(buckets[chosen], low[chosen], high[chosen], slots, base, shift, greatest)
-    first[chosen], end[chosen] = found
+    first[chosen], end[chosen] = _sought(
+        buckets[chosen], low[chosen], high[chosen], slots, base, shift, greatest
+    )
     return first, end
 
 
