@@ -32,9 +32,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 from obstore.store import S3Store
-from pyarrow import parquet
 
 from tests.chaos.special import check_shed, with_those_aside
 from tests.simulation import run as runs
@@ -42,6 +40,7 @@ from tests.simulation.jobs import INSERTS, SHEDDING, Log, expected, query_of
 from tests.sinks.lake.lake_tables import Delta, Iceberg
 from tests.support import sinking
 from tests.support.kafka import consume_all
+from tests.support.parquet_rows import table_in
 from tests.support.s3 import store_at
 from tests.support.tables import tables_at
 from watersmeet.engine.driver.driver import TickDriver
@@ -245,13 +244,13 @@ def _spec(job: Job) -> SinkSpec:
     return SinkSpec("out", job.sink, _table(job).options)
 
 
-def _objects(job: Job) -> list[pa.BufferReader]:
+def _objects(job: Job) -> list[bytes]:
     """The parts that readers of ``path/*/*.parquet`` see."""
     options = {"endpoint": job.endpoint, "region": "us-east-1", "client_options": {"allow_http": True}}
     client = S3Store(job.bucket, prefix=f"{job.name}-out{job.target}", **options)
     names = [entry["path"].split("/") for batch in client.list() for entry in batch]
     seen = [n for n in names if len(n) == 2 and n[0][0] != "_" and n[1].endswith(".parquet")]
-    return [pa.BufferReader(bytes(client.get("/".join(name)).bytes())) for name in seen]
+    return [bytes(client.get("/".join(name)).bytes()) for name in seen]
 
 
 def _make_topic(job: Job) -> None:
@@ -295,7 +294,7 @@ def _rows(job: Job) -> list[tuple[Any, ...]]:
         insert = runs.SHED_INSERT if job.target else INSERTS[0]
         local = f"out{job.target}/*/*.parquet" if job.sink == "file" else f"given/{insert}-*.parquet"
         files = _objects(job) if job.sink == "stored" else [*Path(job.folder).glob(local)]
-        tables = [parquet.read_table(file, partitioning=None) for file in files]
+        tables = [table_in(file) for file in files]
         return [row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
     if job.sink == "kafka":
         names = runs.SHED_COLUMNS if job.target else runs.columns_of(job.query)

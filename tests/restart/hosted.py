@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from tests.support.columns import column
+from tests.support.parquet_rows import table_in
 from tests.support.ticks import QUERY, Rows
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.output import as_written
@@ -91,7 +92,7 @@ class Hosted:
             tuple(row[name] for name in COLUMNS)
             for file in (self.folder / "out").glob("*/*.parquet")
             if not file.parent.name.startswith("_")
-            for row in parquet.read_table(file).to_pylist()
+            for row in table_in(file).to_pylist()
         )
 
     def run(

@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyarrow import parquet
-
 from tests.simulation.bucket import FAULTS, Bucket, Network, place_of
 from tests.simulation.cached import SpoiltCache
 from tests.simulation.determinism import simulated
@@ -25,6 +23,7 @@ from tests.simulation.run import Run, Trouble
 from tests.simulation.steps import Aim, aimed, requests, steps
 from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
 from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
+from tests.support.parquet_rows import table_in
 from watersmeet.errors import WatersmeetError
 from watersmeet.objects.store import ObjectStore
 from watersmeet.sinks.base import Sink
@@ -284,7 +283,7 @@ class Schedule:
         if manifest is None or not manifest.finished:
             raise WrongError("the job is not at its end")
         verify_files(manifest, store)
-        cuts = {side: self._cuts(side) for side in "lr"}
+        cuts = self._cuts()
         for side, parts in cuts.items():
             ends = [0, *(end for _, end in parts)]
             if [begin for begin, _ in parts] != ends[:-1] or ends[-1] != len(self.logs[side].rows):
@@ -310,11 +309,12 @@ class Schedule:
                         f"{query}: {late} rows of {alias} were late, and {account[alias]} counted"
                     )
 
-    def _cuts(self, side: str) -> list[tuple[int, int]]:
-        """In which parts a source was read, as the first manifest of each tick says."""
+    def _cuts(self) -> dict[str, list[tuple[int, int]]]:
+        """In which parts each source was read, as the first manifest of each tick says."""
         ticks = sorted(filter(is_manifest, self.bucket.created))
         hosts = [json.loads(unsealed(name, self.bucket.created[name]))["host"] for name in ticks]
-        return [tuple(json.loads(host["offsets"])[side]) for host in hosts]
+        offsets = [json.loads(host["offsets"]) for host in hosts]
+        return {side: [tuple(each[side]) for each in offsets] for side in "lr"}
 
     def _result(self, place: int) -> Counter[tuple[Any, ...]]:
         if self.folder is None:
@@ -328,7 +328,7 @@ class Schedule:
                 tuple(row.values())
                 for file in sorted((self.folder / f"out{place}").glob("*/*.parquet"))
                 if file.parent.name[0] != "_"
-                for row in parquet.read_table(file, partitioning=None).to_pylist()
+                for row in table_in(file).to_pylist()
             ]
         if not self.changes:
             return Counter(rows)

@@ -3,17 +3,16 @@ faster, as those of Delta and Iceberg are. What is around it, `sinks.lake`, is t
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from tests.simulation.bucket import Network
 from tests.simulation.world import World
+from tests.support.parquet_rows import table_in
 from watersmeet.sinks.lake.commits import Commit, Committed, OvertakenError, Seen, Writer
 from watersmeet.sinks.lake.lake_sink import LakeSink
 from watersmeet.spec.model import Column
@@ -39,7 +38,7 @@ class TableServer:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All that readers see."""
-        tables = [parquet.read_table(io.BytesIO(self.files[path])) for path in self.named]
+        tables = [table_in(self.files[path]) for path in self.named]
         return [row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]
 
 
