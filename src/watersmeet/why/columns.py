@@ -1,14 +1,19 @@
-"""Expressions of a query over rows that were read again: columns of its inputs, conditions, values."""
+"""Expressions of a query over rows that were read again: columns of its inputs, conditions, values.
+
+The same few are asked of row after row: what they are compiled to and their text are kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.engine.values import arrow_type
 from watersmeet.errors import EngineError
+from watersmeet.event_time import Side
 from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.expressions.evaluate import Computed, tree_of
 from watersmeet.plan.evaluated import shown, source_inputs
@@ -19,25 +24,64 @@ from watersmeet.spec.model import Branch, Expr, Input
 from watersmeet.types.sql_type import UNKNOWN, VOID
 
 
+class Same:
+    """Equal to what holds the very same object: a key that is not as long to compare as a tree is."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.of is other.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
 def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
     """An expression's values, as Spark has them, in its type.
 
     Raises:
         EngineError: only Spark computes it, or it fails for a row.
     """
-    text = shown(expr)
-    try:
-        expression = compiled(expr, inputs)
-    except NotExact as why:
+    in_order = tuple(Same(given) for given in inputs.in_order)
+    computed = _computed(Same(expr), in_order, inputs.split, inputs.joined, inputs.time_zone)
+    if isinstance(computed, NotExact):
         raise EngineError(
-            f"why computes {text} not as Spark does: {why}",
+            f"why computes {text_of(expr)} not as Spark does: {computed}",
             code="not-computed",
             hint="such a query is answered for without it, or not at all",
-        ) from None
-    array = Computed("", tree_of(expression.tree), expression.type, f"the expression {text}", zoned=False).of(
-        rows
-    )
+        )
+    array = computed.of(rows)
     return one_array(array) if isinstance(array, pa.ChunkedArray) else array
+
+
+@lru_cache(256)
+def _computed(
+    expr: Same, inputs: tuple[Same, ...], split: int, joined: frozenset[Side], zone: str
+) -> Computed | NotExact:
+    try:
+        expression = compiled(expr.of, JoinInputs(tuple(given.of for given in inputs), split, joined, zone))
+    except NotExact as why:
+        return why.with_traceback(None)
+    words = f"the expression {text_of(expr.of)}"
+    return Computed("", tree_of(expression.tree), expression.type, words, zoned=False)
+
+
+@lru_cache(64)
+def _inputs_of(source: Same, zone: str) -> JoinInputs:
+    return source_inputs(source.of, zone)
+
+
+def text_of(expr: Expr) -> str:
+    """An expression for people, see `plan.evaluated.shown`."""
+    return _text(Same(expr))
+
+
+@lru_cache(256)
+def _text(expr: Same) -> str:
+    return shown(expr.of)
 
 
 def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Table, zone: str) -> pa.Table:
@@ -45,7 +89,7 @@ def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Tabl
 
     Raises: EngineError as `value_of`.
     """
-    inputs = source_inputs(branch.source, zone)
+    inputs = _inputs_of(Same(branch.source), zone)
     exprs = dict(zip((column.name for column in given.columns), branch.columns, strict=True))
     arrays: list[Any] = []
     for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -14,12 +15,11 @@ from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
 from watersmeet.kernel.times import to_canonical
 from watersmeet.plan.conditions.conjuncts import Conjunct, split
-from watersmeet.plan.evaluated import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
 from watersmeet.types.json_values import values_of
-from watersmeet.why.columns import value_of
+from watersmeet.why.columns import Same, text_of, value_of
 
 _COMPARED = (exp.GTE, exp.GT, exp.LTE, exp.LT, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 
@@ -33,7 +33,7 @@ class Conditions:
 
     @classmethod
     def of(cls, inputs: JoinInputs, conditions: Sequence[Expr | None]) -> Conditions:
-        return cls(inputs, tuple(own for condition in conditions for own in split(condition)))
+        return cls(inputs, tuple(own for condition in conditions for own in _split(Same(condition))))
 
     def failing(self, rows: pa.Table) -> list[Mask]:
         """Per conjunct, for which rows it is not TRUE. One that cannot be asked by itself fails for none."""
@@ -58,7 +58,7 @@ class Conditions:
     def words(self, number: int, row: pa.Table) -> str:
         """Why a conjunct is not TRUE of the one row of a table."""
         expr = self.conjuncts[number].expr
-        text = shown(expr)
+        text = text_of(expr)
         if isinstance(expr, _COMPARED):
             return f"{text}: {self._compared(expr, row)}"
         try:
@@ -87,6 +87,11 @@ class Conditions:
         if not by:
             return f"{said}, which is {'no more than equal' if is_strict else 'equal'}"
         return f"{said}, missed by {distance(by, True)}"
+
+
+@lru_cache(256)
+def _split(condition: Same) -> tuple[Conjunct, ...]:
+    return split(condition.of)
 
 
 def _text(value: pa.Array) -> str:
