@@ -20,6 +20,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.support.forked import Forked
 from tests.support.lent_jvms import lent
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
@@ -28,12 +29,17 @@ SECOND_US = 1_000_000
 START_US = 1_700_000_000 * SECOND_US
 FILE_S, LAG_S = 60, 40
 
-# starts sooner, and fast enough
+JARS = Path(__file__).resolve().parents[2] / ".jars" / "spark-kafka"
+SPARK = {
+    "master": "local[2]",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    **({"jars": str(JARS)} if JARS.exists() else {}),
+}
+"""Starts sooner, and fast enough. All have the connector, if it is there: they are lent the same JVM."""
 CONF = [
-    "--master",
-    "local[2]",
-    "--conf",
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    word
+    for name, value in SPARK.items()
+    for word in (("--conf", f"{name}={value}") if "." in name else (f"--{name}", value))
 ]
 
 JOB = """
@@ -109,7 +115,8 @@ class Growing:
 class Process:
     """A run of the job as a process group of its own, whose ticks are seen on its output. ``conf``: Spark's,
     as arguments. ``errors``: the file that its standard error goes to. ``own_jvm``: it starts one, which can
-    be killed, instead of being lent one."""
+    be killed, instead of being lent one. ``forked``: of a process that has imported all; else it starts as
+    one that a user starts."""
 
     def __init__(
         self,
@@ -119,11 +126,12 @@ class Process:
         conf: Sequence[str] = CONF,
         errors: str = "stderr",
         own_jvm: bool = False,
+        forked: bool = True,
         job: str = "job.sql",
     ) -> None:
-        command = [sys.executable, "-m", "watersmeet.cli.main"]
+        command = ["-m", "watersmeet.cli.main"]
         if kill_at is not None:
-            command = [sys.executable, str(KILL_AT), kill_at[0], str(kill_at[1])]
+            command = [str(KILL_AT), kill_at[0], str(kill_at[1])]
         checkpoint = ["--checkpoint", str(folder / "state")]
         self.errors = folder / errors
         self.started = time.monotonic()
@@ -131,16 +139,15 @@ class Process:
         environment = os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{folder}"}
         if not own_jvm:
             environment |= lent()
+        command += ["run", str(folder / job), "--json", *checkpoint, *conf, *arguments]
+        own: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True}
         with self.errors.open("wb") as told:
-            self.process = subprocess.Popen(
-                [*command, "run", str(folder / job), "--json", *checkpoint, *conf, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=told,
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
+            more: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": told}
+            more |= {"cwd": folder, "env": environment}
+            if forked:
+                self.process: Forked | subprocess.Popen[bytes] = Forked(command, **more)
+            else:
+                self.process = subprocess.Popen([sys.executable, *command], **more, **own)
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self._selector = selectors.DefaultSelector()

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.kills.jobs import Process
 from tests.support.debezium import Capture, Captured, Event
 from tests.support.kafka import KafkaBroker
@@ -24,7 +23,7 @@ from tests.support.postgres import Postgres
 pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka]
 
 TRANSACTIONS = 12
-MORE = ("--jars", str(REPOSITORY / ".jars" / "spark-kafka"), "--conf", "spark.sql.shuffle.partitions=2")
+MORE = ("--conf", "spark.sql.shuffle.partitions=2")
 LEAST = {"id": 5, "name": 3, "rate": 1}
 """So many rows of the result have a value there."""
 

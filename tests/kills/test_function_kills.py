@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 
 from tests.kills.function_ticks import POINTS, rows_of_tick
 from tests.kills.jobs import JOB, LAG_S, Growing, Process, batch_of
+from tests.support.forked import run_forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,16 +23,9 @@ pytestmark = pytest.mark.kill
 
 
 def run(folder: Path, last: int, point: str = "none", tick: int = 0) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kills.function_ticks", folder, str(last), point, str(tick)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    told = ["-m", "tests.kills.function_ticks", folder, str(last), point, str(tick)]
+    return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
 def asked(folder: Path, sql: str) -> list[tuple]:

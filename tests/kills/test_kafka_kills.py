@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,10 +13,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.conftest import REPOSITORY
 from tests.kills.jobs import JOB, LAG_S, Growing, Process, batch_of
 from tests.kills.kafka_ticks import OUT, POINTS, ROWS, rows_of_tick
 from tests.sinks.kafka_frames import identity_of, prepared, sink_of, stage, stopping_at
+from tests.support.forked import run_forked
 from tests.support.kafka import KafkaBroker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,16 +41,9 @@ def run(
     timeout_s: int = 5,
 ) -> tuple[int, str]:
     told = [str(folder), broker.bootstrap_servers, topic, str(last), point, str(tick), str(timeout_s * 1000)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kills.kafka_ticks", *told],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    told = ["-m", "tests.kills.kafka_ticks", *told]
+    return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
 def held(broker: KafkaBroker, topic: str) -> Counter[tuple[bytes | None, bytes | None]]:
@@ -161,7 +152,7 @@ def test_whole_jobs_killed_between_their_sinks(seed, tmp_path, broker):
     (tmp_path / "job.sql").write_text(text)
     files = 4
     Growing(tmp_path, seed, files).add(files)
-    more = ("--until-caught-up", "--finish", "--jars", str(REPOSITORY / ".jars" / "spark-kafka"))
+    more = ("--until-caught-up", "--finish")
     runs = []
     try:
         runs.append(job := Process(tmp_path, *more, kill_at=("half-published", 2)))

@@ -11,8 +11,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.kills.jobs import SOURCES, START_US, Process
+from tests.kills.jobs import SOURCES, SPARK, START_US, Process
+from tests.support.forked import run_forked
 from tests.support.kafka import KafkaBroker
 from tests.support.lent_jvms import lent
 from tests.support.postgres import Postgres
@@ -30,7 +29,6 @@ pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka]
 WITHIN_MS, LAG_MS, REOPENS_MS = 300_000, 20_000, 300_000
 RECORDS, EACH_TICK, APART_MS = 280, 70, 4_000
 START_MS = START_US // 1_000
-JARS = ("--jars", str(REPOSITORY / ".jars" / "spark-kafka"))
 Row = tuple[int, str, int, int]
 """Ad, user, time in ms, number."""
 
@@ -113,7 +111,7 @@ if sys.argv[1:]:
 result = run_streaming_pipeline(
     name={name!r}, checkpoint={checkpoint!r},
     sources=[Source(**source) for source in {sources!r}], join=Join(**{join!r}), target=Target(**{target!r}),
-    settings={{"until_caught_up": True, "finish": True, "jars": {jars!r}}},
+    settings={{"until_caught_up": True, "finish": True, **{spark!r}}},
 )
 assert result.finished
 """
@@ -195,7 +193,7 @@ def test_killed_in_the_middle(join, seed, tmp_path, monkeypatch, broker, postgre
 def ran(folder: Path, form: str, said: dict[str, Any], postgres: Postgres) -> None:
     """To the end, killed between what the sink shows and what the manifest has of a tick in the middle."""
     (folder / "job.toml").write_text(as_toml(said))
-    told = {**said, "checkpoint": str(folder / "state"), "jars": JARS[1]}
+    told = {**said, "checkpoint": str(folder / "state"), "spark": SPARK}
     (folder / "job.py").write_text(PYTHON.format(**told))
     for kill_at in (("published", "3"), ()):
         if form == "toml":
@@ -209,7 +207,7 @@ def ran(folder: Path, form: str, said: dict[str, Any], postgres: Postgres) -> No
 
 def by_command(folder: Path, kill_at: tuple[str, ...]) -> tuple[int, str]:
     point = (kill_at[0], int(kill_at[1])) if kill_at else None
-    run = Process(folder, "--until-caught-up", "--finish", *JARS, kill_at=point, job="job.toml")
+    run = Process(folder, "--until-caught-up", "--finish", kill_at=point, job="job.toml")
     try:
         return run.await_end(), run.errors.read_text()
     finally:
@@ -217,13 +215,5 @@ def by_command(folder: Path, kill_at: tuple[str, ...]) -> tuple[int, str]:
 
 
 def by_script(folder: Path, kill_at: tuple[str, ...]) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "job.py", *kill_at],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": f"{SOURCES}{os.pathsep}{REPOSITORY}"} | lent(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    paths = f"{SOURCES}{os.pathsep}{REPOSITORY}"
+    return run_forked(["job.py", *kill_at], 240, cwd=folder, env=os.environ | {"PYTHONPATH": paths} | lent())

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 from tests.kills.jobs import JOB, LAG_S, Growing, Process, batch_of
 from tests.kills.postgres_ticks import KINDS, POINTS, rows_of_tick
+from tests.support.forked import run_forked
 from tests.support.postgres import Postgres
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.state.manifest import load_newest
@@ -26,16 +25,9 @@ pytestmark = pytest.mark.kill
 
 
 def run(kind: str, folder: Path, url: str, last: int, point: str = "none", tick: int = 0) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.kills.postgres_ticks", kind, folder, url, str(last), point, str(tick)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    told = ["-m", "tests.kills.postgres_ticks", kind, folder, url, str(last), point, str(tick)]
+    return run_forked(told, 120, cwd=ROOT, env=environment)
 
 
 def expected(kind: str, last: int) -> Counter[str]:

@@ -19,7 +19,7 @@ def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, t
     job.write_text("SET spark.sql.files.maxRecordsPerFile = 7;\n" + job.read_text())
     Growing(tmp_path, seed, files=4, rows=60).add(4)
     gzip = ("--conf", "spark.sql.parquet.compression.codec=gzip")
-    first = Process(tmp_path, *gzip, "--trigger", "2 seconds", own_jvm=True)
+    first = Process(tmp_path, *gzip, "--trigger", "2 seconds", own_jvm=True, forked=False)
     try:
         first.await_ticks(2)
         os.killpg(first.process.pid, signal.SIGINT)  # as a terminal does: Python, Java and the workers get it

@@ -35,6 +35,8 @@ AT_START = (
     "spark.jars",
 )
 """Settings that a JVM has from its start."""
+OF_THE_COMPILER = ("-XX:Tier", "-XX:ReservedCodeCacheSize=")
+"""Words of a JVM's options that do not count: how those of tests compile is said for all (`jvm_options`)."""
 ALONE = ("spark.jars.packages", "spark.jars.ivy", "spark.files", "spark.archives", "spark.submit")
 """Settings that ``spark-submit`` itself acts on."""
 
@@ -50,7 +52,11 @@ class Wish:
     def kind(self) -> tuple[Any, ...]:
         """Two of one kind can have one JVM."""
         variables = {name: value for name, value in self.environment.items() if name not in OF_EACH}
-        return (*sorted(variables.items()), *(self.settings.get(name) for name in AT_START))
+        return (*sorted(variables.items()), *(self._said(name) for name in AT_START))
+
+    def _said(self, name: str) -> str | None:
+        said = self.settings.get(name)
+        return said and " ".join(word for word in said.split() if not word.startswith(OF_THE_COMPILER))
 
 
 def wish_of(words: list[str], environment: dict[str, str]) -> Wish | None:
