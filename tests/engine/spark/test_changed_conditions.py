@@ -1,18 +1,20 @@
-"""A job that runs, is stopped, and runs again with another text over its state, by the command line: joins in
-another order, a narrower query, a wider one. The oracle replays its ticks by brute force."""
+"""A job that runs, is stopped, and runs again with another text over its state, by the command line over one
+Spark: joins in another order, a narrower query, a wider one. The oracle replays its ticks by brute force."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.kills.jobs import Process
 from tests.laws.test_narrower_queries import Condition, Row
 from tests.laws.test_wider_queries import Replay
+from watersmeet.cli.main import main
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import QueryState, load_newest
 
@@ -20,11 +22,12 @@ pytestmark = pytest.mark.spark
 
 SOURCES = "".join(
     f"CREATE MAPPING {name} (k INT, t BIGINT, n INT, w INT, WATERMARK FOR t AS t - 6)"
-    f" TYPE File OPTIONS ('path' = 'in/{name}', 'format' = 'json');\n"
+    f" TYPE File OPTIONS ('path' = '{{folder}}/in/{name}', 'format' = 'json');\n"
     for name in "suv"
 )
 SINKS = "".join(
-    f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = 'out/{name}', 'format' = 'json');\n" for name in "oc"
+    f"CREATE MAPPING {name} TYPE File OPTIONS ('path' = '{{folder}}/out/{name}', 'format' = 'json');\n"
+    for name in "oc"
 )
 OLD, NARROW, WIDE = Condition(-5, 9, None), Condition(-2, 6, None), Condition(-12, 20, None)
 CHAIN = Condition(-5, 9, None)
@@ -55,33 +58,49 @@ CHAINS = (
 )
 
 
-def test_a_job_goes_on_with_another_text(seed, tmp_path):
+@pytest.fixture
+def ended(spark: Any, tmp_path: Path, capfd: Any) -> Callable[..., str]:
+    """Runs a text to its end, which is to be of this status; what was said on standard error."""
+
+    def run(text: str, status: int, *flags: str) -> str:
+        job = tmp_path / "job.sql"
+        job.write_text(text.replace("{folder}", str(tmp_path)))
+        capfd.readouterr()
+        words = ["run", str(job), "--json", "--checkpoint", str(tmp_path / "state")]
+        found = main([*words, "--until-caught-up", *flags])
+        said: str = capfd.readouterr().err
+        assert found == status, said
+        return said
+
+    return run
+
+
+def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
     rng = random.Random(seed)
     came: dict[str, list[Row]] = {name: [] for name in "suv"}
     replay = Replay("LEFT JOIN")
 
-    def run(number: int, text: str, condition: Condition, *flags: str, changed: bool = False) -> None:
+    def run(number: int, text: str, condition: Condition, *flags: str, changed: bool = False) -> str:
         rows = rows_of(rng, number)
         for name, own in rows.items():
             came[name] += own
             folder = tmp_path / "in" / name
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in own))
-        (tmp_path / "job.sql").write_text(text)
-        ended(tmp_path, 0, "--until-caught-up", *flags)
+        said: str = ended(text, 0, *flags)
         if changed:  # a tick of its own remembers it
             replay.tick(([], []), condition, is_last=False)
         replay.tick((rows["s"], rows["u"]), condition, is_last=False)
+        return said
 
     run(0, text_of(straight(OLD), CHAINS[0]), OLD)
     narrower = text_of(turned(NARROW), CHAINS[1])
-    (tmp_path / "job.sql").write_text(narrower)
-    refused = ended(tmp_path, 2, "--until-caught-up")
+    refused = ended(narrower, 2)
     assert f"the join of a and b was ON {OLD.text('a', 'b')}, now it is ON b.k = a.k AND a.t BETW" in refused
     assert 'with that "o" keeps its rows, which are all that it needs' in refused
     run(1, narrower, NARROW, "--change-queries", changed=True)
-    run(2, text_of(straight(WIDE), CHAINS[2]), WIDE, "--change-queries", changed=True)
-    assert "complete are its results with a.t >= " in (tmp_path / "stderr").read_text()
+    said = run(2, text_of(straight(WIDE), CHAINS[2]), WIDE, "--change-queries", changed=True)
+    assert "complete are its results with a.t >= " in said
     run(3, text_of(turned(WIDE), CHAINS[1]), WIDE, "--finish")
     replay.tick(([], []), WIDE, is_last=True)
 
@@ -118,16 +137,6 @@ def rows_of(rng: random.Random, number: int) -> dict[str, list[Row]]:
             {"k": rng.randrange(25), "t": number * 12 + 6 + rng.randrange(6), "n": n, "w": 0} for n in numbers
         ]
     return rows
-
-
-def ended(folder: Any, status: int, *arguments: str) -> str:
-    """A run of the job to its end; what it said on standard error."""
-    process = Process(folder, *arguments)
-    try:
-        assert process.await_end() == status, process.errors.read_text()
-    finally:
-        process.clean_up()
-    return process.errors.read_text()
 
 
 def put_out(folder: Any, sink: str) -> list[Row]:
