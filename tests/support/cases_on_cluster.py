@@ -1,7 +1,8 @@
-"""Cases on executors that are processes of their own, with state in an S3 server: a program, for a JVM has
-one session. Takes cases from standard input, one a line, and tells of each what was wrong with it.
+"""Jobs and cases on executors that are processes of their own, with state in an S3 server: a program, for a
+JVM has one session. Takes them from a file, one a line. Of a job, its text and its settings, it tells the
+ticks that it had; of a case what was wrong with it.
 
-    python -m tests.support.cases_on_cluster ENDPOINT BUCKET FOLDER
+    python -m tests.support.cases_on_cluster FILE ENDPOINT BUCKET FOLDER
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+import watersmeet
 from tests.support.jvm_options import OF_CLUSTERS
 from watersmeet.engine.local import replay_case as replay_locally
 from watersmeet.engine.spark.job import session
@@ -75,11 +78,15 @@ def places_of(spark: Any) -> list[list[str]]:
 
 
 def main() -> None:
-    endpoint, bucket, folder = sys.argv[1:]
+    file, endpoint, bucket, folder = sys.argv[1:]
     spark = begin(folder)
     options = (("endpoint", endpoint), ("region", "us-east-1"))
-    for number, line in enumerate(sys.stdin):
+    for number, line in enumerate(Path(file).read_text().splitlines()):
         case = json.loads(line)
+        if "text" in case:
+            ran = watersmeet.run(case["text"], case["settings"], on_notice=lambda said: print("notice", said))
+            print("ticks", ran.ticks)
+            continue
         place = Place(f"s3://{bucket}/{number}", options, allow_http=True)
         cache = Cache(place.url) if number % 2 else None
         began = time.perf_counter()

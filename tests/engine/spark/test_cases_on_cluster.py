@@ -1,20 +1,25 @@
-"""Cases of all kinds of nodes on two executors that have only an S3 server in common, with the driver: what
-they come to is what they come to in one process. A few of them where `make cluster` was not asked for. And
-each task goes to the executor that had it before, whose cache has its state."""
+"""Two executors that have only an S3 server in common, with the driver.
+
+A driver is killed, and its job goes on elsewhere. Cases of all kinds of nodes come to what they come to in
+one process; a few of them where `make cluster` was not asked for. And each task goes to the executor that had
+it before, whose cache has its state.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.engine.spark.test_cases_on_spark import CASES, CHOSEN, QUERIES, compared
-from tests.support.s3 import KEYS, make_bucket, s3_server
+from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.support.forked import run_forked
+from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server
 from watersmeet.testing.cases import load_cases
 
 pytestmark = pytest.mark.spark
@@ -43,27 +48,89 @@ def chosen() -> list[dict[str, Any]]:
     return [*cases, *(compared(query) for query in QUERIES.values())]
 
 
-def test_cases_on_executors_without_a_directory(tmp_path: Path) -> None:
+KILLED = """
+import json, os, signal, sys
+from watersmeet.state.commits import Commits
+import watersmeet
+from tests.support.jvm_options import OF_CLUSTERS
+
+Commits.commit = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+own = {"master": "local-cluster[2,1,1024]", "spark.executor.extraJavaOptions": OF_CLUSTERS}
+watersmeet.run(sys.argv[1], {**json.loads(sys.argv[2]), **own})
+"""
+
+
+@dataclass
+class Told:
+    """How the driver that was to be killed ended; what the next one said, which went on with the job and then
+    played the cases; the job, and what it asked of the store."""
+
+    killed: int
+    words: list[str]
+    cases: list[dict[str, Any]]
+    orders: Orders
+    requests: int
+    proxy: Proxy
+
+    def after(self, word: str) -> list[str]:
+        return [line.removeprefix(f"{word} ") for line in self.words if line.startswith(f"{word} ")]
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: Any) -> Told:
+    """One cluster for both tests but for the one of the driver that is killed."""
+    folder = tmp_path_factory.mktemp("cluster")
     whole = "WATERSMEET_CLUSTER" in os.environ
     cases = [case for case in chosen() if whole or case["case"] in FEW]
     assert len(cases) >= (60 if whole else len(FEW))
     environment = {**os.environ, **KEYS, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    with s3_server() as endpoint:
-        asked = [endpoint, make_bucket(endpoint), str(tmp_path)]
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.support.cases_on_cluster", *asked],
-            input="".join(f"{json.dumps(case)}\n" for case in cases),
+    orders = Orders(folder / "job")
+    orders.come(0, 20)
+    with s3_server() as server, Proxy(server) as proxy, (folder / "said").open("w+b") as out:
+        bucket = make_bucket(server)
+
+        def settings(machine: str) -> dict[str, Any]:
+            return {
+                "checkpoint": str(folder / machine), "partitions": 4, "until_caught_up": True, "finish": True,
+                "state_store": f"s3://{bucket}/jobs/one", "state_store_endpoint": proxy.endpoint,
+                "state_store_region": "us-east-1", "state_store_allow_http": True, "state_cache": "none",
+            }  # fmt: skip
+
+        killed, _ = run_forked(["-c", KILLED, orders.text, json.dumps(settings("one"))], 150, env=environment)
+        orders.come(20, 30)
+        proxy.forget()
+        job = {"text": orders.text, "settings": settings("two")}
+        (folder / "asked").write_text("".join(f"{json.dumps(each)}\n" for each in [job, *cases]))
+        asked = [folder / "asked", server, make_bucket(server), folder / "local"]
+        status, errors = run_forked(
+            ["-m", "tests.support.cases_on_cluster", *asked],
+            240 + SECONDS_EACH * len(cases),
             env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120 + SECONDS_EACH * len(cases),
+            stdout=out,
         )
-    told = [json.loads(line[5:]) for line in ran.stdout.splitlines() if line.startswith("told ")]
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert [each["case"] for each in told] == [case["case"] for case in cases]
-    assert [each for each in told if each["problems"]] == []
-    (places,) = (json.loads(line[7:]) for line in ran.stdout.splitlines() if line.startswith("places "))
+        assert status == 0, errors[-3000:]
+        words = (folder / "said").read_text().splitlines()
+        return Told(killed, words, cases, orders, sum(proxy.requests.values()), proxy)
+
+
+def test_a_driver_that_was_killed_goes_on_elsewhere(told: Told) -> None:
+    """Its executors have nothing of it."""
+    assert told.killed == -signal.SIGKILL
+    assert told.after("ticks") == ["3"]
+    assert any("as it was begun" in said for said in told.after("notice"))
+    assert told.orders.rows() == expected(30)
+    print(f"{told.requests} requests, {told.proxy.sent:,} bytes sent, {told.proxy.given:,} given", end="")
+    print(", for a start and 3 ticks")
+    assert told.requests < 300
+    assert told.proxy.given < 400_000
+
+
+def test_cases_on_executors_without_a_directory(told: Told) -> None:
+    each = [json.loads(line) for line in told.after("told")]
+    assert [one["case"] for one in each] == [case["case"] for case in told.cases]
+    assert [one for one in each if one["problems"]] == []
+    (places,) = map(json.loads, told.after("places"))
     assert len(places) >= 12
     assert all(there == places[0] for there in places), "tasks change places"
     assert len({name.split(" in ")[1] for name in places[0]}) == 2, "both are in one executor"
-    print(f"{len(told)} cases on two executors, {sum(each['seconds'] for each in told):.0f} s")
+    print(f"{len(each)} cases on two executors, {sum(one['seconds'] for one in each):.0f} s")
