@@ -69,7 +69,7 @@ def test_several_run_at_once_and_hear_signals(tmp_path):
     several = [Forked(["-c", sleeps], stdout=subprocess.PIPE) for _ in range(2)]
     for one in several:
         assert one.stdout is not None
-        assert one.stdout.read(6) == b"there\n"
+        assert one.stdout.readline() == b"there\n"
         one.stdout.close()
         assert one.poll() is None
     first, second = several
