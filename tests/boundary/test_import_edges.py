@@ -51,7 +51,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine.messages": BASE | TASK_CORE | {"spec"},
     "engine.tasks": BASE | TASK_CORE | {"spec", "engine.messages"},
     "engine.nodes": BASE | TASK_CORE | {"at_once", "spec", "engine.messages", "engine.tasks"},
-    "engine.driver": BASE | CORE | {"spec", "engine.messages", "engine.tasks", "engine.nodes"},
+    "engine.driver": BASE | CORE | {"at_once", "spec", "engine.messages", "engine.tasks", "engine.nodes"},
     "engine.files": BASE | {"spec"},
     "engine.records": BASE | {"spec", "kernel"},  # from bytes to columns, by a schema
     "engine.values": BASE | {"spec"},  # values of case files as Arrow, and back

@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -36,6 +35,7 @@ from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.connectors import DATAFRAME
@@ -392,7 +392,7 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
         try:
             columns += parquet.read_schema(name).names
             check_types(what, source, name)
-        except (OSError, pa.ArrowException, UnicodeDecodeError):
+        except UNREADABLE:
             return False  # half written, or no Parquet: reading it says so
         columns += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
     if columns:

@@ -104,9 +104,12 @@ class Part:
         return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
 
 
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+"""What Arrow raises where it cannot read what a Parquet file says of itself."""
+
+
 def rows_in(path: str) -> int:
-    """How many rows a file says that it has. Raises: OSError, ArrowException, UnicodeDecodeError: it does not
-    say."""
+    """How many rows a file says that it has. Raises: `UNREADABLE`: it does not say."""
     return int(parquet.read_metadata(path).num_rows)
 
 

@@ -12,6 +12,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
 from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.sql_type import BIGINT, SqlType
 
@@ -26,7 +27,7 @@ def read_parquet(
         check_types(f'"{source.name}"', source, file)
         fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
-    except (OSError, pa.ArrowException, UnicodeDecodeError):
+    except UNREADABLE:
         raise damaged(source, file, "it is no whole Parquet file") from None
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     chosen: dict[str, Column] = {}

@@ -11,6 +11,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.inferred_types import Told
 from watersmeet.engine.spark.sources.files.parquet_types import types_of
 from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE
 from watersmeet.errors import EngineError
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -75,7 +76,7 @@ def _of_file(name: str, file: str) -> FileColumns:
     try:
         meta = parquet.read_metadata(file)
         fields = meta.schema.to_arrow_schema()
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         reason = (
             error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole Parquet file"
         )

@@ -40,7 +40,7 @@ from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
 from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
 from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
-from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_in, rows_of
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE, NotPlain, Part, rows_in, rows_of
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
@@ -156,7 +156,7 @@ class ReadByTasks:
             return None
         try:
             rows = sum(rows_in(str(local_of(file.path))) for file in files)
-        except (OSError, pa.ArrowException, UnicodeDecodeError):
+        except UNREADABLE:
             return None  # who reads it says what is wrong with it
         return rows if rows <= self._small_rows else None
 

@@ -7,13 +7,11 @@ import os
 from collections.abc import Mapping
 from itertools import islice
 
-import pyarrow as pa
-
 from watersmeet.engine.driver.amount import MOST_THREADS, SMALL_BYTES, small_rows_in, threads_of_driver
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.tick.reading.by_tasks import MOST_FILES
 from watersmeet.engine.spark.tick.reading.plain_source import is_plain
-from watersmeet.engine.tasks.parquet.plain import rows_in
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE, rows_in
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
@@ -36,7 +34,7 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
         if not 0 < len(files) <= MOST_FILES or sum(map(os.path.getsize, files)) > SMALL_BYTES:
             return True
         return sum(map(rows_in, files)) > most
-    except (OSError, pa.ArrowException, UnicodeDecodeError):
+    except UNREADABLE:
         return True
 
 
