@@ -1,4 +1,4 @@
-"""The same done for several things at once, each in a thread of its own, and how many cores there are for it."""
+"""The same done for several things at once, each in a thread of its own; how many cores there are for it."""
 
 from __future__ import annotations
 
