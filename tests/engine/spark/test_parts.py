@@ -306,6 +306,17 @@ def test_a_jvm_that_others_started_reads_texts_and_names_as_ours():
         hold_java(Jvm("ANSI_X3.4-1968"))
 
 
+def test_what_a_python_worker_says_is_told_by_its_last_line():
+    said = (
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
+        '  File "/w/worker.py", line 3, in main\n    import pyarrow\n{}\n SQLSTATE: 38000'
+    )
+    error = readable_error(Exception(said.format("ModuleNotFoundError: No module named 'pyarrow'")))
+    assert (error.code, error.message) == ("other-python", "the Python that runs tasks has no pyarrow")
+    error = readable_error(Exception(said.format("ValueError: it is no number")))
+    assert (error.code, error.message) == ("spark-failed", "it is no number")
+
+
 def test_executors_without_the_package_are_told_of():
     """As Spark says it, tried with an executor whose Python has PySpark alone."""
     said = (

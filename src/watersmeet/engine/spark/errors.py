@@ -41,6 +41,10 @@ _READING = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while readin
 _MOST_CHARACTERS = 20_000
 """Of one exception's text are read for words: values of rows in it may be long."""
 _LONGEST_MESSAGE = 600
+_MISSING = re.compile(
+    r"^ModuleNotFoundError: No module named '(pyarrow|numpy|pandas|watersmeet)'", re.MULTILINE
+)
+_TRACEBACK = "Traceback (most recent call last):"
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 # (text in Spark's message, code, what is wrong, hint)
@@ -175,6 +179,14 @@ def _known(text: str, where: str) -> EngineError | None:
             code="disk-full",
             hint="make room and run again: the tick is repeated",
         )
+    missing = _MISSING.search(text)
+    if missing is not None and text[:end].rstrip().endswith("[PYTHON_EXCEPTION]"):
+        return EngineError(
+            f"{where}the Python that runs tasks has no {missing[1]}",
+            code="other-python",
+            hint="name one that has watersmeet before the session is made: spark.pyspark.python, or the"
+            " variable PYSPARK_PYTHON",
+        )
     for sign, code, message, hint in _KNOWN:
         if 0 <= text.find(sign) <= end:
             return EngineError(f"{where}{message}", code=code, hint=hint)
@@ -210,9 +222,8 @@ def _message(text: str) -> str | None:
     """What one exception's text says is wrong: what follows its first condition, else its last message."""
     text = text[:_MOST_CHARACTERS]
     condition = _condition(text)
-    if condition is not None:
-        message = text[condition.end() :].split("\n")[:1]
-    else:
+    message = [] if condition is None else text[condition.end() :].split("\n")[:1]
+    if condition is None or message[0].rstrip().endswith(_TRACEBACK):
         message = [line for line in _messages(text) if not any(wrapper in line for wrapper in _WRAPPERS)][-1:]
     said = "".join(message).split(" SQLSTATE: ")[0]
     return _ADVICE.sub("", _CONDITION.sub("", said, count=1)).strip()[:_LONGEST_MESSAGE] or None
