@@ -308,8 +308,8 @@ def test_a_jvm_that_others_started_reads_texts_and_names_as_ours():
 
 def test_what_a_python_worker_says_is_told_by_its_last_line():
     said = (
-        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):\n"
-        '  File "/w/worker.py", line 3, in main\n    import pyarrow\n{}\n SQLSTATE: 38000'
+        "[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call"
+        ' last):\n  File "/w/worker.py", line 3, in main\n    import pyarrow\n{}\n SQLSTATE: 38000'
     )
     error = readable_error(Exception(said.format("ModuleNotFoundError: No module named 'pyarrow'")))
     assert (error.code, error.message) == ("other-python", "the Python that runs tasks has no pyarrow")
