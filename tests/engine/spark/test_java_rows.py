@@ -108,7 +108,28 @@ def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeyp
 
 def test_options_of_ones_own_leave_the_archive_of_classes(monkeypatch):
     archive = '-XX:SharedArchiveFile="/c l/a.jsa" -Xlog:cds*=off'
-    monkeypatch.setattr(class_archive, "options", lambda: archive)
+    monkeypatch.setattr(
+        class_archive, "options", lambda told: "" if class_archive.OPTION in told else archive
+    )
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
     for own in ({}, {JAVA_OPTIONS: "-Dx=1"}, {JAVA_OPTIONS: "-XX:+UseZGC"}):
         assert archive in settings(conf=own)[JAVA_OPTIONS]
         assert archive not in settings(conf=own)[EXECUTOR_OPTIONS]
+    named = "-XX:SharedArchiveFile=own.jsa"
+    assert archive not in settings(conf={JAVA_OPTIONS: named})[JAVA_OPTIONS]
+    for variable in session.VARIABLES:
+        with monkeypatch.context() as said:
+            said.setenv(variable, f"-Xss4m {named}")
+            assert archive not in settings()[JAVA_OPTIONS]
+
+
+def test_a_collector_of_ones_own_is_the_only_one_wherever_it_is_named(monkeypatch):
+    for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS):
+        options = settings(conf={name.replace("extra", "default"): "-XX:+UseG1GC"})
+        assert "-XX:+Use" not in options[name]
+    for variable in session.VARIABLES:
+        with monkeypatch.context() as said:
+            said.setenv(variable, "-XX:+UseG1GC")
+            options = settings()
+        assert "-XX:+Use" not in options[JAVA_OPTIONS]
+        assert COLLECTOR in options[EXECUTOR_OPTIONS]  # executors have an environment of their own

@@ -28,9 +28,8 @@ MAKING = ".making-"
 """How directories there begin in which a file is made."""
 
 
-def options() -> str:
-    """Of the driver's JVM; none where there is no file, or the JVM is told of one otherwise."""
-    told = os.environ.get("SPARK_SUBMIT_OPTS", "") + os.environ.get("JAVA_TOOL_OPTIONS", "")
+def options(told: str = "") -> str:
+    """Of the driver's JVM; none where there is no file, or ``told``, all its other options, names one."""
     if OPTION in told or MAKES in told:
         return ""
     if not folder().is_dir():

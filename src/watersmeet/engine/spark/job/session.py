@@ -62,6 +62,8 @@ BYTES_PER_BATCH = 64 << 20
 """Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
+VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""By which the driver's JVM is told of options, too."""
 LANGUAGE = "-Duser.language=en"
 """Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
 COLLECTOR = "-XX:+UseParallelGC"
@@ -109,12 +111,7 @@ def settings(
     """
     _refuse_fixed((conf or {}).items(), "", time_zone)
     _refuse_fixed(submitted.items(), " (it is set by spark-submit or its files)", time_zone)
-    compiler = COMPILER if java_rows else QUICK_COMPILER
-    archive = class_archive.options()
-    of_java = {
-        JAVA_OPTIONS: (_collector(java_rows), f"{compiler} {archive}".rstrip()),
-        EXECUTOR_OPTIONS: (COLLECTOR, compiler),
-    }
+    asked = {**submitted, **({"spark.master": master} if master else {}), **(conf or {})}
     defaults = {
         "spark.master": "local[*]",
         "spark.app.name": "watersmeet",
@@ -142,10 +139,8 @@ def settings(
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
         "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
-        **{name: " ".join([*options, LANGUAGE]) for name, options in of_java.items()},
         "spark.log.level": LOG_LEVEL,
     }
-    asked = {**submitted, **({"spark.master": master} if master else {}), **(conf or {})}
     if (asked.get("spark.master") or defaults["spark.master"]).startswith("local"):
         defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
     local = local_jars(jars)
@@ -156,11 +151,25 @@ def settings(
     for name in ("spark.jars", "spark.jars.packages"):
         if name in defaults and asked.get(name):
             asked[name] = f"{defaults[name]},{asked[name]}"
-    for name, (collector, others) in of_java.items():
-        if name in asked:
-            ours = [others] if "GC" in asked[name] else [collector, others]
-            asked[name] = " ".join([*ours, asked[name], LANGUAGE])
-    return {**defaults, **asked}
+    return {**defaults, **asked, **_java_options(asked, java_rows)}
+
+
+def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
+    """Ours, then what the user asks for: the last one counts. But a JVM that is told of two collectors does
+    not start, and of two archives of classes one would be lost: ours give way to the user's, wherever those
+    are named."""
+    compiler = COMPILER if java_rows else QUICK_COMPILER
+    own = {name: asked.get(name, "") for name in (JAVA_OPTIONS, EXECUTOR_OPTIONS)}
+    told = {name: f"{asked.get(name.replace('extra', 'default'), '')} {own[name]}" for name in own}
+    told[JAVA_OPTIONS] += "".join(f" {os.environ.get(name, '')}" for name in VARIABLES)
+    ours = {
+        JAVA_OPTIONS: (_collector(java_rows), compiler, class_archive.options(told[JAVA_OPTIONS])),
+        EXECUTOR_OPTIONS: (COLLECTOR, compiler),
+    }
+    return {
+        name: " ".join(filter(None, ["" if "GC" in told[name] else collector, *others, own[name], LANGUAGE]))
+        for name, (collector, *others) in ours.items()
+    }
 
 
 def _collector(java_rows: bool) -> str:
