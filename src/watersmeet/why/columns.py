@@ -20,7 +20,7 @@ from watersmeet.plan.evaluated import shown, source_inputs
 from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import joined_name
-from watersmeet.spec.model import Branch, Expr, Input
+from watersmeet.spec.model import Branch, Expr, Input, Source
 from watersmeet.types.sql_type import UNKNOWN, VOID
 
 
@@ -49,7 +49,7 @@ def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
     computed = _computed(Same(expr), in_order, inputs.split, inputs.joined, inputs.time_zone)
     if isinstance(computed, NotExact):
         raise EngineError(
-            f"why computes {text_of(expr)} not as Spark does: {computed}",
+            f"why computes {shown_once(expr)} not as Spark does: {computed}",
             code="not-computed",
             hint="such a query is answered for without it, or not at all",
         )
@@ -65,22 +65,28 @@ def _computed(
         expression = compiled(expr.of, JoinInputs(tuple(given.of for given in inputs), split, joined, zone))
     except NotExact as why:
         return why.with_traceback(None)
-    words = f"the expression {text_of(expr.of)}"
+    words = f"the expression {shown_once(expr.of)}"
     return Computed("", tree_of(expression.tree), expression.type, words, zoned=False)
 
 
+def inputs_of(source: Source, zone: str) -> JoinInputs:
+    """See `plan.evaluated.source_inputs`; the same for the same source, so that what is compiled over them is
+    found again."""
+    return _inputs(Same(source), zone)
+
+
 @lru_cache(64)
-def _inputs_of(source: Same, zone: str) -> JoinInputs:
+def _inputs(source: Same, zone: str) -> JoinInputs:
     return source_inputs(source.of, zone)
 
 
-def text_of(expr: Expr) -> str:
-    """An expression for people, see `plan.evaluated.shown`."""
-    return _text(Same(expr))
+def shown_once(expr: Expr) -> str:
+    """See `plan.evaluated.shown`, which is asked once."""
+    return _shown(Same(expr))
 
 
 @lru_cache(256)
-def _text(expr: Same) -> str:
+def _shown(expr: Same) -> str:
     return shown(expr.of)
 
 
@@ -89,7 +95,7 @@ def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Tabl
 
     Raises: EngineError as `value_of`.
     """
-    inputs = _inputs_of(Same(branch.source), zone)
+    inputs = inputs_of(branch.source, zone)
     exprs = dict(zip((column.name for column in given.columns), branch.columns, strict=True))
     arrays: list[Any] = []
     for name in names:

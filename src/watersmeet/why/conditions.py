@@ -19,7 +19,7 @@ from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
 from watersmeet.types.json_values import values_of
-from watersmeet.why.columns import Same, text_of, value_of
+from watersmeet.why.columns import Same, shown_once, value_of
 
 _COMPARED = (exp.GTE, exp.GT, exp.LTE, exp.LT, exp.EQ, exp.NEQ, exp.NullSafeEQ)
 
@@ -58,7 +58,7 @@ class Conditions:
     def words(self, number: int, row: pa.Table) -> str:
         """Why a conjunct is not TRUE of the one row of a table."""
         expr = self.conjuncts[number].expr
-        text = text_of(expr)
+        text = shown_once(expr)
         if isinstance(expr, _COMPARED):
             return f"{text}: {self._compared(expr, row)}"
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from watersmeet.why.account import left_as
 from watersmeet.why.answer import SHOWN, Fate, Met, Tick, Told, What, line_of
 from watersmeet.why.chains import Chain
 from watersmeet.why.changed.changing import Changing
-from watersmeet.why.columns import beside, columns_of, mentioned
+from watersmeet.why.columns import beside, columns_of, inputs_of, mentioned
 from watersmeet.why.conditions import Conditions
 from watersmeet.why.inputs import key_plans_of
 from watersmeet.why.judged import (
@@ -152,32 +153,28 @@ class Fates:
         """Which of the conditions on a row alone is not TRUE."""
         given, branch = self.side.input, self.rows.branch(spot)
         one = spot.branch.of.rows.slice(spot.row, 1)
-        texts = []
-        of_source = Input("", branch.source.columns, (), ())
-        checks = [Conditions.of(JoinInputs((of_source,), time_zone=self.rows.zone), [branch.beneath])]
-        if not beneath:
-            checks = [Conditions.of(checks[0].inputs, [branch.above])]
-        for conditions in checks:
-            texts += self._words(conditions, one)
+        condition = branch.beneath if beneath else branch.above
+        texts = self._words(Conditions.of(inputs_of(branch.source, self.rows.zone), [condition]), one)
         if not beneath:
             own = [e for e in self.rows.own_conditions if {alias for alias, _ in refs(e)} == {self.alias}]
             table = columns_of(given, branch, mentioned(own, self.alias), one, self.rows.zone)
             texts += self._words(Conditions.of(JoinInputs((given,), time_zone=self.rows.zone), own), table)
-            texts += self._null_keys(given, branch, one)
+            texts += self._null_keys(branch, one)
         return "; ".join(dict.fromkeys(texts)) or "a condition on it alone"
 
     def _words(self, conditions: Conditions, row: pa.Table) -> list[str]:
         failing = conditions.failing(row)
         return [conditions.words(number, row) for number, mask in enumerate(failing) if mask[0]]
 
-    def _null_keys(self, given: Input, branch: Branch, row: pa.Table) -> list[str]:
-        bare = replace(given, alias="")  # as keys have their columns
+    def _null_keys(self, branch: Branch, row: pa.Table) -> list[str]:
         nulls = []
         for key, is_left in key_plans_of(self.rows.query, self.side):
             expr = key.left if is_left else key.right
-            conditions = Conditions(JoinInputs((bare,), time_zone=self.rows.zone), ())
+            conditions = Conditions(self._without_alias, ())
             try:
-                table = columns_of(bare, branch, mentioned([expr], ""), row, self.rows.zone)
+                table = columns_of(
+                    self._without_alias.input(""), branch, mentioned([expr], ""), row, self.rows.zone
+                )
                 if not key.null_safe and conditions.is_null(expr, table):
                     nulls.append(f"{shown(expr)} is NULL")
             except EngineError:
@@ -332,6 +329,17 @@ class Fates:
         tick = Tick(self.rows.history.ticks[later.slot], exact)
         return Met(partner.values, partner.place, tick, self._left_out(spot, partner))
 
+    @cached_property
+    def _without_alias(self) -> JoinInputs:
+        """The rows that are asked for, as keys have their columns."""
+        return JoinInputs((replace(self.side.input, alias=""),), time_zone=self.rows.zone)
+
+    @cached_property
+    def _of_result(self) -> JoinInputs:
+        """What is put out, as WHERE has its columns."""
+        inputs = (Input("", self.rows.query.root.columns, (), ()),)
+        return JoinInputs(inputs, time_zone=self.rows.zone)
+
     def _left_out(self, spot: Spot, partner: Spot | None) -> str | None:
         """The condition of WHERE by which what was put out went no further; None: it went."""
         where = self.rows.query.where
@@ -339,8 +347,7 @@ class Fates:
             return None
         assert self.other is not None
         tables = [self._all(self.side, spot), self._all(self.other, partner)]
-        inputs = (Input("", self.rows.query.root.columns, (), ()),)
-        conditions = Conditions.of(JoinInputs(inputs, time_zone=self.rows.zone), [where])
+        conditions = Conditions.of(self._of_result, [where])
         words = self._words(conditions, beside(*tables))
         return "; ".join(words) or None
 
