@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.submitted import hold_java, refuse_connect
 from watersmeet.engine.spark.properties import node_of, node_text
+from watersmeet.engine.spark.sources.brokers import partitions_of
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.frames import check_parquet
 from watersmeet.engine.spark.sources.generator import value_sql
@@ -101,6 +103,42 @@ def test_partitions_are_named_as_rows_name_them():
     two = Source("s", (), "kafka", {"topic": "a, b"})
     assert partition_names(one, {"a": [1, 0]}) == ("0", "1")
     assert partition_names(two, {"b": [0], "a": [0, 1]}) == ("a/0", "a/1", "b/0")
+
+
+class Described(SimpleNamespace):
+    """A list of Java's with the numbers of partitions; ``toString``: what it says of itself."""
+
+    def partitions(self):
+        return self
+
+    def size(self):
+        return len(self.numbers)
+
+    def get(self, place):
+        return SimpleNamespace(partition=lambda: self.numbers[place])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        # of clients 3.9: two replicas, then no leader
+        (
+            [0, 12],
+            "[(partition=0, leader=h:9092 (id: 1 rack: r isFenced: false), replicas=h:9092 (id: 1 rack: r"
+            " isFenced: false), g:9092 (id: 2 rack: null isFenced: false), isr=h:9092 (id: 1 rack: r"
+            " isFenced: false), elr=, lastKnownElr=), (partition=12, leader=null,"
+            " replicas=g:9092 (id: 2 rack: null isFenced: false), isr=, elr=N/A, lastKnownElr=N/A)]",
+        ),
+        ([], "[]"),
+        (
+            [3, 4],
+            "[Info[partition=3, leader=null], Info[partition=4, leader=null]]",
+        ),
+        ([3], "[(partition=3, leader=h:9092 (id: 1 rack: (partition=4, leader=), isr=)]"),
+    ],
+)
+def test_numbers_of_partitions_are_found_however_a_client_words_them(numbers, said):
+    assert partitions_of(Described(numbers=numbers, toString=lambda: said)) == numbers
 
 
 def test_a_generator_refuses_options_that_there_are_not():

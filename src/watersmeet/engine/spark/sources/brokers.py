@@ -235,7 +235,8 @@ def java_list(jvm: Any, texts: Sequence[str]) -> Any:
 
 def partitions_of(description: Any) -> list[int]:
     """The numbers of a topic's partitions, as its description has them. They are not iterated over: that ends
-    with an exception of Java's, about which PySpark asks Java a hundred times."""
+    with an exception of Java's, about which PySpark asks Java seventy times. They are taken from what the
+    description says of itself, or one by one, should another client say it in other words."""
     partitions = description.partitions()
     numbers = [int(number) for number in _PARTITION.findall(partitions.toString())]
     if len(numbers) == partitions.size():
