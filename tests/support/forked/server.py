@@ -104,15 +104,15 @@ def _say(one: socket.socket, number: int) -> None:
 
 
 def _ended() -> list[tuple[int, int]]:
-    found = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return ended
         if pid == 0:
-            return found
-        found.append((pid, os.waitstatus_to_exitcode(status)))
+            return ended
+        ended.append((pid, os.waitstatus_to_exitcode(status)))
 
 
 def status_of(told: dict[str, Any], places: list[int]) -> int:
