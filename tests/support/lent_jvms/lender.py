@@ -161,7 +161,9 @@ class Lender:
     """The JVMs, and which of them are lent."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._cleaned: list[Jvm] = []
+        """Those that were given back, and are idle in a moment."""
         self._idle: list[Jvm] = []
         self._jvms: list[Jvm] = []
 
@@ -183,6 +185,8 @@ class Lender:
                 borrower.sendall(json.dumps({"port": port, "secret": secret}).encode() + b"\n")
                 jvm.borrower = borrower
                 asked.read()  # until it ends
+                with self._lock:
+                    self._cleaned.append(jvm)
                 keep = self._is_clean(jvm)
             finally:
                 jvm.borrower = None
@@ -201,8 +205,9 @@ class Lender:
         return True
 
     def _take(self, kind: tuple[Any, ...]) -> Jvm | None:
-        """One of this kind that is idle, or one to be started; None: all are lent."""
+        """One of this kind that is idle, or in a moment, or one to be started; None: all are lent."""
         with self._lock:
+            self._lock.wait_for(lambda: all(jvm.kind != kind for jvm in self._cleaned), CLEANED_S)
             fitting = [jvm for jvm in self._idle if jvm.kind == kind]
             if fitting:
                 jvm = max(fitting, key=lambda each: each.asked_s)
@@ -222,6 +227,9 @@ class Lender:
 
     def _give_back(self, jvm: Jvm, keep: bool) -> None:
         with self._lock:
+            if jvm in self._cleaned:
+                self._cleaned.remove(jvm)
+            self._lock.notify_all()
             if keep:
                 self._idle.append(jvm)
             else:
