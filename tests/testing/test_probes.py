@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.support.lent_jvms import REPOSITORY
+from tests.support.serving import REPOSITORY
 
 MEASURED = """
 from functools import cache, cached_property

@@ -11,21 +11,19 @@ Not for tests of how a process starts: what it imports, how fast, and what it do
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+from tests.support.serving import REPOSITORY, folder_of, serve
+
 Arguments = Sequence[str | os.PathLike[str]]
 
 
@@ -129,20 +127,6 @@ def _number(place: IO[bytes] | int) -> int:
 
 @cache
 def _server() -> str:
-    folder = Path(tempfile.mkdtemp(prefix="forked-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    place = str(folder / "socket")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.forked.server", place],
-        stdin=subprocess.PIPE,  # it ends with this process
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}{os.pathsep}{REPOSITORY}"},
-        start_new_session=True,  # Ctrl-C is for pytest, which then ends it
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    atexit.register(process.wait)
-    atexit.register(process.stdin.close)  # first
+    place = str(folder_of("forked") / "socket")
+    serve("tests.support.forked.server", place, [REPOSITORY / "src", REPOSITORY])
     return place

@@ -12,17 +12,14 @@ Not for tests of what a JVM is: killed, of a size, how it starts and what it pri
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests.support.serving import REPOSITORY, folder_of, serve
+
 HERE = Path(__file__).parent
-REPOSITORY = HERE.parents[2]
 SOCKET = "LENT_JVMS_SOCKET"
 OWN_HOME = "LENT_JVMS_SPARK_HOME"
 
@@ -37,8 +34,7 @@ def _lender() -> dict[str, str]:
     import pyspark
 
     home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    folder = Path(tempfile.mkdtemp(prefix="jvms-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = folder_of("jvms")
     shadow = folder / "spark"
     (shadow / "bin").mkdir(parents=True)
     for entry in home.iterdir():
@@ -49,17 +45,5 @@ def _lender() -> dict[str, str]:
     script.write_text(f"#!{sys.executable} -SEs\n" + (HERE / "borrow.py").read_text())
     script.chmod(0o755)
     variables = {SOCKET: str(folder / "socket"), OWN_HOME: str(home), "SPARK_HOME": str(shadow)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.lent_jvms.lender", variables[SOCKET]],
-        stdin=subprocess.PIPE,  # it ends with this process
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        start_new_session=True,  # Ctrl-C is for pytest, which then ends it
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"ready\n"
-    atexit.register(process.wait)
-    atexit.register(process.stdin.close)  # first
+    serve("tests.support.lent_jvms.lender", variables[SOCKET], [REPOSITORY])
     return variables
