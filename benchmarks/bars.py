@@ -31,9 +31,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks import flink_own, keyless, retention, whole
+from benchmarks.child import Topics
 from benchmarks.measure import ChildFailed
 from benchmarks.side_by_side import Bar
 from benchmarks.whole import FLINK, FLINK_BATCH, FLINK_SQL, FLINKS, OURS, SPARK, Whole
@@ -129,15 +131,24 @@ def table(found: Sequence[Bar]) -> str:
     return "\n".join(lines)
 
 
-def measured(part: Part, kind: str, number: int, archives: Mapping[str, Mapping[str, str]]) -> Round:
-    """A round. Raises: SystemExit, when rows differ or a system fails."""
+def measured(
+    part: Part,
+    kind: str,
+    number: int,
+    archives: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    topics: Mapping[bool, Topics] = MappingProxyType({}),
+) -> Round:
+    """A round. ``topics``: where rows are records, of runs without rows (True) and with them (False).
+
+    Raises: SystemExit, when rows differ or a system fails.
+    """
     more = archives if part.other in archives else {}
     workload, found = WORKLOADS[part.workload], dict[tuple[str, bool], Whole]()
     for system in (OURS, part.other) if number % 2 == 0 else (part.other, OURS):
         for empty in (True, False):
             try:
                 run = found[system, empty] = whole.run(
-                    system, workload, kind, empty=empty, more=more.get(system, {})
+                    system, workload, kind, empty=empty, more=more.get(system, {}), topics=topics.get(empty)
                 )
             except ChildFailed as failed:
                 raise SystemExit(str(failed)) from None

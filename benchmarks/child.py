@@ -15,6 +15,8 @@ from pathlib import Path
 from benchmarks.workloads import KINDS, Workload, prepared
 
 CORES = 2
+KAFKA_JARS = Path(__file__).resolve().parents[1] / ".jars" / "spark-kafka"
+"""Spark's connector."""
 NEUTRAL = {
     "spark.master": f"local[{CORES}]",
     "spark.driver.host": "127.0.0.1",
@@ -38,10 +40,6 @@ class Topics:
 
     def of(self, side: str) -> str:
         return f"{self.names}-{side}"
-
-    @staticmethod
-    def records_of_a_tick(workload: Workload) -> int:
-        return max(workload.rows, 1)
 
 
 @dataclass(frozen=True)
@@ -69,6 +67,8 @@ class Arguments:
             "spark.local.dir": str(self.work / "tmp"),
             "spark.sql.warehouse.dir": str(self.work / "warehouse"),
         }
+        if self.topics is not None:
+            local["spark.jars"] = ",".join(str(jar) for jar in KAFKA_JARS.glob("*.jar"))
         return {**NEUTRAL, **local, "spark.driver.memory": self.workload.heap}
 
 
@@ -117,11 +117,14 @@ def command(
     kind: str,
     variant: str,
     *,
+    topics: Topics | None = None,
     python: str = sys.executable,
 ) -> list[str]:
     """What starts a child, in this Python or another; `parse` takes it apart."""
     given = {"data": data, "heap": workload.heap, "work": work, "kind": kind, "variant": variant}
     options = [text for name, value in given.items() for text in (f"--{name}", str(value))]
+    if topics is not None:
+        options += ["--topics", topics.servers, topics.names]
     return [python, "-m", module, *options]
 
 

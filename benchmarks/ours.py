@@ -32,7 +32,7 @@ def job_text(arguments: Arguments) -> str:
         else:
             source = f"Kafka OPTIONS ('bootstrap.servers' = '{topics.servers}', "
             source += f"'topic' = '{topics.of(side)}', 'startingOffsets' = 'earliest', "
-            source += f"'maxOffsetsPerTrigger' = '{topics.records_of_a_tick(workload)}')"
+            source += f"'maxOffsetsPerTrigger' = '{workload.rows}')"
         statements.append(
             f"CREATE MAPPING {side}_in (k BIGINT, t TIMESTAMP, v BIGINT, s STRING) TYPE {source}"
         )

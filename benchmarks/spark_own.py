@@ -49,7 +49,7 @@ def _read(spark: SparkSession, arguments: Arguments, side: str) -> DataFrame:
         .option("kafka.bootstrap.servers", topics.servers)
         .option("subscribe", topics.of(side))
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", topics.records_of_a_tick(workload))
+        .option("maxOffsetsPerTrigger", max(workload.rows, 1))
         .load()
     )
     return records.select(F.from_json(F.col("value").cast("string"), COLUMNS).alias("r")).select("r.*")

@@ -22,7 +22,7 @@ from types import MappingProxyType
 import pyspark
 
 from benchmarks import child, compare, flink_own, measure
-from benchmarks.child import CORES, Arguments
+from benchmarks.child import CORES, KAFKA_JARS, Arguments, Topics
 from benchmarks.ours import job_text
 from benchmarks.side_by_side import BENCH, TIMEOUT_S, environment
 from benchmarks.workloads import WORKLOADS, Workload, no_rows, prepare
@@ -49,20 +49,24 @@ class Whole:
         return median(self.ticks_s[max(workload.warm_from - 1, 0) :])
 
 
-def command(system: str, workload: Workload, data: Path, work: Path, kind: str) -> list[str]:
-    """What starts it. ``work``: a directory for all that is written."""
+def command(
+    system: str, workload: Workload, data: Path, work: Path, kind: str, topics: Topics | None = None
+) -> list[str]:
+    """What starts it. ``work``: a directory for all that is written; ``topics``: not for Flink."""
     if system == SPARK:
-        return child.command("benchmarks.spark_own", workload, data, work, kind, "default")
+        return child.command("benchmarks.spark_own", workload, data, work, kind, "default", topics=topics)
     if system in FLINKS:
         python = flink_own.python()
         assert python is not None, "`benchmarks.bars` leaves Flink out before"
         return child.command(
             "benchmarks.flink_own", workload, data, work, kind, FLINKS[system], python=str(python)
         )
-    arguments = Arguments(workload, data, work, kind, "default")
+    arguments = Arguments(workload, data, work, kind, "default", topics)
     (work / "job.sql").write_text(job_text(arguments))
     settings = {name: value for name, value in arguments.conf().items() if name in SETTINGS}
     given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    if topics is not None:
+        given += ["--jars", str(KAFKA_JARS)]
     return [
         *(sys.executable, "-m", "watersmeet", "run", str(work / "job.sql"), "--until-caught-up", "--quiet"),
         *("--master", f"local[{CORES}]", "--checkpoint", str(arguments.checkpoint), *given),
@@ -100,8 +104,10 @@ def run(
     *,
     empty: bool = False,
     more: Mapping[str, str] = MappingProxyType({}),
+    topics: Topics | None = None,
 ) -> Whole:
-    """``empty``: the same command with no rows; ``more``: variables of its environment."""
+    """``empty``: the same command with no rows; ``more``: variables of its environment; ``topics``: where the
+    rows are records."""
     data = no_rows(BENCH / "data") if empty else prepare(workload, BENCH / "data")
     work = BENCH / "work" / f"whole-{workload.name}-{kind}-{system}"
     shutil.rmtree(work, ignore_errors=True)
@@ -111,7 +117,7 @@ def run(
         env["HADOOP_CLASSPATH"] = hadoop_classes()
     began = time.monotonic()
     usage = measure.run(
-        command(system, workload, data, work, kind), work / "log", env=env, timeout_s=TIMEOUT_S
+        command(system, workload, data, work, kind, topics), work / "log", env=env, timeout_s=TIMEOUT_S
     )
     seconds = time.monotonic() - began
     ended, rows = [], None
