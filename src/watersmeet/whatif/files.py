@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from pyarrow import csv, json, parquet
 
 from watersmeet.engine.local.taken_in import rows_of
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.kernel.expressions.fails import Fails
 from watersmeet.kernel.expressions.functions.from_texts import text_to_date, text_to_timestamp, text_to_wall
@@ -128,7 +127,7 @@ def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
         return
     try:
         there = _NAMES[wanted](file)
-    except UNREADABLE as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         yield _unreadable(where, error)
         return
     for column, why in _columns(asked).items():
@@ -178,7 +177,7 @@ def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
     for file in files:
         try:
             table = _READERS[_format(file) or ""](asked, file, [*_columns(asked)])
-        except UNREADABLE as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise _unreadable(f'the sample of "{asked.source.name}": {file}', error) from None
         tables.append(_timed(asked, file, table, time_zone))
     try:
