@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import one_array, wide
-from watersmeet.kernel.embedded import connection
+from watersmeet.kernel.embedded import connection, failure
 from watersmeet.kernel.plain_ranks import plain_ranks
 from watersmeet.names import ours
 
@@ -226,7 +225,7 @@ def _asked(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
     try:
         cursor.register(_ROWS, rows)
         table = cursor.sql(text).to_arrow_table()
-    except duckdb.Error as error:
+    except failure() as error:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",
             code="aggregate-failed",

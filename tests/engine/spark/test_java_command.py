@@ -7,6 +7,7 @@ the launcher run and writes down what would be started then: arguments and envir
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 from pyspark.find_spark_home import _find_spark_home
 
 from watersmeet.engine.spark.job import class_archive
-from watersmeet.engine.spark.job.java_command import MAIN, java_command
+from watersmeet.engine.spark.job.java_command import MAIN, MOST_CLASSES, java_command
 from watersmeet.engine.spark.job.session import settings
 
 HOME = os.environ.get("SPARK_HOME") or _find_spark_home()
@@ -64,6 +65,36 @@ def submitted(
 
 def of_java(arguments: list[str]) -> list[str]:
     return arguments[: arguments.index(MAIN) + 1]
+
+
+def without_first_jars(arguments: list[str]) -> list[str]:
+    """Those that come before their time on the class path, all of which are Spark's."""
+    at = arguments.index("-cp") + 1
+    entries = arguments[at].split(os.pathsep)
+    last = entries.index(f"{HOME}/jars/*")
+    begin = last - len(first := first_jars())
+    assert entries[begin:last] == first
+    return [*arguments[:at], os.pathsep.join([*entries[:begin], *entries[last:]]), *arguments[at + 1 :]]
+
+
+def first_jars() -> list[str]:
+    jars = [sorted(map(str, Path(HOME, "jars").glob(f"{pattern}.jar"))) for pattern in MOST_CLASSES]
+    assert all(len(each) == 1 for each in jars), "a pattern of no jar, or of several"
+    return [jar for (jar,) in jars]
+
+
+def test_what_comes_first_on_the_class_path_has_no_class_of_another_jar():
+    def classes(jar: str | Path) -> set[str]:
+        with zipfile.ZipFile(jar) as archive:
+            names = {name for name in archive.namelist() if name.endswith(".class")}
+        return {name for name in names if not re.search("META-INF/|-info.class|UnusedStubClass", name)}
+
+    first = first_jars()
+    theirs = [classes(jar) for jar in first]
+    others = [classes(jar) for jar in Path(HOME, "jars").glob("*.jar") if str(jar) not in first]
+    assert len(set().union(*theirs)) == sum(map(len, theirs))
+    twice = set().union(*theirs) & set().union(*others)
+    assert twice == {"org/apache/datasketches/memory/internal/ResourceImpl.class"}, "Spark's is to be taken"
 
 
 def of_spark(arguments: list[str]) -> list[str]:
@@ -138,7 +169,7 @@ def test_the_command_is_that_of_the_launcher(case, java_home, tmp_path):
     ours = java_command(conf, environment)
     assert ours is not None, "this Spark's scripts or launcher are not known: compare, and add their digests"
     arguments, said = submitted(conf, environment, tmp_path)
-    assert of_java(ours.arguments) == of_java(arguments)
+    assert without_first_jars(of_java(ours.arguments)) == of_java(arguments)
     assert of_spark(ours.arguments) == of_spark(arguments)
     assert ours.environment == said
 

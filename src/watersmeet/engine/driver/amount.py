@@ -21,8 +21,8 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.spec.limits import SmallTicks, small_ticks_in
 from watersmeet.state.manifest import LiveRun
 
-SMALL_ROWS = 200_000
-SMALL_BYTES = 32 << 20
+SMALL_ROWS = 300_000
+SMALL_BYTES = 64 << 20
 """Rows that come, with those of runs that are merged, for each thread of the driver's, and the bytes of runs.
 How many bytes go out as they come shows when they do. As many tasks as there are threads would save less than
 it takes Spark to start them; the more there are, the less so, for threads wait for one another."""

@@ -18,6 +18,8 @@ import platformdirs
 import pyspark
 from pyspark.find_spark_home import _find_spark_home
 
+from watersmeet.engine.spark.job.java_command import MOST_CLASSES
+
 OPTION, MAKES = "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit"
 _SILENT = "-Xlog:cds*=off"
 """What does not fit is no news: all runs as well without."""
@@ -89,12 +91,13 @@ def _java() -> Path | None:
 
 
 def _made_of(java: Path) -> str:
-    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars."""
+    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars, in their order on
+    the class path, without which a JVM passes over the file."""
     spark = Path(_find_spark_home())
     jars = sorted((jar.name, jar.stat().st_size) for jar in (spark / "jars").glob("*.jar"))
     release = java.parent.parent / "release"
     said = release.read_bytes() if release.exists() else str(java.stat().st_mtime_ns).encode()
-    made_of = repr((str(java), said, str(spark.resolve()), pyspark.__version__, jars))
+    made_of = repr((str(java), said, str(spark.resolve()), pyspark.__version__, jars, MOST_CLASSES))
     return hashlib.blake2b(made_of.encode(), digest_size=12).hexdigest()
 
 

@@ -25,9 +25,11 @@ from watersmeet.engine.spark.tick.tick import (
     Outputs,
 )
 from watersmeet.errors import SpecError, raise_all
+from watersmeet.kernel.embedded import connection
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.plan.model.nodes import GroupedPlan
 from watersmeet.sinks.base import RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
@@ -109,6 +111,8 @@ def run_job(
     for note in looked.notes:
         if on_notice is not None:
             on_notice(note)
+    if any(query.every(GroupedPlan) for query in plan.queries):
+        connection()  # its library is loaded while Java starts, and not when the first rows have come
     with _STARTING:
         if theirs is None and stop is not None:  # it has a thread of its own, beside what its process does
             theirs = session.running()

@@ -67,8 +67,11 @@ VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAV
 LANGUAGE = "-Duser.language=en"
 """Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
 COLLECTOR = "-XX:+UseParallelGC"
-SMALL_HEAP = "-XX:+UseSerialGC -XX:InitialHeapSize=64m"
-"""Where no rows pass through Java its heap stays small: one thread collects it, and it begins so."""
+SMALL_HEAP = (
+    "-XX:+UseSerialGC -XX:InitialHeapSize=64m -XX:MaxNewSize=12m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+)
+"""Where no rows pass through Java its heap stays small: one thread collects it, it begins so, and keeps no more
+than a tenth or a fifth beside what lives."""
 SHORT_LIVES = "-XX:+UseSerialGC -XX:InitialHeapSize=256m -XX:MaxNewSize=128m"
 """Rows that pass through Java live for moments. Where few cores make them, one thread collects them as fast
 as they come, and a young generation that may not grow takes 300 to 500 MB less."""

@@ -48,6 +48,7 @@ def preload() -> None:
     """Import what tasks use. Nothing here may start threads: workers are forked."""
     for library in ("OMP", "OPENBLAS", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    import duckdb  # noqa: F401
     import numpy  # noqa: F401
     import pyarrow.compute
     import pyarrow.ipc  # noqa: F401
