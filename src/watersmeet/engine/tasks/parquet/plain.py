@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
@@ -359,14 +360,22 @@ def _fitting(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not of_dictionaries:
         yield batch
         return
+    lengths = [_lengths_in(column.dictionary) for column in of_dictionaries]
+    if batch.num_rows * sum(int(of_column.max()) for of_column in lengths) <= BYTES:
+        yield batch  # whichever values the rows have
+        return
     row_bytes = np.zeros(batch.num_rows, dtype=np.int64)
-    for column in of_dictionaries:
-        places = np.arange(len(column.dictionary), dtype=np.int64)
-        lengths = sizes([column.dictionary], places) if len(places) else np.zeros(1, dtype=np.int64)
-        row_bytes += lengths[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    for column, of_column in zip(of_dictionaries, lengths, strict=True):
+        row_bytes += of_column[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     edges = cuts(row_bytes, BYTES)
     for start, stop in pairwise(edges):
         yield batch.slice(start, stop - start)
+
+
+def _lengths_in(dictionary: pa.Array) -> npt.NDArray[np.int64]:
+    """Bytes of its values, int64[n]; one of none where it has no values."""
+    places = np.arange(len(dictionary), dtype=np.int64)
+    return sizes([dictionary], places) if len(places) else np.zeros(1, dtype=np.int64)
 
 
 def _as_spark_has_it(path: str, name: str, column: pa.Array, kind: pa.DataType) -> pa.Array:
