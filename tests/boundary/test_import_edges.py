@@ -313,6 +313,7 @@ def test_a_forbidden_edge_is_seen(module, source, edge):
             {"pyspark", "py4j", "typer", "rich", "pandas"},
         ),
         ("import watersmeet.cli.main", {"pyspark", "py4j", "pandas", "pyarrow", "duckdb"}),
+        ("import watersmeet.engine.spark.job.job", {"duckdb"}),
         (
             "import watersmeet.cli.diff.command, watersmeet.engine.driver.opening.as_kept,"
             " watersmeet.engine.spark.job.inferring, watersmeet.cli.why.reading",

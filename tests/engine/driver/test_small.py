@@ -417,6 +417,16 @@ def test_what_a_run_fetches_is_bounded():
     assert few.is_small(small_rows_in({}))
 
 
+@pytest.mark.parametrize(("customers", "alone"), [(300, True), (720, False)])
+def test_what_one_share_may_not_hold_is_left_to_tasks(customers: int, alone: bool):
+    """18 and 44 MiB come, where a task may hold 40."""
+    job = HandedOver(
+        plan_job(parse_job(f"SET max_task_memory = '40 MB'; {JOB}{ROWS}")), MemoryStore(), partitions=4
+    )
+    job.tick(rows("c", *((number, f"{number}" + "x" * 64_000) for number in range(customers))))
+    assert (job.alone == job.nodes) is alone
+
+
 def test_the_driver_does_not_begin_what_it_left_to_tasks_before():
     counts = TaskCounts(SimpleNamespace(sparkContext=None), 2)  # type: ignore[arg-type]
     few = Amount(rows=10, nbytes=1, pairs=0, memory=1, few=10)

@@ -70,6 +70,15 @@ def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
 
 
+def test_bytes_are_those_of_rows_that_are_not_compressed(folders, monkeypatch):
+    table = pa.table({"k": ["x" * 500] * 400, "t": pa.array([0] * 400, pa.timestamp("us", tz="UTC"))})
+    pq.write_table(table, folders[0] / "1.parquet", use_dictionary=False, compression="zstd")
+    monkeypatch.setattr(first_tick, "SMALL_BYTES", 210_000)
+    assert not needed(folders)
+    monkeypatch.setattr(first_tick, "SMALL_BYTES", 190_000)
+    assert needed(folders)
+
+
 def test_without_files_there_is_time(folders):
     (folders[0] / "1.parquet").unlink()
     assert not needed(folders)

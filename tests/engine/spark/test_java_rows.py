@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from functools import partial
 from typing import Any
 
@@ -13,6 +15,7 @@ from watersmeet.engine.spark.job.session import (
     COLLECTOR,
     EXECUTOR_OPTIONS,
     JAVA_OPTIONS,
+    LITTLE_FREE,
     QUICK_COMPILER,
     SHORT_LIVES,
     SMALL_HEAP,
@@ -92,8 +95,8 @@ def test_java_is_started_with_its_quick_compiler_alone_where_it_has_no_rows():
 
 def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeypatch):
     for name, rows, cores, collector in (
-        (JAVA_OPTIONS, False, 2, SMALL_HEAP),
-        (JAVA_OPTIONS, False, 16, SMALL_HEAP),
+        (JAVA_OPTIONS, False, 2, f"{SMALL_HEAP} {LITTLE_FREE}"),
+        (JAVA_OPTIONS, False, 16, f"{SMALL_HEAP} {LITTLE_FREE}"),
         (JAVA_OPTIONS, True, 4, SHORT_LIVES),
         (JAVA_OPTIONS, True, 5, COLLECTOR),
         (EXECUTOR_OPTIONS, False, 2, COLLECTOR),
@@ -104,6 +107,21 @@ def test_java_begins_with_a_small_heap_where_it_has_no_rows_or_few_cores(monkeyp
     own = settings(java_rows=False, conf={JAVA_OPTIONS: "-Xms1g"})[JAVA_OPTIONS]
     assert own.index(SMALL_HEAP) < own.index("-Xms1g")  # the last one counts
     assert "Serial" not in settings(java_rows=False, conf={JAVA_OPTIONS: "-XX:+UseZGC"})[JAVA_OPTIONS]
+
+
+@pytest.mark.parametrize(
+    "own", ["-XX:MinHeapFreeRatio=30", "-Xminf0.3", "-XX:MaxHeapFreeRatio=50", "-Xmaxf0.5"]
+)
+def test_java_starts_with_a_free_share_of_the_heap_of_ones_own(own, monkeypatch):
+    """It does not where the least share is above the greatest, whoever says which."""
+    said = settings(java_rows=False, conf={JAVA_OPTIONS: own})[JAVA_OPTIONS]
+    assert SMALL_HEAP in said and LITTLE_FREE not in said
+    java = class_archive._java()
+    if java is not None:
+        words = [str(java), *shlex.split(said), "-version"]
+        assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+    monkeypatch.setenv("_JAVA_OPTIONS", own)
+    assert LITTLE_FREE not in settings(java_rows=False)[JAVA_OPTIONS]
 
 
 def test_options_of_ones_own_leave_the_archive_of_classes(monkeypatch):

@@ -343,6 +343,13 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
         assert reader._by_driver([[(0, Part(str(path)))]], SimpleNamespace(ordered=True), 400) is None
         patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
         assert reader._few(batch) is None
+        parquet.write_table(
+            pa.table({"c": ["x" * 500] * 400}), path, use_dictionary=False, compression="zstd"
+        )
+        assert path.stat().st_size < size - 1
+        assert reader._few(batch) is None, "200,000 bytes before they were compressed"
+        patch.setattr(by_tasks, "SMALL_BYTES", 210_000)
+        assert reader._few(batch) == 400
     for files, few in ((by_tasks.MOST_FILES, True), (by_tasks.MOST_FILES + 1, False)):
         reader._small_rows = 400 * files
         assert (reader._few(BatchFiles(batch.files[:1] * files, [], {})) is not None) is few

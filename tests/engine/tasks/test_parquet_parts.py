@@ -80,6 +80,17 @@ def test_a_small_file_of_texts_that_come_to_gigabytes_is_read_in_pieces(tmp_path
     assert rows == 8000
 
 
+def test_texts_of_all_columns_count_and_their_longest_ones(tmp_path):
+    """Neither column alone comes to more than a piece, nor do their shortest texts."""
+    rows, length = 4000, BYTES * 2 // 3 // 4000
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, *[1] * (rows - 1)], pa.int32()), ["b", "a" * length])
+    parquet.write_table(pa.table({"a": texts, "b": texts}), tmp_path / "a.parquet")
+    batches = list(rows_of(Part(str(tmp_path / "a.parquet")), {"a": TEXT, "b": TEXT}))
+    assert sum(batch.num_rows for batch in batches) == rows
+    assert len(batches) > 1
+    assert max(batch.nbytes for batch in batches) <= BYTES + 2 * length + 16 * rows
+
+
 def test_wide_rows_are_read_in_pieces(tmp_path):
     table = pa.table({"a": [chr(97 + n % 26) * 1_000_000 for n in range(200)]})
     parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False)

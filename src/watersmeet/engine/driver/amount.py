@@ -27,6 +27,10 @@ SMALL_BYTES = 64 << 20
 How many bytes go out as they come shows when they do. As many tasks as there are threads would save less than
 it takes Spark to start them; the more there are, the less so, for threads wait for one another."""
 
+OF_DRIVER = 2
+"""The bytes of runs come to one part of so many of what a task may hold: the driver may do all of it as one
+share, which is bounded as a task is, and holds rows of runs again as what it makes of them."""
+
 MOST_THREADS = 4
 
 MOST_MATCHES = 1_000_000
@@ -132,7 +136,8 @@ def amount_of(node: NodePlan, shape: NodeShape, work: NodeWork) -> Amount:
     driver = driver_of(node)
     if driver.releases_as_rows:
         few, of_few, rows, nbytes = few + rows, of_few + nbytes, 0, 0
-    goes_by_new = driver.goes_by_new_rows(shape) and of_few <= SMALL_BYTES
+    most_bytes = min(SMALL_BYTES, shape.memory // OF_DRIVER)
+    goes_by_new = driver.goes_by_new_rows(shape) and of_few <= most_bytes
     return Amount(
         rows=rows + few,
         nbytes=nbytes + of_few,

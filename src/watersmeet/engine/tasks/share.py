@@ -16,7 +16,7 @@ from watersmeet.state.store import Store
 CANDIDATES, IN_ALL = 2, 4
 """For each match that a task is to find at most, it may look at so many candidates of one run, or release so
 many rows of it; and at so many, and rows, in all."""
-ALONE_BYTES = 64 << 20
+ALONE_BYTES = 128 << 20
 """Of rows that leave a node that is run without Spark, wherever they go, to each that takes them; and of
 those that it holds with their windows. Each of its shares has its part of this."""
 

@@ -91,8 +91,8 @@ def _java() -> Path | None:
 
 
 def _made_of(java: Path) -> str:
-    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars, in their order on
-    the class path, without which a JVM passes over the file."""
+    """A digest of what classes come from: the Java by what it says of itself, and Spark's jars, with which of
+    them come first on the class path: with another order a JVM passes over the file."""
     spark = Path(_find_spark_home())
     jars = sorted((jar.name, jar.stat().st_size) for jar in (spark / "jars").glob("*.jar"))
     release = java.parent.parent / "release"

@@ -54,14 +54,27 @@ _SHELL, _SHELL_VARIABLE = "pyspark-shell", "PYSPARK_SUBMIT_ARGS"
 _SCRIPTS = ("spark-submit", "spark-class", "load-spark-env.sh", "find-spark-home")
 _SCALA = "2.13"
 MOST_CLASSES = (
-    *("spark-catalyst_*", "scala-library-*", "scala-reflect-*", "spark-sql-api_*", "spark-core_*", "spark-sql_*"),
+    *(
+        "spark-catalyst_*",
+        "scala-library-*",
+        "scala-reflect-*",
+        "spark-sql-api_*",
+        "spark-core_*",
+        "spark-sql_*",
+    ),
     *("log4j-core-*", "jackson-databind-*", "hadoop-client-api-*", "hadoop-client-runtime-*"),
     *("spark-network-common_*", "netty-common-*", "antlr4-runtime-*", "netty-transport-[0-9]*"),
-    *("jackson-module-scala_*", "jackson-core-[0-9]*", "log4j-api-*", "spark-common-utils_*", "json4s-core_*"),
+    *(
+        "jackson-module-scala_*",
+        "jackson-core-[0-9]*",
+        "log4j-api-*",
+        "spark-common-utils_*",
+        "json4s-core_*",
+    ),
 )
-"""Jars of Spark's, by how many classes of a start each has (`-Xlog:class+load`). Java looks for a class in one
-after the other of nearly 300, which its launcher lists as the directory does: half a CPU second of a start. No
-class of these is in another, too, but one that Spark has its own of, which is taken for certain now."""
+"""Jars of Spark's, by how many classes of a start each has (`-Xlog:class+load`). Java looks for a class in
+one after the other of nearly 300, which it lists as the directory does: half a CPU second of a start. In
+Spark 4.2 no class of these is in another, too, but one that Spark has its own of, which is now taken."""
 
 _OPENED = (
     *("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util"),

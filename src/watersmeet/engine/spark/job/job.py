@@ -112,7 +112,7 @@ def run_job(
         if on_notice is not None:
             on_notice(note)
     if any(query.every(GroupedPlan) for query in plan.queries):
-        connection()  # its library is loaded while Java starts, and not when the first rows have come
+        connection()  # loaded before rows come; where Java was begun ahead, it starts meanwhile
     with _STARTING:
         if theirs is None and stop is not None:  # it has a thread of its own, beside what its process does
             theirs = session.running()

@@ -67,11 +67,13 @@ VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAV
 LANGUAGE = "-Duser.language=en"
 """Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
 COLLECTOR = "-XX:+UseParallelGC"
-SMALL_HEAP = (
-    "-XX:+UseSerialGC -XX:InitialHeapSize=64m -XX:MaxNewSize=12m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
-)
-"""Where no rows pass through Java its heap stays small: one thread collects it, it begins so, and keeps no more
-than a tenth or a fifth beside what lives."""
+SMALL_HEAP = "-XX:+UseSerialGC -XX:InitialHeapSize=64m -XX:MaxNewSize=12m"
+"""Where no rows pass through Java its heap stays small: one thread collects it, it begins so, and what a tick
+leaves behind goes through a young generation of no more than it needs."""
+LITTLE_FREE = "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+"""Of that heap, in percent. A JVM does not start with a least share above the greatest: where the user says
+one, both are the user's."""
+_SHARES = ("HeapFreeRatio", "-Xminf", "-Xmaxf")
 SHORT_LIVES = "-XX:+UseSerialGC -XX:InitialHeapSize=256m -XX:MaxNewSize=128m"
 """Rows that pass through Java live for moments. Where few cores make them, one thread collects them as fast
 as they come, and a young generation that may not grow takes 300 to 500 MB less."""
@@ -166,7 +168,11 @@ def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
     told = {name: f"{asked.get(name.replace('extra', 'default'), '')} {own[name]}" for name in own}
     told[JAVA_OPTIONS] += "".join(f" {os.environ.get(name, '')}" for name in VARIABLES)
     ours = {
-        JAVA_OPTIONS: (_collector(java_rows), compiler, class_archive.options(told[JAVA_OPTIONS])),
+        JAVA_OPTIONS: (
+            _collector(java_rows, told[JAVA_OPTIONS]),
+            compiler,
+            class_archive.options(told[JAVA_OPTIONS]),
+        ),
         EXECUTOR_OPTIONS: (COLLECTOR, compiler),
     }
     return {
@@ -175,10 +181,10 @@ def _java_options(asked: Mapping[str, str], java_rows: bool) -> dict[str, str]:
     }
 
 
-def _collector(java_rows: bool) -> str:
-    """The driver's, with the heap that it begins with."""
+def _collector(java_rows: bool, told: str) -> str:
+    """The driver's, with the heap that it begins with. ``told``: by the user."""
     if not java_rows:
-        return SMALL_HEAP
+        return SMALL_HEAP if any(share in told for share in _SHARES) else f"{SMALL_HEAP} {LITTLE_FREE}"
     return SHORT_LIVES if own_cores() <= FEW_CORES else COLLECTOR
 
 

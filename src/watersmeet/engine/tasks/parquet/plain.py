@@ -109,9 +109,12 @@ UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """What Arrow raises where it cannot read what a Parquet file says of itself."""
 
 
-def rows_in(path: str) -> int:
-    """How many rows a file says that it has. Raises: `UNREADABLE`: it does not say."""
-    return int(parquet.read_metadata(path).num_rows)
+def said_of_rows(path: str) -> tuple[int, int]:
+    """How many rows a file says that it has, and of how many bytes, not compressed; more in memory
+    where texts are kept once per value. Raises: `UNREADABLE`: it does not say."""
+    described = parquet.read_metadata(path)
+    nbytes = sum(described.row_group(number).total_byte_size for number in range(described.num_row_groups))
+    return int(described.num_rows), int(nbytes)
 
 
 def rows_of(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:

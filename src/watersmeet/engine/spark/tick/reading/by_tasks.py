@@ -40,7 +40,7 @@ from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
 from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
 from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE, NotPlain, Part, rows_in, rows_of
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE, NotPlain, Part, rows_of, said_of_rows
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
@@ -155,10 +155,12 @@ class ReadByTasks:
         if self._small_rows < 0 or len(files) > MOST_FILES or sum(f.size for f in files) > SMALL_BYTES:
             return None
         try:
-            rows = sum(rows_in(str(local_of(file.path))) for file in files)
+            said = [said_of_rows(str(local_of(file.path))) for file in files]
         except UNREADABLE:
             return None  # who reads it says what is wrong with it
-        return rows if rows <= self._small_rows else None
+        rows = sum(of_file for of_file, _ in said)
+        is_few = rows <= self._small_rows and sum(nbytes for _, nbytes in said) <= SMALL_BYTES
+        return rows if is_few else None
 
     def _by_driver(self, shares: Dealt, start: TickStart, rows: int) -> list[Any] | None:
         """What tasks would tell of so many rows. None: they come to more bytes than was to be seen, and what

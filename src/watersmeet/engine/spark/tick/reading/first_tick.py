@@ -11,7 +11,7 @@ from watersmeet.engine.driver.amount import MOST_THREADS, SMALL_BYTES, small_row
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.tick.reading.by_tasks import MOST_FILES
 from watersmeet.engine.spark.tick.reading.plain_source import is_plain
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE, rows_in
+from watersmeet.engine.tasks.parquet.plain import UNREADABLE, said_of_rows
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
@@ -33,7 +33,8 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
         files = [file for source in plan.sources for file in _first_files(source)]
         if not 0 < len(files) <= MOST_FILES or sum(map(os.path.getsize, files)) > SMALL_BYTES:
             return True
-        return sum(map(rows_in, files)) > most
+        said = [said_of_rows(file) for file in files]
+        return sum(rows for rows, _ in said) > most or sum(nbytes for _, nbytes in said) > SMALL_BYTES
     except UNREADABLE:
         return True
 
