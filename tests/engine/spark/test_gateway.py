@@ -195,3 +195,34 @@ def test_one_that_is_there_is_kept(started, monkeypatch):
 def test_the_jvm_of_a_session_is_started_directly(spark):
     """Else a JVM more is started for each job, and nothing else would show it."""
     assert SparkContext._gateway.proc.args[0].endswith("/bin/java")
+
+
+INTERRUPTED = """
+import os, signal, sys
+from watersmeet.engine.spark.job import gateway
+from watersmeet.engine.spark.job.java_command import Command
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGTERM, interrupt)
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.{name}))
+sleeps = Command([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
+try:
+    gateway._Begun.by(sleeps, None)
+except KeyboardInterrupt:
+    with open(f"/proc/self/task/{{os.getpid()}}/children") as children:
+        print("interrupted, left:", children.read().split())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are asked of the kernel")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_signal_while_java_is_forked_is_not_lost(name):
+    """It comes within the hooks of the fork, in which an exception would be printed and forgotten."""
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.format(name=name)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (run.stdout, run.stderr) == ("interrupted, left: []\n", "")

@@ -30,6 +30,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from watersmeet.engine.spark.job.java_command import Command, java_command
+from watersmeet.engine.spark.job.signals import held_back
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
@@ -50,13 +51,16 @@ class _Begun:
 
     @classmethod
     def by(cls, command: Command, words: IO[bytes] | None) -> _Begun:
-        folder = tempfile.TemporaryDirectory()
+        folder, proc = tempfile.TemporaryDirectory(), None
         try:
             environment = {**command.environment, _WHERE: str(Path(folder.name) / _NAME)}
-            proc = Popen(
-                command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_let_ctrl_c_pass
-            )
+            with held_back():
+                proc = Popen(
+                    command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_let_ctrl_c_pass
+                )
         except BaseException:
+            if proc is not None:
+                end(proc)
             folder.cleanup()
             raise
         return cls(command, proc, folder)

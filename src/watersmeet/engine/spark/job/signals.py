@@ -1,4 +1,4 @@
-"""Signals that end a run: the tick in hand is finished first."""
+"""Signals that end a run: the tick in hand is finished first, and none is lost while a process is started."""
 
 from __future__ import annotations
 
@@ -27,3 +27,31 @@ def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """SIGINT and SIGTERM come when the block has ended. For where a process is forked: what a handler raises in
+    the hooks that libraries have for that is printed and forgotten, and a lock of theirs (`logging`'s) stays
+    taken, for which threads wait from then on. In the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: handler for number, handler in handlers.items() if handler is not None
+    }  # None: not Python's
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
