@@ -31,9 +31,9 @@ def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """SIGINT and SIGTERM come when the block has ended. For where a process is forked: what a handler raises in
-    the hooks that libraries have for that is printed and forgotten, and a lock of theirs (`logging`'s) stays
-    taken, for which threads wait from then on. In the main thread alone."""
+    """SIGINT and SIGTERM come when the block has ended. For where a process is forked: what a handler raises
+    in the hooks that libraries have for that is printed and forgotten, and a lock of theirs (`logging`'s)
+    stays taken, for which threads wait from then on. In the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -43,9 +43,7 @@ def held_back() -> Iterator[None]:
         came.append(number)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {
-        number: handler for number, handler in handlers.items() if handler is not None
-    }  # None: not Python's
+    before = {number: one for number, one in handlers.items() if one is not None}  # None: not of Python
     for number in before:
         signal.signal(number, note)
     try:
