@@ -11,7 +11,7 @@ import pytest
 
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
-from watersmeet.engine.spark.tick.reading import first_tick
+from watersmeet.engine.spark.tick.reading import by_tasks, first_tick
 from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 
 JOB = """
@@ -60,22 +60,22 @@ def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     assert needed(folders)
     monkeypatch.setattr(amount, "SMALL_ROWS", 110)
     assert not needed(folders)
-    monkeypatch.setattr(first_tick, "MOST_FILES", 2)
+    monkeypatch.setattr(by_tasks, "MOST_FILES", 2)
     assert needed(folders)
     assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(first_tick, "MOST_LISTED", 2)
         assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "there are too many to look at each"
-    monkeypatch.setattr(first_tick, "SMALL_BYTES", 100)
+    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 100)
     assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")
 
 
 def test_bytes_are_those_of_rows_that_are_not_compressed(folders, monkeypatch):
     table = pa.table({"k": ["x" * 500] * 400, "t": pa.array([0] * 400, pa.timestamp("us", tz="UTC"))})
     pq.write_table(table, folders[0] / "1.parquet", use_dictionary=False, compression="zstd")
-    monkeypatch.setattr(first_tick, "SMALL_BYTES", 210_000)
+    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 210_000)
     assert not needed(folders)
-    monkeypatch.setattr(first_tick, "SMALL_BYTES", 190_000)
+    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 190_000)
     assert needed(folders)
 
 

@@ -16,16 +16,18 @@ from watersmeet.engine.driver.kinds.registry import driver_of
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.engine.messages.work import NodeWork, SideWork
 from watersmeet.engine.nodes.spread.hot import OF_A_ROW
+from watersmeet.engine.tasks.share import ALONE_BYTES
 from watersmeet.event_time import NEVER
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.spec.limits import SmallTicks, small_ticks_in
 from watersmeet.state.manifest import LiveRun
 
 SMALL_ROWS = 300_000
-SMALL_BYTES = 64 << 20
+SMALL_BYTES = ALONE_BYTES // 2
 """Rows that come, with those of runs that are merged, for each thread of the driver's, and the bytes of runs.
-How many bytes go out as they come shows when they do. As many tasks as there are threads would save less than
-it takes Spark to start them; the more there are, the less so, for threads wait for one another."""
+How many bytes go out as they come shows when they do: twice as many may, or much would be in vain. As many
+tasks as there are threads would save less than it takes Spark to start them; the more there are, the less so,
+for threads wait for one another."""
 
 OF_DRIVER = 2
 """The bytes of runs come to one part of so many of what a task may hold: the driver may do all of it as one

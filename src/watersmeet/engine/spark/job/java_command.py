@@ -25,6 +25,7 @@ This module starts nothing.
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import os
 import re
@@ -54,23 +55,11 @@ _SHELL, _SHELL_VARIABLE = "pyspark-shell", "PYSPARK_SUBMIT_ARGS"
 _SCRIPTS = ("spark-submit", "spark-class", "load-spark-env.sh", "find-spark-home")
 _SCALA = "2.13"
 MOST_CLASSES = (
-    *(
-        "spark-catalyst_*",
-        "scala-library-*",
-        "scala-reflect-*",
-        "spark-sql-api_*",
-        "spark-core_*",
-        "spark-sql_*",
-    ),
-    *("log4j-core-*", "jackson-databind-*", "hadoop-client-api-*", "hadoop-client-runtime-*"),
+    *("spark-catalyst_*", "scala-library-*", "scala-reflect-*", "spark-sql-api_*", "spark-core_*"),
+    *("spark-sql_*", "log4j-core-*", "jackson-databind-*", "hadoop-client-api-*", "hadoop-client-runtime-*"),
     *("spark-network-common_*", "netty-common-*", "antlr4-runtime-*", "netty-transport-[0-9]*"),
-    *(
-        "jackson-module-scala_*",
-        "jackson-core-[0-9]*",
-        "log4j-api-*",
-        "spark-common-utils_*",
-        "json4s-core_*",
-    ),
+    *("jackson-module-scala_*", "jackson-core-[0-9]*", "log4j-api-*", "spark-common-utils_*"),
+    "json4s-core_*",
 )
 """Jars of Spark's, by how many classes of a start each has (`-Xlog:class+load`). Java looks for a class in
 one after the other of nearly 300, which it lists as the directory does: half a CPU second of a start. In
@@ -279,9 +268,10 @@ def _class_path(
     """Each entry once; directories end in a slash."""
     extra, default = settings.get(_CLASSES), settings.get(_DEFAULT_CLASSES)
     theirs = [extra or "" if (extra or "").strip(_TRIMMED) else "", default or ""]
-    (first,) = Path(home, "jars").glob("slf4j-api-*")
-    most = (str(jar) for pattern in MOST_CLASSES for jar in sorted(Path(home, "jars").glob(f"{pattern}.jar")))
-    jars = f"{home}/jars/{first.name}", *most, f"{home}/jars/*"
+    there = sorted(os.listdir(f"{home}/jars"))
+    (first,) = fnmatch.filter(there, "slf4j-api-*")
+    most = [name for pattern in MOST_CLASSES for name in fnmatch.filter(there, f"{pattern}.jar")]
+    jars = [f"{home}/jars/{name}" for name in (first, *most, "*")]
     entries = [*theirs, folder, *jars, *(environment.get(name, "") for name in _DIRECTORIES)]
     once: dict[str, None] = {}
     for entry in os.pathsep.join(entries).split(os.pathsep):

@@ -83,6 +83,23 @@ def listing_of(sources: Sequence[tuple[DataFrame, SourceView]]) -> DataFrame:
     return reduce(DataFrame.unionAll, nothing)
 
 
+def few_rows(files: Sequence[tuple[str, int]], most: int) -> int | None:
+    """How many rows Parquet files say that they have, if the driver may read them in the place of tasks.
+
+    Args:
+        files: paths, and their sizes.
+        most: rows; less than none: it may read none.
+    """
+    if most < 0 or len(files) > MOST_FILES or sum(nbytes for _, nbytes in files) > SMALL_BYTES:
+        return None
+    try:
+        said = [said_of_rows(path) for path, _ in files]
+    except UNREADABLE:
+        return None  # who reads it says what is wrong with it
+    rows = sum(of_file for of_file, _ in said)
+    return rows if rows <= most and sum(nbytes for _, nbytes in said) <= SMALL_BYTES else None
+
+
 class ReadByTasks:
     """Of one run of a job; see the module. ``gave_up``: Spark is to read a tick of the stream that is there,
     which has no rows."""
@@ -152,15 +169,7 @@ class ReadByTasks:
     def _few(self, batch: BatchFiles) -> int | None:
         """How many rows the files say that they have, if these are few, and so are the bytes."""
         files = [file for file in batch.files if file.batch >= 0]
-        if self._small_rows < 0 or len(files) > MOST_FILES or sum(f.size for f in files) > SMALL_BYTES:
-            return None
-        try:
-            said = [said_of_rows(str(local_of(file.path))) for file in files]
-        except UNREADABLE:
-            return None  # who reads it says what is wrong with it
-        rows = sum(of_file for of_file, _ in said)
-        is_few = rows <= self._small_rows and sum(nbytes for _, nbytes in said) <= SMALL_BYTES
-        return rows if is_few else None
+        return few_rows([(str(local_of(file.path)), file.size) for file in files], self._small_rows)
 
     def _by_driver(self, shares: Dealt, start: TickStart, rows: int) -> list[Any] | None:
         """What tasks would tell of so many rows. None: they come to more bytes than was to be seen, and what

@@ -7,11 +7,10 @@ import os
 from collections.abc import Mapping
 from itertools import islice
 
-from watersmeet.engine.driver.amount import MOST_THREADS, SMALL_BYTES, small_rows_in, threads_of_driver
+from watersmeet.engine.driver.amount import MOST_THREADS, small_rows_in, threads_of_driver
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
-from watersmeet.engine.spark.tick.reading.by_tasks import MOST_FILES
+from watersmeet.engine.spark.tick.reading.by_tasks import few_rows
 from watersmeet.engine.spark.tick.reading.plain_source import is_plain
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE, said_of_rows
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
@@ -31,11 +30,8 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
         return True
     try:
         files = [file for source in plan.sources for file in _first_files(source)]
-        if not 0 < len(files) <= MOST_FILES or sum(map(os.path.getsize, files)) > SMALL_BYTES:
-            return True
-        said = [said_of_rows(file) for file in files]
-        return sum(rows for rows, _ in said) > most or sum(nbytes for _, nbytes in said) > SMALL_BYTES
-    except UNREADABLE:
+        return not files or few_rows([(file, os.path.getsize(file)) for file in files], most) is None
+    except OSError:
         return True
 
 
