@@ -1,7 +1,7 @@
 """The same job with its Parquet files read by tasks, and by Spark; or what little ticks have to do done by
 the driver, and by Spark's tasks: the ticks of both in turn.
 
-    python -m benchmarks.readers [--setting parquet_reader|small_ticks]
+    python -m benchmarks.readers [--setting file_reader|small_ticks]
                                  [--rows N] [--ticks N] [--rounds N] [--kind inner|left] [--warm N]
 
 Ticks of both play the same files one after the other, so what else the machine does falls on both. A tick's
@@ -23,17 +23,17 @@ from statistics import median
 from benchmarks.turns import Asked, Tick, middle, player, shown
 from benchmarks.workloads import Workload, prepare
 from watersmeet.spec.limits import SMALL_TICKS, SmallTicks
-from watersmeet.spec.options.files import PARQUET_READER, ParquetReader
+from watersmeet.spec.options.files import FILE_READER, FileReader
 
 WAYS = {
-    PARQUET_READER: {"by Spark": ParquetReader.SPARK.value, "by tasks": ParquetReader.AUTO.value},
+    FILE_READER: {"by Spark": FileReader.SPARK.value, "by tasks": FileReader.AUTO.value},
     SMALL_TICKS: {"by tasks": SmallTicks.SPARK.value, "by the driver": SmallTicks.AUTO.value},
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readers")
-    parser.add_argument("--setting", default=PARQUET_READER, choices=WAYS)
+    parser.add_argument("--setting", default=FILE_READER, choices=WAYS)
     parser.add_argument("--rows", type=int, default=100_000, help="of a side and tick")
     parser.add_argument("--ticks", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)

@@ -70,7 +70,7 @@ def test_the_zone_is_part_of_the_fingerprint() -> None:
     assert len(prints) == 3
 
 
-@pytest.mark.parametrize("name", ["parquet_reader", "small_ticks"])
+@pytest.mark.parametrize("name", ["file_reader", "small_ticks"])
 def test_who_does_something_is_one_of_a_few_words(name: str) -> None:
     assert parse_job(JOB.format(f"SET {name} = 'Spark';")).run[name] == "spark"
     with pytest.raises(WatersmeetError, match=name) as caught:

@@ -48,10 +48,26 @@ def needed(
 def test_few_rows_in_parquet_need_none(folders):
     assert not needed(folders)
     assert needed(folders, {"small_ticks": "spark"})
-    assert needed(folders, {"parquet_reader": "spark"})
-    assert needed(folders, of_r=", 'format' = 'json'")
+    assert needed(folders, {"file_reader": "spark"})
+    assert needed(folders, of_r=", 'format' = 'json', 'multiLine' = 'true'")
+    assert needed(folders, of_r=", 'format' = 'debezium-json'")
     assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1000000'")
     assert needed((folders[0], folders[1] / "*.parquet"))
+
+
+@pytest.mark.parametrize("wanted", ["csv", "json"])
+def test_lines_of_text_are_counted(folders, monkeypatch, wanted):
+    for folder in folders:
+        (folder / "1.parquet").unlink()
+        (folder / f"1.{wanted}").write_text("1,2\n" * 300)
+    of_both = {"of_l": f", 'format' = '{wanted}'", "of_r": f", 'format' = '{wanted}'"}
+    assert not needed(folders, **of_both)
+    monkeypatch.setattr(amount, "SMALL_ROWS", 300)
+    assert needed(folders, **of_both)
+    monkeypatch.setattr(amount, "SMALL_ROWS", 301)
+    assert not needed(folders, **of_both)
+    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 2_399)
+    assert needed(folders, **of_both)
 
 
 def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):

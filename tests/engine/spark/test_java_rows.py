@@ -67,7 +67,7 @@ def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
         {"out": "'connector' = 'console'"},
         {"out": FILES.format(name="out") + ", 'compression' = 'gzip'"},
         {"conf": ("spark.sql.parquet.compression.codec",)},
-        {"before": "SET parquet_reader = 'spark';"},
+        {"before": "SET file_reader = 'spark';"},
         {"select": f"SELECT a.t + INTERVAL '1' SECOND AS u FROM a JOIN b {BAND}"},
         {"select": f"SELECT sentences(a.s) AS x FROM a JOIN b {BAND}"},
         {"select": WINDOWS},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from watersmeet import at_once as threads
 from watersmeet import parse_job, plan_job
@@ -21,10 +22,12 @@ from watersmeet.engine.nodes import task
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick import nodes
 from watersmeet.engine.spark.tick.reading import by_tasks
 from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, _Source
-from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
+from watersmeet.engine.tasks.files.part import NotPlain, Part
 from watersmeet.state.file_lists import FileRead
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.parser import sql_type
@@ -79,7 +82,7 @@ def taken(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
-        batches = list(rows_of(Part(str(path)), kinds))
+        batches = list(ParquetRows().rows_of(Part(str(path)), kinds))
     except NotPlain as why:
         return str(why)
     return pa.Table.from_batches(batches) if batches else None
@@ -217,11 +220,11 @@ def test_files_of_older_sparks_are_left_to_spark(tmp_path):
 
 
 JOB = """
-SET parquet_reader = '{reader}'; SET small_ticks = '{small}'; SET late_output = late;
+SET file_reader = '{reader}'; SET small_ticks = '{small}'; SET late_output = late;
 CREATE MAPPING a_in (k BIGINT, t TIMESTAMP, s STRING) TYPE File OPTIONS
-    ('path' = '{data}/a', 'format' = 'parquet', 'maxFilesPerTrigger' = '1');
+    ('path' = '{data}/a', 'format' = '{wanted}', 'maxFilesPerTrigger' = '1');
 CREATE MAPPING b_in (k BIGINT, t TIMESTAMP, n INT) TYPE File OPTIONS
-    ('path' = '{data}/b', 'format' = 'parquet', 'maxFilesPerTrigger' = '2');
+    ('path' = '{data}/b', 'format' = '{wanted}', 'maxFilesPerTrigger' = '2');
 CREATE VIEW a AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE a_in, DESCRIPTOR(t), INTERVAL '5' SECONDS));
 CREATE VIEW b AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE b_in, DESCRIPTOR(t), INTERVAL '5' SECONDS));
 CREATE MAPPING joined TYPE File OPTIONS ('path' = '{out}/joined', 'format' = 'parquet');
@@ -231,7 +234,7 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 """
 
 
-def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "auto"):
+def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str = "auto"):
     """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
     that a node had, and whether tasks read it; per batch whether Spark planned scans; in how many threads the
     driver did what it did."""
@@ -263,7 +266,7 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "au
     monkeypatch.setattr(amount, "WORTH_A_TASK", 50 if small == "auto" else amount.WORTH_A_TASK)
     monkeypatch.setattr(ReadByTasks, "told", noted)
     monkeypatch.setattr(ReadByTasks, "_by_tasks", handed_on)
-    job = parse_job(JOB.format(reader=reader, small=small, data=data, out=out))
+    job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
     run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True, on_tick=ended)
     monkeypatch.undo()
     rows = parquet.read_table(out / "joined").to_pylist()
@@ -275,7 +278,25 @@ def ran(spark, monkeypatch, data: Path, out: Path, reader: str, small: str = "au
     return sorted(map(repr, rows)), sorted(map(repr, late)), seen, tasks, scans, shares
 
 
-def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed):
+def write(table: pa.Table, path: Path, wanted: str, *, odd: bool) -> None:
+    """``odd``: as only Spark reads it, whatever that comes to."""
+    if wanted == "parquet":
+        if odd:  # a file of an older schema: Spark widens it
+            table = table.append_column("more", table["k"])
+            table = table.drop(["k"]).append_column("k", table["k"].cast(pa.int32()))
+        parquet.write_table(table, path, row_group_size=90)
+    elif wanted == "csv":
+        csv.write_csv(table, path, csv.WriteOptions(quoting_style="none"))
+        if odd:
+            path.write_text(path.read_text() + "1,2022-03-01T10:00:30Z\n\n 5,2022-03-01T10:00:30Z,1\n")
+    else:
+        lines = [json.dumps(row | {"t": row["t"].isoformat()}) for row in table.to_pylist()]
+        lines += ['{"k": 1.5}', '{"k": 1, "t": "2022-03-01T10:00:30Z"} {}'] if odd else []
+        path.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("wanted", ["parquet", "csv", "json"])
+def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed, wanted):
     """Also where in the middle comes a file that is Spark's to read, and where the driver, or no driver, does
     what is little."""
     rng = random.Random(seed)
@@ -288,20 +309,12 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
             columns = {"k": [rng.choice([None, *range(40)]) for _ in times], "t": pa.array(times, UTC_US)}
             more = pa.array([rng.choice([None, 1, 2]) for _ in times], pa.int32())
             columns |= {"s": more.cast(pa.string())} if side == "a" else {"n": more}
-            table = pa.table(columns)
-            if (side, number) == ("a", 2):
-                table = (
-                    table.append_column("more", table["k"])
-                    .drop(["k"])
-                    .append_column(
-                        "k",
-                        table["k"].cast(pa.int32()),  # a file of an older schema: Spark widens it
-                    )
-                )
-            parquet.write_table(table, data / side / f"{number}.parquet", row_group_size=90)
-    plain = ran(spark, monkeypatch, data, tmp_path / "one", "spark")
-    mixed = ran(spark, monkeypatch, data, tmp_path / "two", "auto")
-    large = ran(spark, monkeypatch, data, tmp_path / "three", "auto", "spark")
+            path = data / side / f"{number}.{wanted}"
+            write(pa.table(columns), path, wanted, odd=(side, number) == ("a", 2))
+            os.utime(path, (1e9 + number, 1e9 + number))
+    plain = ran(monkeypatch, wanted, data, tmp_path / "one", "spark")
+    mixed = ran(monkeypatch, wanted, data, tmp_path / "two", "auto")
+    large = ran(monkeypatch, wanted, data, tmp_path / "three", "auto", "spark")
     assert plain[:2] == mixed[:2] == large[:2]
     assert [each for each, _ in mixed[3][:4]] == [0, 0, 0, 0], "nodes are the driver's"
     assert all(each > 0 for each, _ in large[3])
@@ -329,6 +342,7 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
         [FileRead(0, 0, path.as_uri(), 0, size, 0), FileRead(0, -1, "file:///gone", 0, 9, 0)], [], {}
     )
     reader = ReadByTasks.__new__(ReadByTasks)
+    reader._formats = ["parquet"]
     for small, few in ((400, True), (399, False), (-1, False)):
         reader._small_rows = small
         assert (reader._few(batch) is not None) is few
@@ -336,7 +350,9 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
     path.write_bytes(b"no parquet")
     assert reader._few(batch) is None
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
-    reader._ingest = IngestFiles({0: _Source(None, {"c": ("c", sql_type("STRING"))})}, store)
+    reader._ingest = IngestFiles(
+        {0: _Source(SourceView("s", ()), {"c": ("c", sql_type("STRING"))}, ParquetRows())}, store
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_tasks, "SMALL_BYTES", size)
         assert reader._few(batch) == 400

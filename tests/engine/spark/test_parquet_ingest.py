@@ -14,6 +14,7 @@ from watersmeet.engine.spark.properties import PARTS
 from watersmeet.engine.spark.sources.views import BranchView, SourceView
 from watersmeet.engine.spark.tick.reading import by_tasks
 from watersmeet.engine.spark.tick.reading.by_tasks import NOT_PLAIN, IngestFiles
+from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
 from watersmeet.errors import EngineError
 from watersmeet.types.parser import sql_type
 
@@ -34,7 +35,7 @@ def told(tmp_path, monkeypatch):
     start = driver.begin(clock_us=0)
     view = SourceView("a", (BranchView("out/a", 0, (("k", "__ws_0"), ("t", "__ws_1"))),))
     columns = {"__ws_0": ("k", sql_type("BIGINT")), "__ws_1": ("t", sql_type("TIMESTAMP"))}
-    function = IngestFiles({0: by_tasks._Source(view, columns)}, driver.store)
+    function = IngestFiles({0: by_tasks._Source(view, columns, ParquetRows())}, driver.store)
 
     def of(*shares):
         parts = json.dumps([[(0, str(tmp_path / path), 0, None) for path in share] for share in shares])

@@ -15,8 +15,9 @@ from pyarrow import parquet
 from pyarrow.parquet import encryption
 
 from watersmeet.engine.spark.sources.files.contents import wrong_with
-from watersmeet.engine.tasks.parquet import plain
-from watersmeet.engine.tasks.parquet.plain import NotPlain, Part, rows_of
+from watersmeet.engine.tasks.files import parquet_rows, part
+from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
+from watersmeet.engine.tasks.files.part import NotPlain, Part
 from watersmeet.types.parser import sql_type
 
 BARE = {"use_dictionary": False, "compression": "none", "write_statistics": False, "store_schema": False}
@@ -28,7 +29,7 @@ def taken(path, columns):
     """All rows as tasks read them; why they are not, else."""
     kinds = {name: sql_type(text) for name, text in columns.items()}
     try:
-        return pa.Table.from_batches(list(rows_of(Part(str(path)), kinds)))
+        return pa.Table.from_batches(list(ParquetRows().rows_of(Part(str(path)), kinds)))
     except NotPlain as why:
         return str(why)
 
@@ -91,7 +92,10 @@ def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
     path = written(tmp_path / "b.parquet", wide, (b"\x15\x4c", b"\x15\x14"))
     assert taken(path, {"c": "DECIMAL(10,2)"})["c"].to_pylist() == [Decimal("123.45")]
     # Spark fails at these.
-    assert plain._decimal(SimpleNamespace(physical_type="BYTE_ARRAY", precision=9, scale=2, length=0)) is None
+    assert (
+        parquet_rows._decimal(SimpleNamespace(physical_type="BYTE_ARRAY", precision=9, scale=2, length=0))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,7 +139,7 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
     assert "decrypt" in taken(path, {"open": "BIGINT", "secret": "BIGINT"})
     assert taken(path, {"open": "BIGINT"}) == table.select(["open"])
     cut = [
-        rows_of(Part(str(path), start, end), {"open": sql_type("BIGINT")})
+        ParquetRows().rows_of(Part(str(path), start, end), {"open": sql_type("BIGINT")})
         for start, end in ((0, 4), (4, None))
     ]
     assert [batch.num_rows for part in cut for batch in part] == [2]
@@ -187,12 +191,13 @@ def test_a_file_that_says_different_numbers_of_its_rows(tmp_path):
 
 
 def test_a_row_group_is_not_held_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(plain, "BYTES", 1 << 20)
+    monkeypatch.setattr(parquet_rows, "BYTES", 1 << 20)
+    monkeypatch.setattr(part, "BYTES", 1 << 20)
     table = pa.table({"c": [os.urandom(1000) for _ in range(16_000)]})
     path = written(tmp_path / "a.parquet", table)
     del table
     before, rows, most = pa.total_allocated_bytes(), 0, 0
-    for batch in rows_of(Part(str(path)), {"c": sql_type("BINARY")}):
+    for batch in ParquetRows().rows_of(Part(str(path)), {"c": sql_type("BINARY")}):
         rows += batch.num_rows
         most = max(most, pa.total_allocated_bytes() - before)
     assert rows == 16_000

@@ -100,7 +100,7 @@ def header_of(file: str, options: Mapping[str, str]) -> list[str] | None:
 
 def can_be_split(options: Mapping[str, str]) -> bool:
     """Whether `records` knows where columns and lines end; else only Spark does."""
-    return len(_separator(options)) == 1 and options.get("linesep", "\n") in _LINE_ENDS
+    return len(separator_in(options)) == 1 and options.get("linesep", "\n") in _LINE_ENDS
 
 
 def other_separator(header: Sequence[str]) -> str | None:
@@ -122,7 +122,7 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
     lines = (line for line in text if not (comment and line.startswith(comment)))
     reader = csv.reader(
         lines,
-        delimiter=_separator(options)[:1] or ",",
+        delimiter=separator_in(options)[:1] or ",",
         quotechar=quote[:1] or None,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
         escapechar=options.get("escape", "\\")[:1] or None,
@@ -133,7 +133,8 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
             yield [field.strip() for field in record] if trims else record
 
 
-def _separator(options: Mapping[str, str]) -> str:
+def separator_in(options: Mapping[str, str]) -> str:
+    """What separates values. ``options``: with names in lower case."""
     return separator_of(options.get("sep", options.get("delimiter", ",")))
 
 

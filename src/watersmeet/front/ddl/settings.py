@@ -29,7 +29,7 @@ from watersmeet.spec.model import (
     PlanChoice,
     WatermarkRule,
 )
-from watersmeet.spec.options.files import PARQUET_READER, ParquetReader, local_path
+from watersmeet.spec.options.files import FILE_READER, FileReader, local_path
 from watersmeet.spec.options.spark_settings import problem_of
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
@@ -72,7 +72,7 @@ RUN_SETTINGS = (
     "change_queries",
     "keep_ticks",
     "history",
-    PARQUET_READER,
+    FILE_READER,
     SMALL_TICKS,
     "metrics",
     "ui",
@@ -230,8 +230,8 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint = f"a port of this machine, such as {port}, or HOST:PORT to listen elsewhere"
     elif name == "log_format":
         return str(_one_of(LogFormat, name, value, location).value)
-    elif name == PARQUET_READER:
-        return str(_one_of(ParquetReader, name, value, location).value)
+    elif name == FILE_READER:
+        return str(_one_of(FileReader, name, value, location).value)
     elif name == SMALL_TICKS:
         return str(_one_of(SmallTicks, name, value, location).value)
     elif name == "trigger":

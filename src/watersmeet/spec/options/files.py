@@ -20,10 +20,10 @@ from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
 from watersmeet.spec.options.values import Use, value_problems
 
-PARQUET_READER = "parquet_reader"
+FILE_READER = "file_reader"
 
 
-class ParquetReader(Enum):
+class FileReader(Enum):
     """Who reads the Parquet files of a job's streams. ``AUTO``: tasks, by Arrow, where that gives what the
     reader of Spark gives; else Spark. ``SPARK``: always Spark."""
 
@@ -31,9 +31,9 @@ class ParquetReader(Enum):
     SPARK = "spark"
 
 
-def reader_in(settings: Mapping[str, str]) -> ParquetReader:
+def reader_in(settings: Mapping[str, str]) -> FileReader:
     """The one that the settings of a run name; those are checked."""
-    return ParquetReader(settings.get(PARQUET_READER, ParquetReader.AUTO.value))
+    return FileReader(settings.get(FILE_READER, FileReader.AUTO.value))
 
 
 FORMATS = ("parquet", "json", "csv")

@@ -34,7 +34,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "finish": _END,
     "set_aside_newer_parts": "what becomes of the parts of other ticks",
     "keep_ticks": "what is kept of earlier ticks",
-    "parquet_reader": "rows are the same",
+    "file_reader": "rows are the same",
     "small_ticks": "rows are the same",
     "history": "what is kept of earlier ticks, for people",
     "metrics": _LOOKS,

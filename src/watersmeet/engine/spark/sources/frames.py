@@ -35,7 +35,7 @@ from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.connectors import DATAFRAME

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
 from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.sql_type import BIGINT, SqlType
 

@@ -11,7 +11,7 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.inferred_types import Told
 from watersmeet.engine.spark.sources.files.parquet_types import types_of
 from watersmeet.engine.spark.sources.files.there import shown
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError
 from watersmeet.types.sql_type import (
     BIGINT,

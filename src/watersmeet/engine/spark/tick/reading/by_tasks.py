@@ -1,8 +1,8 @@
-"""Ingest of Parquet files that tasks read themselves, by Arrow: no row goes through Java.
+"""Ingest of files that tasks read themselves, by Arrow: no row goes through Java.
 
 Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
-plain streams of local Parquet files of which nothing but columns is asked, and where Arrow reads a file as
-Spark does (`engine.tasks.parquet.plain`). Few rows the driver reads in the place of tasks. Whoever finds a
+plain streams of local files of which nothing but columns is asked, and where Arrow reads a file as
+Spark does (`engine.tasks.files`). Few rows the driver reads in the place of tasks. Whoever finds a
 file that it does not know tells so, and Spark reads the tick, and all that follow in this run: what was
 written of it by then is named nowhere.
 
@@ -36,16 +36,17 @@ from watersmeet.engine.spark.properties import PARTS
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
-from watersmeet.engine.spark.sources.views import SourceView
+from watersmeet.engine.spark.sources.views import BROKEN, SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
-from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
-from watersmeet.engine.tasks.parquet.dealing import Dealt, dealt
-from watersmeet.engine.tasks.parquet.plain import UNREADABLE, NotPlain, Part, rows_of, said_of_rows
+from watersmeet.engine.spark.tick.reading.plain_source import SAID, SETTINGS, is_plain, reader_of
+from watersmeet.engine.tasks.files.dealing import Dealt, dealt
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
+from watersmeet.engine.tasks.files.part import NotPlain, Part, Reader
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.options.files import ParquetReader
-from watersmeet.spec.options.spark_settings import says_how
+from watersmeet.spec.options.files import FileReader, format_of
+from watersmeet.spec.options.spark_settings import TIME_ZONE, says_how
 from watersmeet.state.store import Store
 from watersmeet.types.sql_type import SqlType
 
@@ -75,6 +76,17 @@ class _Source:
 
     view: SourceView
     columns: Mapping[str, tuple[str, SqlType]]
+    reader: Reader
+
+    def rows_of(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """As the frame has them. Raises: NotPlain."""
+        for rows in self.reader.rows_of(part, dict(self.columns.values())):
+            arrays = [rows.column(declared) for declared, _ in self.columns.values()]
+            names = list(self.columns)
+            if self.view.parses:  # what has a record that does not parse is no plain file
+                arrays.append(pa.nulls(rows.num_rows))
+                names.append(BROKEN)
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def listing_of(sources: Sequence[tuple[DataFrame, SourceView]]) -> DataFrame:
@@ -83,17 +95,17 @@ def listing_of(sources: Sequence[tuple[DataFrame, SourceView]]) -> DataFrame:
     return reduce(DataFrame.unionAll, nothing)
 
 
-def few_rows(files: Sequence[tuple[str, int]], most: int) -> int | None:
-    """How many rows Parquet files say that they have, if the driver may read them in the place of tasks.
+def few_rows(files: Sequence[tuple[str, str, int]], most: int) -> int | None:
+    """How many rows files have, about, if the driver may read them in the place of tasks.
 
     Args:
-        files: paths, and their sizes.
+        files: their formats, paths, and sizes.
         most: rows; less than none: it may read none.
     """
-    if most < 0 or len(files) > MOST_FILES or sum(nbytes for _, nbytes in files) > SMALL_BYTES:
+    if most < 0 or len(files) > MOST_FILES or sum(nbytes for *_, nbytes in files) > SMALL_BYTES:
         return None
     try:
-        said = [said_of_rows(path) for path, _ in files]
+        said = [SAID[wanted](path) for wanted, path, _ in files]
     except UNREADABLE:
         return None  # who reads it says what is wrong with it
     rows = sum(of_file for of_file, _ in said)
@@ -110,16 +122,21 @@ class ReadByTasks:
         plan: JobPlan,
         scanned: Scan,
         store: Store,
-        reader: ParquetReader,
+        reader: FileReader,
         small_rows: int,
         threads: int = 1,
     ) -> None:
         self._spark = spark
         self._small_rows, self._threads = small_rows, threads
         self._frames: dict[int, DataFrame] = {}
+        self._formats = [format_of(source.options) for source in plan.sources]
+        sources: dict[int, _Source] = {}
         self.why_not = _why_not(spark, plan, scanned, reader)
         """Why Spark reads the files from here on; None: tasks do."""
-        sources = {} if self.why_not is not None else dict(enumerate(_taken(plan, scanned)))
+        if self.why_not is None:
+            sources = dict(enumerate(_taken(plan, scanned, str(spark.conf.get(TIME_ZONE)))))
+            if len(sources) < len(plan.sources):
+                self.why_not = "files of a source have too few columns, or too many"
         self.gave_up, self._may_list = False, True
         self._ingest = IngestFiles(sources, store)
         self._function = Carrying(self._ingest)
@@ -167,9 +184,10 @@ class ReadByTasks:
         return told if self.why_not is None else None
 
     def _few(self, batch: BatchFiles) -> int | None:
-        """How many rows the files say that they have, if these are few, and so are the bytes."""
+        """How many rows the files have, about, if these are few, and so are the bytes."""
         files = [file for file in batch.files if file.batch >= 0]
-        return few_rows([(str(local_of(file.path)), file.size) for file in files], self._small_rows)
+        said = [(self._formats[file.source], str(local_of(file.path)), file.size) for file in files]
+        return few_rows(said, self._small_rows)
 
     def _by_driver(self, shares: Dealt, start: TickStart, rows: int) -> list[Any] | None:
         """What tasks would tell of so many rows. None: they come to more bytes than was to be seen, and what
@@ -248,15 +266,13 @@ class IngestFiles:
         nbytes = 0
         for number, part in parts:
             source = self.sources[number]
-            wanted = dict(source.columns.values())
-            for rows in rows_of(part, wanted):
+            for rows in source.rows_of(part):
                 nbytes += size(rows.columns)
                 if most_bytes is not None and nbytes > most_bytes:
                     raise _ManyBytes
                 if number not in tasks:
                     tasks[number] = SourceTask(source.view, start, self.store)
-                arrays = [rows.column(declared) for declared, _ in source.columns.values()]
-                tasks[number].take(pa.RecordBatch.from_arrays(arrays, names=list(source.columns)))
+                tasks[number].take(rows)
         for task in tasks.values():
             yield from task.finish()
 
@@ -270,8 +286,8 @@ def parts_in(text: str | None) -> Dealt:
     ]
 
 
-def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: ParquetReader) -> str | None:
-    if reader is ParquetReader.SPARK:
+def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: FileReader) -> str | None:
+    if reader is FileReader.SPARK:
         return "it was told to"
     if _is_set(spark):
         return "it was told how to read files"
@@ -279,19 +295,23 @@ def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: ParquetR
         return "an ASOF join asks which rows come first, which is as Spark reads them"
     for source in plan.sources:
         if not is_plain(source):
-            return f'"{source.name}" is no plain stream of local Parquet files'
+            return f'"{source.name}" is no plain stream of local files'
         if source.name not in scanned.plain:
             return f'of "{source.name}" expressions are asked'
     return None
 
 
-def _taken(plan: JobPlan, scanned: Scan) -> Iterator[_Source]:
-    """All sources of a plan, in its order."""
-    views = {view.source: view for _, view in scanned.sources}
+def _taken(plan: JobPlan, scanned: Scan, time_zone: str) -> Iterator[_Source]:
+    """The sources of a plan, in its order, up to one that only Spark reads."""
+    frames = {view.source: (frame, view) for frame, view in scanned.sources}
     for source in plan.sources:
+        frame, view = frames[source.name]
+        reader = reader_of(source, frame, time_zone)
+        if reader is None:
+            return
         types = {column.name: column.type for column in source.columns}
         wanted = {name: (declared, types[declared]) for name, declared in scanned.plain[source.name].items()}
-        yield _Source(views[source.name], wanted)
+        yield _Source(view, wanted, reader)
 
 
 def _is_set(spark: SparkSession) -> bool:

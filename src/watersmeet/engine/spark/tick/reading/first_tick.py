@@ -13,7 +13,7 @@ from watersmeet.engine.spark.tick.reading.by_tasks import few_rows
 from watersmeet.engine.spark.tick.reading.plain_source import is_plain
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import ParquetReader, local_path, path_of, reader_in
+from watersmeet.spec.options.files import FileReader, format_of, local_path, path_of, reader_in
 from watersmeet.spec.options.lowered import lowered
 
 MOST_LISTED = 1_000
@@ -24,13 +24,17 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
     """Whether the driver cannot do the first tick itself, by the files that are there. ``run``: the settings
     of the run."""
     most = small_rows_in(run, threads_of_driver(MOST_THREADS))
-    if most < 0 or reader_in(run) is ParquetReader.SPARK or asks_files_in_order(plan):
+    if most < 0 or reader_in(run) is FileReader.SPARK or asks_files_in_order(plan):
         return True
     if not all(map(is_plain, plan.sources)):
         return True
     try:
-        files = [file for source in plan.sources for file in _first_files(source)]
-        return not files or few_rows([(file, os.path.getsize(file)) for file in files], most) is None
+        files = [
+            (format_of(source.options), file, os.path.getsize(file))
+            for source in plan.sources
+            for file in _first_files(source)
+        ]
+        return not files or few_rows(files, most) is None
     except OSError:
         return True
 

@@ -17,7 +17,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Expr, OutputMode, Sink, Source
-from watersmeet.spec.options.files import OURS, ParquetReader, format_of, reader_in
+from watersmeet.spec.options.files import OURS, FileReader, format_of, reader_in
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.spark_settings import says_how
 
@@ -25,9 +25,9 @@ from watersmeet.spec.options.spark_settings import says_how
 def rows_pass_java(plan: JobPlan, run: Mapping[str, str], conf: Iterable[str]) -> bool:
     """``run``: the settings of the run; ``conf``: names of those of Spark."""
     by_tasks = (
-        reader_in(run) is ParquetReader.AUTO
+        reader_in(run) is FileReader.AUTO
         and not says_how(conf, *SETTINGS)
-        and all(is_plain(source) and not _is_nested(source) for source in plan.sources)
+        and all(_is_of_parquet(source) for source in plan.sources)
         and not plan.tables
         and not asks_files_in_order(plan)
         and all(query.is_index or _is_written_by_tasks(query.sink) for query in plan.queries)
@@ -43,8 +43,13 @@ def _is_written_by_tasks(sink: Sink) -> bool:
     )
 
 
-def _is_nested(source: Source) -> bool:
-    return any(column.type.is_nested for column in source.columns)
+def _is_of_parquet(source: Source) -> bool:
+    """Text does not count: with one record that does not parse it is Java's to read."""
+    return (
+        is_plain(source)
+        and format_of(source.options) == "parquet"
+        and not any(column.type.is_nested for column in source.columns)
+    )
 
 
 def _is_of_columns(query: QueryPlan) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from watersmeet.engine.tasks.parquet.plain import Part
+from watersmeet.engine.tasks.files.part import Part
 
 LEAST_BYTES = 1 << 20
 """Of files that are worth one more task."""

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from watersmeet.errors import EngineError
-from watersmeet.kernel.batches import cuts, one_batch, size, sizes
+from watersmeet.engine.tasks.files.part import BYTES, ROWS, NotPlain, Part, rows_or_refusal
+from watersmeet.kernel.batches import cuts, sizes
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -40,12 +40,6 @@ from watersmeet.types.sql_type import (
     SqlType,
     decimal,
 )
-
-ROWS = 100_000
-"""At most so many in a batch."""
-
-BYTES = 64 << 20
-"""And about so many, unless one row has more."""
 
 _READ_ROWS = 8192
 """Read at a time: what their values come to is not known before."""
@@ -83,28 +77,6 @@ _PLAIN = {
 _SIGNED = {8: TINYINT, 16: SMALLINT, 32: INT, 64: BIGINT}
 
 
-class NotPlain(Exception):
-    """A file whose rows Arrow might read otherwise than Spark, or not at all. Its text: why."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """The row groups of a file that begin in [``start``, ``end``); None: at its end, or behind it."""
-
-    path: str
-    start: int = 0
-    end: int | None = None
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether row groups of the file may be of another part."""
-        return self.start > 0 or self.end is not None
-
-    def has(self, offset: int) -> bool:
-        """Whether a row group that begins there is of this part. Whatever a file says, each is of one."""
-        return (self.start <= offset or self.start == 0) and (self.end is None or offset < self.end)
-
-
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """What Arrow raises where it cannot read what a Parquet file says of itself."""
 
@@ -117,22 +89,13 @@ def said_of_rows(path: str) -> tuple[int, int]:
     return int(described.num_rows), int(nbytes)
 
 
-def rows_of(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part in their order, in batches of at most `ROWS` rows and about `BYTES`.
+@dataclass(frozen=True)
+class ParquetRows:
+    """How Parquet files are read."""
 
-    Args:
-        columns: the declared columns that are wanted, by name. Case does not count; one that the file lacks
-            is NULL.
-
-    Raises:
-        NotPlain: Spark is to read the file. Batches that were given before count for nothing then.
-    """
-    try:
-        yield from _regrouped(_chunks(part, columns))
-    except (NotPlain, EngineError):
-        raise
-    except Exception as error:  # whatever a damaged file leads to: Spark says what is wrong with it
-        raise NotPlain(f"{part.path}: {type(error).__name__}: {error}") from None
+    def rows_of(self, part: Part, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+        """See `Reader`. Case of names does not count; a column that the file lacks is NULL."""
+        return rows_or_refusal(part, _chunks(part, wanted))
 
 
 def _chunks(part: Part, columns: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
@@ -406,18 +369,3 @@ def _limits(kind: pa.DataType) -> tuple[Any, Any] | None:
         most = Decimal((0, (9,) * kind.precision, -kind.scale))
         return most.copy_negate(), most
     return None
-
-
-def _regrouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches."""
-    held: list[pa.RecordBatch] = []
-    rows = held_bytes = 0
-    for batch in batches:
-        batch_bytes = size(batch.columns)
-        if held and (rows + batch.num_rows > ROWS or held_bytes + batch_bytes > BYTES):
-            yield one_batch(held)
-            held, rows, held_bytes = [], 0, 0
-        held.append(batch)
-        rows, held_bytes = rows + batch.num_rows, held_bytes + batch_bytes
-    if held:
-        yield one_batch(held)

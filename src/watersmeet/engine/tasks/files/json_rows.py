@@ -1,0 +1,147 @@
+"""Rows of files of JSON as Spark would read them, or a refusal: `NotPlain` says why a file is for Spark.
+
+Taken are files in UTF-8 with one object in a line, and nothing else in it, whose values are of the declared
+types and in their usual spelling. A file with another record in it is Spark's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from watersmeet.engine.tasks.files import texts
+from watersmeet.engine.tasks.files.lines import blocks_of
+from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import BOOLEAN, DOUBLE, FLOAT, SqlType
+
+_BLANK = b" \t\r\n"
+_NO_NUMBERS = (b"NaN", b"Inf", b"INF")
+_NO_NUMBER = re.compile(rb"[:,\[][ \t]*[-+]?(?:NaN|Inf|INF)")
+"""Where a number may stand. Parsers know different ones."""
+
+_LONG = 900
+"""Bytes of a line from which on there may be in it what is too long, or nested too deeply, to Spark's parser:
+1,000 digits or levels."""
+_DIGITS = re.compile(rb"[-+.0-9eE]{900}")
+
+_LONG_NAME = 50_000
+"""Likewise of a name."""
+_NAME = re.compile(rb'"(?:[^"\\]|\\.){50000,}+"[ \t]*:')
+
+
+_MINUS_ZERO = -(2**63)
+"""Bits of a DOUBLE."""
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """How the JSON files of a source are read.
+
+    Args:
+        columns: names and types (`is_taken`) of those that are declared.
+        time_zone: whose clock times without a zone are of.
+    """
+
+    columns: tuple[tuple[str, SqlType], ...]
+    time_zone: str
+
+    def rows_of(self, part: Part, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+        """See `Reader`."""
+        return rows_or_refusal(part, self._batches(part, wanted))
+
+    @cached_property
+    def _schema(self) -> pa.Schema:
+        """As what Arrow reads the values. It knows other times than Spark."""
+        return pa.schema(
+            [(name, in_arrow(type_) if _is_read(type_) else pa.string()) for name, type_ in self.columns]
+        )
+
+    def _batches(self, part: Part, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+        for block in blocks_of(part):
+            lines = _checked_lines(part, block)
+            if not lines:
+                continue
+            read = self._read(block)
+            if read.num_rows != lines:
+                raise NotPlain(f"{part.path}: it has lines of several values")
+            columns = {}
+            for name, type_ in self.columns:
+                column = read.column(name)
+                try:  # also if nobody wants it: a record with another value is broken to Spark
+                    columns[name] = (
+                        _checked(column)
+                        if _is_read(type_)
+                        else texts.values_of(column, type_, self.time_zone)
+                    )
+                except (NotPlain, pa.ArrowException) as error:
+                    raise NotPlain(f"{part.path}: {name}: {error}") from None
+            rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
+            for start in range(0, rows.num_rows, ROWS):
+                yield rows.slice(start, ROWS)
+
+    def _read(self, block: bytes) -> pa.RecordBatch:
+        table = arrow_json.read_json(
+            pa.BufferReader(block),
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=self._schema, newlines_in_values=False, unexpected_field_behavior="ignore"
+            ),
+        )
+        (rows,) = table.combine_chunks().to_batches()
+        return rows
+
+
+def is_taken(type_: SqlType) -> bool:
+    """Whether values of a type are read here. Spark's parser rounds a FLOAT twice."""
+    return texts.is_taken(type_) and type_ != FLOAT
+
+
+def _is_read(type_: SqlType) -> bool:
+    """Whether Arrow reads values of the type itself."""
+    return type_ in (BOOLEAN, DOUBLE) or type_.is_integer or type_.is_decimal
+
+
+def _checked(values: pa.Array) -> pa.Array:
+    """Raises: NotPlain, pa.ArrowInvalid: Spark has others."""
+    if pa.types.is_decimal(values.type):
+        values.validate(full=True)  # that they are of no more digits is not checked before
+    if pa.types.is_floating(values.type):
+        if pc.all(pc.is_finite(values)).as_py() is False:
+            raise NotPlain("some numbers are too large, or none")
+        if pc.any(pc.equal(values.view(pa.int64()), _MINUS_ZERO)).as_py():
+            raise NotPlain("some numbers are -0, which is another one if it is written as a whole number")
+    return values
+
+
+def _checked_lines(part: Part, block: bytes) -> int:
+    """How many lines of a block are not blank. Each has to begin an object and to end one: then, if all is
+    JSON, no object goes over several lines."""
+    characters = np.frombuffer(block, dtype=np.uint8)
+    ends = np.flatnonzero(characters == ord("\n"))
+    if not len(ends) or ends[-1] != len(block) - 1:
+        ends = np.append(ends, len(block))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    blank = 0
+    whole = characters[np.minimum(starts, len(block) - 1)] == ord("{")
+    whole &= characters[np.maximum(ends - 1, 0)] == ord("}")
+    for number in np.flatnonzero(~whole).tolist():
+        line = block[starts[number] : ends[number]].strip(_BLANK)
+        blank += not line
+        if line and not (line.startswith(b"{") and line.endswith(b"}")):
+            raise NotPlain(f"{part.path}: it has lines that are no objects")
+    if any(text in block for text in _NO_NUMBERS) and _NO_NUMBER.search(block) is not None:
+        raise NotPlain(f"{part.path}: it has numbers that are none")
+    for number in np.flatnonzero(ends - starts > _LONG).tolist():
+        line = block[starts[number] : ends[number]]
+        is_long = line.count(b"{") + line.count(b"[") > _LONG or _DIGITS.search(line) is not None
+        if is_long or (len(line) > _LONG_NAME and _NAME.search(line) is not None):
+            raise NotPlain(f"{part.path}: it has lines of too many digits, or brackets, or too long names")
+    return len(starts) - blank

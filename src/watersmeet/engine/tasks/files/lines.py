@@ -1,0 +1,108 @@
+"""Lines of text files: those that begin in a part, in blocks that end where lines do.
+
+Lines end in ``\\n`` or ``\\r\\n``. Spark's readers end them at a lone ``\\r``, too: files with such are
+Spark's, as are those that are no UTF-8, and those with a NUL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.engine.files.csv_header import OPENERS, UNREADABLE
+from watersmeet.engine.tasks.files.part import BYTES, NotPlain, Part
+
+BLOCK = 4 << 20
+"""Bytes that are read at a time; a block is as long, or as one line that is longer."""
+
+COMPRESSED = frozenset({*OPENERS, *UNREADABLE})
+"""How names of files end that Spark decompresses."""
+
+_MARK = b"\xef\xbb\xbf"
+"""What UTF-8 may begin with."""
+
+_BLANK = re.compile(rb"^[\0-\x20]+$", re.MULTILINE)
+
+
+def said_of_lines(path: str) -> tuple[int, int]:
+    """About how many lines a file has, and of how many bytes. Raises: OSError."""
+    lines = nbytes = 0
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            lines += block.count(b"\n")
+            nbytes += len(block)
+    return lines + 1, nbytes
+
+
+def blocks_of(part: Part) -> Iterator[bytes]:
+    """The lines that begin in a part, each in one block; what UTF-8 may begin with is left out.
+
+    Raises:
+        NotPlain: they are for Spark to read.
+        OSError: they cannot be read.
+    """
+    if os.path.splitext(part.path)[1].lower() in COMPRESSED:
+        raise NotPlain(f"{part.path}: it is compressed")
+    with open(part.path, "rb") as file:
+        at = _first_line(file, part)
+        held = b""
+        while part.end is None or at < part.end:
+            block = file.read(BLOCK if part.end is None else min(BLOCK, part.end - at))
+            at += len(block)
+            is_last = not block or (part.end is not None and at >= part.end)
+            if is_last and block and not block.endswith(b"\n"):
+                block += _rest_of_line(file, part)
+            held += block
+            cut = len(held) if is_last else held.rfind(b"\n") + 1
+            if cut:
+                yield _checked(held[:cut], part.path)
+            held = held[cut:]
+            if len(held) > BYTES:
+                raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
+            if is_last:
+                return
+
+
+def has_blank_lines(block: bytes) -> bool:
+    """Whether there are lines of blanks alone, which are no records to Spark, whatever they come to."""
+    return _BLANK.search(block) is not None
+
+
+def _first_line(file: BinaryIO, part: Part) -> int:
+    """Where the first line of a part begins; the file is there."""
+    if not part.start:
+        at = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
+        return file.seek(at)
+    file.seek(part.start - 1)
+    return part.start - 1 + len(_rest_of_line(file, part))
+
+
+def _rest_of_line(file: BinaryIO, part: Part) -> bytes:
+    rest = file.readline(BYTES + 1)
+    if len(rest) > BYTES:
+        raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
+    return rest
+
+
+def _checked(block: bytes, path: str) -> bytes:
+    if b"\0" in block:
+        raise NotPlain(f"{path}: it has NUL in it")
+    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        raise NotPlain(f"{path}: it has carriage returns that end no line")
+    if not block.isascii() and not _is_utf8(block):
+        raise NotPlain(f"{path}: it is no UTF-8")
+    return block
+
+
+def _is_utf8(block: bytes) -> bool:
+    offsets = pa.py_buffer(np.array([0, len(block)], dtype=np.int32))
+    try:
+        pa.StringArray.from_buffers(1, offsets, pa.py_buffer(block)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

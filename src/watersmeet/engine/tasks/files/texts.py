@@ -1,0 +1,202 @@
+"""Texts as values of SQL types, where Spark's readers of text take them for the same values: in their usual
+spelling. Others are Spark's to read, whatever it makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.engine.tasks.files.part import NotPlain
+from watersmeet.spec.time_zones import UTC
+from watersmeet.types.arrow import in_arrow
+from watersmeet.types.sql_type import BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+from watersmeet.zones import zone
+
+Bytes = npt.NDArray[np.uint8]
+
+_FIRST_US = -62_135_596_800_000_000
+"""0001-01-01 00:00:00 UTC."""
+_FIRST_DAY = -719_162
+
+_TRUE, _FALSE = pa.array(["true", "True", "TRUE"]), pa.array(["false", "False", "FALSE"])
+
+_TIME = 19
+"""Characters of a time without a fraction and a zone."""
+_ZONE = 6
+"""Those of an offset from UTC."""
+_MOST_HOURS = 17
+"""Of an offset; 18:00 is the largest that Java knows."""
+
+
+def is_taken(type_: SqlType) -> bool:
+    """Whether texts are read as values of a type here."""
+    return type_.is_integer or type_.is_decimal or type_ in _READERS
+
+
+def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array:
+    """Texts, each NULL or a value, as values of a type (`is_taken`); TIMESTAMPs of UTC.
+
+    Args:
+        time_zone: whose clock times without a zone are of.
+
+    Raises:
+        NotPlain, pa.ArrowInvalid: some are for Spark to read.
+    """
+    if type_.is_integer:
+        return _numbers(texts, type_, _INTEGER)
+    if type_.is_decimal:
+        return _numbers(texts, type_, _DECIMAL)
+    return _READERS[type_](texts, type_, time_zone)
+
+
+def _alphabet(characters: bytes) -> npt.NDArray[np.bool_]:
+    allowed = np.zeros(256, dtype=np.bool_)
+    allowed[list(characters)] = True
+    return allowed
+
+
+_INTEGER, _DECIMAL, _FLOAT = map(_alphabet, (b"0123456789-", b"0123456789-.", b"0123456789-.eE"))
+"""Arrow knows other spellings of numbers, too, and so does Java, and not the same ones."""
+
+
+def _numbers(texts: pa.StringArray, type_: SqlType, allowed: npt.NDArray[np.bool_]) -> pa.Array:
+    if not allowed[_characters(texts)].all():
+        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+    return texts.cast(in_arrow(type_))
+
+
+def _fractions(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
+    numbers = _numbers(texts, type_, _FLOAT)
+    if pc.all(pc.is_finite(numbers)).as_py() is False:
+        raise NotPlain(f"some numbers are too large for a {type_}")
+    return numbers
+
+
+def _booleans(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
+    true = pc.is_in(texts, _TRUE)
+    if not pc.all(pc.or_(pc.or_(true, pc.is_in(texts, _FALSE)), texts.is_null())).as_py():
+        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+    return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
+
+
+def _dates(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
+    for of_length in _of_lengths(texts):
+        if of_length.shape[1] != 10:
+            raise NotPlain(f"some texts are no {type_} in its usual spelling")
+        _check_day(of_length, type_)
+    return _from(_FIRST_DAY, texts.cast(pa.date32()), pa.int32())
+
+
+def _times(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array:
+    kinds = {_check_times(of_length, type_) for of_length in _of_lengths(texts)}
+    if len(kinds) > 1:
+        raise NotPlain("some times have a zone, and some have none")
+    if True in kinds:
+        if type_ == TIMESTAMP_NTZ:
+            raise NotPlain(f"some texts of a {type_} have a zone")
+        return _from(_FIRST_US, texts.cast(pa.timestamp("us", "UTC")), pa.int64())
+    local = _from(_FIRST_US, texts.cast(pa.timestamp("us")), pa.int64())
+    if type_ == TIMESTAMP_NTZ:
+        return local
+    if time_zone == UTC:
+        return local.view(pa.timestamp("us", "UTC"))
+    walls = local.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    instants = zone(time_zone).to_instant(walls)
+    missing = local.is_null().to_numpy(zero_copy_only=False) if local.null_count else None
+    return _from(_FIRST_US, pa.array(instants, mask=missing).view(pa.timestamp("us", "UTC")), pa.int64())
+
+
+def _from(least: int, times: pa.Array, numbers: pa.DataType) -> pa.Array:
+    first = pc.min(times.view(numbers)).as_py()
+    if first is not None and first < least:
+        raise NotPlain("some dates are of years before the first")
+    return times
+
+
+_READERS: Mapping[SqlType, Callable[[pa.StringArray, SqlType, str], pa.Array]] = {
+    STRING: lambda texts, _, __: texts,
+    BOOLEAN: _booleans,
+    FLOAT: _fractions,
+    DOUBLE: _fractions,
+    DATE: _dates,
+    TIMESTAMP: _times,
+    TIMESTAMP_NTZ: _times,
+}
+
+
+def _characters(texts: pa.StringArray) -> Bytes:
+    """Of all texts, one behind the other."""
+    offsets = _offsets(texts)
+    if not len(texts) or offsets[-1] == offsets[0]:
+        return np.zeros(0, dtype=np.uint8)
+    return np.frombuffer(texts.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+
+
+def _offsets(texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    if not len(texts):
+        return np.zeros(1, dtype=np.int32)
+    return np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+
+
+def _of_lengths(texts: pa.StringArray) -> Iterator[Bytes]:
+    """The texts that are not empty, by their lengths: uint8[n, length] each."""
+    offsets, characters = _offsets(texts), _characters(texts)
+    starts, lengths = offsets[:-1] - offsets[0], np.diff(offsets)
+    counts = np.bincount(lengths, minlength=1)
+    counts[0] = 0
+    of_all = np.flatnonzero(counts)
+    for length in of_all.tolist():
+        if len(of_all) == 1:
+            yield characters.reshape(-1, length)
+        else:
+            own = starts[lengths == length]
+            yield characters[own[:, None] + np.arange(length, dtype=np.int32)]
+
+
+def _check_day(days: Bytes, type_: SqlType) -> None:
+    """That texts begin with a date. Whether there is that day shows when it is read."""
+    _check(_are_digits(days, (0, 1, 2, 3, 5, 6, 8, 9)) and _are(days, (4, 7), b"-"), type_)
+
+
+def _check_times(times: Bytes, type_: SqlType) -> bool:
+    """That texts of one length are times in their usual spelling; whether all have a zone, for some
+    is refused."""
+    length = times.shape[1]
+    _check(length >= _TIME, type_)
+    body = length
+    in_utc = _are(times, (length - 1,), b"Z")
+    has_offset = length >= _TIME + _ZONE and _are(times, (length - _ZONE,), b"+-")
+    if in_utc:
+        body -= 1
+    elif has_offset:
+        body -= _ZONE
+        places = tuple(range(length - _ZONE + 1, length))
+        digits = tuple(place for place in places if place != length - 3)
+        _check(_are(times, (length - 3,), b":") and _are_digits(times, digits), type_)
+        tens, ones, minutes = times[:, places[0]] - 48, times[:, places[1]] - 48, times[:, places[3]] - 48
+        _check(bool((tens * 10 + ones <= _MOST_HOURS).all()) and bool((minutes <= 5).all()), type_)
+    _check_day(times, type_)
+    _check(_are(times, (10,), b"T ") and _are(times, (13, 16), b":"), type_)
+    _check(_are_digits(times, (11, 12, 14, 15, 17, 18)), type_)
+    if body > _TIME:
+        _check(_TIME + 1 < body <= _TIME + 7 and _are(times, (_TIME,), b"."), type_)
+        _check(_are_digits(times, tuple(range(_TIME + 1, body))), type_)
+    return in_utc or has_offset
+
+
+def _check(holds: bool, type_: SqlType) -> None:
+    if not holds:
+        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+
+
+def _are(texts: Bytes, places: tuple[int, ...], characters: bytes) -> bool:
+    return bool(np.isin(texts[:, places], np.frombuffer(characters, dtype=np.uint8)).all())
+
+
+def _are_digits(texts: Bytes, places: tuple[int, ...]) -> bool:
+    return bool((texts[:, places] - np.uint8(48) <= 9).all())

@@ -1,0 +1,504 @@
+"""Text files that tasks read by Arrow have the rows that Spark's readers give, or are Spark's to read."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.sources.frames import read_records
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.tasks.files.csv_rows import CsvRows
+from watersmeet.engine.tasks.files.json_rows import JsonRows
+from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.types.parser import sql_type
+
+pytestmark = pytest.mark.spark
+
+NUMBERS = [
+    *(
+        "0",
+        "-0",
+        "7",
+        "007",
+        "-7",
+        "+7",
+        "--7",
+        "7-",
+        "-",
+        "",
+        " 7",
+        "7 ",
+        "7.0",
+        "7.",
+        ".7",
+        "-.7",
+        "1e3",
+        "1E3",
+    ),
+    *("1e", "e1", ".", "0x1F", "1_000", "1,5", "127", "128", "-128", "-129", "32767", "32768", "-32769"),
+    *("2147483647", "2147483648", "-2147483648", "9223372036854775807", "9223372036854775808", "1" * 40),
+    *("0" * 40 + "5", "1.5", "1.25", "1.255", "1.245", "-1.255", "99999.99", "999999.99", "100000", "1e400"),
+    *("1e-400", "4.9e-324", "2e-324", "1.7976931348623157e308", "1.7976931348623159e308", "0.1", "1e22"),
+    *("1e23", "123456789012345678901234567890", "9007199254740993", "3.4028235e38", "3.4028236e38", "1e-46"),
+    *("7e-46", "16777217", "0.30000001192092896", "NaN", "nan", "Inf", "-Inf", "Infinity", "1d", "1f", "1L"),
+    *("\u0663", "\uff17", "1\u00a0", "true", "null", "NULL", "\\N", "1.0E+2", "1e+2", "1e-2", "5e0", "-5e-0"),
+]
+BOOLEANS = [
+    "true",
+    "True",
+    "TRUE",
+    "tRue",
+    "false",
+    "False",
+    "FALSE",
+    "t",
+    "1",
+    "0",
+    "yes",
+    "",
+    " true",
+    "true ",
+]
+DAYS = [
+    *("2022-03-01", "2022-02-29", "2024-02-29", "1900-02-29", "0001-01-01", "0000-01-01", "0000-12-31"),
+    *("9999-12-31", "10000-01-01", "1582-10-04", "1582-10-10", "1582-10-15", "-0001-01-01", "2022-3-1"),
+    *("2022-03", "2022", "20220301", "2022/03/01", "01.03.2022", "2022-13-01", "2022-00-10", "2022-04-31"),
+    *("2022-03-01 ", " 2022-03-01", "2022-03-01T", "2022-03-01T10", "", "+2022-03-01", "2022-03-0a"),
+    *("1969-12-31", "1970-01-01", "2022-03-1\u0663", "now", "epoch", "today"),
+]
+CLOCKS = [
+    *("", "T10:00:00", " 10:00:00", "  10:00:00", "t10:00:00", "T10:00", "T10", "T24:00:00", "T23:59:60"),
+    *("T23:59:59", "T10:60:00", "T10:00:00.1", "T10:00:00.12", "T10:00:00.123", "T10:00:00.1234"),
+    *("T10:00:00.12345", "T10:00:00.123456", "T10:00:00.1234567", "T10:00:00.123456789", "T10:00:00."),
+    *("T10:00:00,5", "T1:00:00", "T10:0:00", "T02:30:00", "T01:30:00", "T02:00:00", "T03:00:00.000001"),
+    *("T00:00:00", "T00:00:00.000000", "T-1:00:00", "T10-00-00", "T10:00:00 "),
+]
+ZONES = [
+    *("", "Z", "z", "+00:00", "-00:00", "+02:00", "-05:30", "+17:59", "+18:00", "-18:00", "+18:01", "+19:00"),
+    *(
+        "+2:00",
+        "+02",
+        "+0200",
+        "+02:0",
+        "+02:60",
+        "+99:99",
+        " UTC",
+        "UTC",
+        " Europe/Berlin",
+        "[UTC]",
+        "+02:00:00",
+    ),
+    *("*02:00", "ZZ", "GMT+2"),
+]
+WALLS = ["2022-03-27", "2022-10-30", "2022-03-13", "2022-11-06", "1883-11-18", "1893-04-01", "0001-01-01"]
+"""On which clocks of Berlin and of New York were changed."""
+TIMES = [f"{day}{clock}{zone}" for day in DAYS[:8] for clock in CLOCKS[:9] for zone in ZONES[:6]]
+TIMES += [f"2022-03-01{clock}{zone}" for clock in CLOCKS for zone in ZONES]
+TIMES += [f"{day}{clock}" for day in WALLS for clock in CLOCKS]
+TIMES += [*DAYS, "10:00:00", "1646128800", "1646128800.5", "T10:00:00"]
+STRINGS = [
+    *(
+        "a",
+        "",
+        " ",
+        "  a ",
+        "a b",
+        "\u00e4",
+        "\U0001f600",
+        "\ufeff",
+        "a\tb",
+        "\\",
+        "a\\b",
+        "\\n",
+        "'",
+        "it's",
+        "#x",
+    ),
+    *("null", "NULL", "NaN", "\u2028", "\u0085", "a\x0bb", "\x01", "\x7f", "x" * 5000),
+]
+QUOTED = [
+    *(
+        '"',
+        '""',
+        '"a"',
+        '"a,b"',
+        '"a',
+        'a"',
+        'a"b',
+        '"a"b',
+        '"a""b"',
+        '"a\\"b"',
+        ' "a"',
+        '"a" ',
+        '" a "',
+        '"a;b"',
+    ),
+    *(
+        '"\\"',
+        '"a\\',
+        '"7"',
+        '"2022-03-01T10:00:00Z"',
+        '"true"',
+        '"\u00e4"',
+        "'a'",
+        "'a,b'",
+        '""a""',
+        '"a","b"',
+    ),
+]
+COLUMNS = {
+    **dict.fromkeys(["TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(7,2)"], NUMBERS),
+    **dict.fromkeys(["DECIMAL(38,10)", "DECIMAL(18,0)"], NUMBERS),
+    "BOOLEAN": BOOLEANS,
+    "DATE": DAYS,
+    "TIMESTAMP": TIMES,
+    "TIMESTAMP_NTZ": TIMES,
+    "STRING": STRINGS,
+}
+TIME_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "+05:30")
+
+
+def source_of(path, wanted, columns, more=""):
+    declared = ", ".join(f"`{name}` {text}" for name, text in columns.items())
+    job = parse_job(
+        f"CREATE TABLE s ({declared})"
+        f" WITH ('connector' = 'file', 'path' = '{path}', 'format' = '{wanted}'{more});"
+        "CREATE TABLE o WITH ('connector' = 'console');"
+        "INSERT INTO o SELECT n FROM s;"
+    )
+    return plan_job(job).sources[0]
+
+
+def by_spark(spark, path, wanted, columns, more=""):
+    """The declared columns, and `BROKEN`."""
+    return read_records(spark.read, source_of(path, wanted, columns, more), wanted, str(path)).toArrow()
+
+
+def bits(column):
+    """Floats and times by their bits."""
+    whole = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz and "UTC")).view(pa.int64())
+    if pa.types.is_date(column.type):
+        column = column.view(pa.int32())
+    return column.view(whole[column.type]) if column.type in whole else column
+
+
+def rows_in(table, names):
+    return list(zip(*(bits(table.column(name).combine_chunks()).to_pylist() for name in names), strict=True))
+
+
+def taken(reader, path, columns):
+    """The rows as tasks read them; why they are not, else."""
+    kinds = {name: sql_type(text) for name, text in columns.items()}
+    try:
+        batches = list(reader.rows_of(Part(str(path)), kinds))
+    except NotPlain as why:
+        return str(why)
+    rows = [row for batch in batches for row in rows_in(pa.Table.from_batches([batch]), columns)]
+    for batch in batches:
+        batch.validate(full=True)
+    return rows
+
+
+def csv_reader(columns, zone="UTC", separator=",", header=True):
+    return CsvRows(tuple((n, sql_type(t)) for n, t in columns.items()), separator, header, zone)
+
+
+def json_reader(columns, zone="UTC"):
+    return JsonRows(tuple((n, sql_type(t)) for n, t in columns.items()), zone)
+
+
+def compared(spark, tmp_path, wanted, columns, records, reader, head=""):
+    """Each record by Spark, all in one file; each by itself by tasks. How many these take; those that they do
+    not and Spark does."""
+    (tmp_path / "all").write_text(
+        head + "".join(f"{record}\n" for record in records), encoding="utf-8", newline=""
+    )
+    theirs = by_spark(spark, tmp_path / "all", wanted, columns)
+    names = [*columns]
+    broken = theirs.column(BROKEN).to_pylist()
+    rows = rows_in(theirs, names)
+    by_number = {row[0]: (row, text) for row, text in zip(rows, broken, strict=True) if row[0] is not None}
+    took, left = 0, []
+    for number, record in enumerate(records):
+        (tmp_path / "one").write_text(f"{head}{record}\n", encoding="utf-8", newline="")
+        mine = taken(reader, tmp_path / "one", columns)
+        row, text = by_number.get(number, (None, record))
+        if isinstance(mine, str):
+            left += [record] if text is None else []
+            continue
+        took += 1
+        is_same = (mine, text) == ([row], None)
+        assert is_same, f"{record[:200]!r} is {mine} here; to Spark {row}"
+    return took, left
+
+
+@pytest.mark.parametrize("zone", TIME_ZONES)
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_values_of_csv_are_those_that_spark_reads(spark, tmp_path, kind, zone):
+    if zone != "UTC" and kind != "TIMESTAMP":
+        pytest.skip("no zone in it")
+    hold_fixed(spark, zone)
+    columns = {"n": "INT", "c": kind, "s": "STRING"}
+    records = [f"{number},{text},x" for number, text in enumerate(COLUMNS[kind])]
+    records += [f"{number},{text},x" for number, text in enumerate(QUOTED, len(records))]
+    took, left = compared(spark, tmp_path, "csv", columns, records, csv_reader(columns, zone), "n,c,s\n")
+    print(kind, zone, "taken", took, "of", len(records), "left", left[:40])
+    assert took >= 3
+
+
+VALUES = [
+    *("null", "true", "false", "0", "-0", "7", "-7", "007", "+7", "7.0", "7.", ".7", "1e2", "1E2", "1e400"),
+    *("127", "128", "-129", "32768", "2147483648", "9223372036854775807", "9223372036854775808", "1" * 40),
+    *("1.5", "1.25", "1.255", "99999.99", "999999.99", "1e-400", "4.9e-324", "0.1", "9007199254740993"),
+    *(
+        "123456789012345678901234567890",
+        "3.4028236e38",
+        "16777217",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "Inf",
+        "-Inf",
+    ),
+    *(
+        "INF",
+        "-INF",
+        "+INF",
+        "nan",
+        "True",
+        "nul",
+        "undefined",
+        "",
+        "{}",
+        "[]",
+        '{"a": 1}',
+        "[1, 2]",
+        "[[1], {}]",
+    ),
+    *(
+        '""',
+        '"a"',
+        '"7"',
+        '"1.5"',
+        '"true"',
+        '"null"',
+        '"NaN"',
+        '" 7"',
+        '"\\u0041"',
+        '"\\n"',
+        '"\\/"',
+        '"\\\\"',
+        '"\\""',
+    ),
+    *(
+        '"\\ud83d\\ude00"',
+        '"\\ud83d"',
+        '"\\ude00"',
+        '"\\ud83dx"',
+        '"\\u0000"',
+        '"\\x"',
+        '"\\\'"',
+        '"\\u12"',
+        '"\t"',
+        '"\x01"',
+    ),
+    *(
+        '"\x7f"',
+        '"\u00e4"',
+        '"\U0001f600"',
+        '"\u2028"',
+        '"\ufeff"',
+        "'a'",
+        "a",
+        '"a" "b"',
+        '"a',
+        'a"',
+        "1 2",
+        "/* */ 1",
+    ),
+    *(
+        "1 // x",
+        "0x1F",
+        "1_0",
+        "1L",
+        "-",
+        "--1",
+        "01.5",
+        "\u0663",
+        "1" * 1001,
+        "1." + "0" * 1001,
+        "[" * 999 + "]" * 999,
+    ),
+    *(
+        "[" * 1001 + "]" * 1001,
+        '{"a":' * 1001 + "1" + "}" * 1001,
+        '"' + "x" * 5000 + '"',
+        "1e" + "9" * 20,
+        "-1e400",
+    ),
+    *(
+        '"2022-03-01"',
+        '"2022-03-01T10:00:00Z"',
+        '"2022-03-01 10:00:00"',
+        "1646128800",
+        '"2022-03-01T10:00:00.123+02:00"',
+    ),
+]
+SHAPES = [
+    *(
+        '{{"n":{n},"c":{v},"s":"x"}}',
+        ' {{ "n" : {n} , "c" : {v} , "s" : "x" }} ',
+        '\t{{"n":{n},"s":"x","c":{v}}}',
+    ),
+    *(
+        '{{"n":{n},"s":"x","u":{v}}}',
+        '{{"n":{n},"u":{v},"c":null,"s":"x"}}',
+        '{{"n":{n},"u":{{"c":{v}}},"s":"x"}}',
+    ),
+]
+ODD = [
+    *(
+        '{{"n":{n},"c":1,"c":2}}',
+        '{{"n":{n},"c":null,"c":2}}',
+        '{{"n":{n},"c":2,"c":null}}',
+        '{{"n":{n},"u":1,"u":2}}',
+    ),
+    *(
+        '{{"n":{n},"C":1}}',
+        '{{"n":{n},"c":1}} {{"n":{n}}}',
+        '{{"n":{n},"c":1}}{{}}',
+        '{{"n":{n},"c":1}} x',
+        '{{"n":{n},"c":1}},',
+    ),
+    *(
+        '[{{"n":{n},"c":1}}]',
+        '{{"n":{n},"c":1',
+        '"n":{n}}}',
+        '{{n:{n},"c":1}}',
+        "{{'n':{n},'c':1}}",
+        '{{"n":{n},}}',
+        '{{"n":{n} "c":1}}',
+    ),
+    *(
+        '{{"n":{n},"c":1}}//',
+        '/**/{{"n":{n},"c":1}}',
+        '{{"n":{n},"c":1}}\x0b',
+        '\x0b{{"n":{n},"c":1}}',
+        '{{"n":{n},"":1}}',
+    ),
+    *(
+        '{{"n":{n},"\\u0063":1}}',
+        '{{"n":{n},"c":1}}\u00a0',
+        '\ufeff{{"n":{n},"c":1}}',
+        '{{"n":{n},"c\\u0000":1}}',
+        '{{"n":{n}}}}}',
+    ),
+    *(
+        '{{"n":{n},"u":[1,{{"c":5}}],"c":7}}',
+        '{{"n":{n},"u":"}}{{","c":7}}',
+        '{{"n":{n},"u":{{}},"c":7}}',
+        '{{"n":{n},"' + "k" * 60_000 + '":7}}',
+    ),
+]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in COLUMNS if kind != "FLOAT"])
+def test_values_of_json_are_those_that_spark_reads(spark, tmp_path, kind, seed):
+    hold_fixed(spark, "UTC")
+    rng = random.Random(seed)
+    columns = {"n": "INT", "c": kind, "s": "STRING"}
+    texts = [f'"{text}"' for text in COLUMNS[kind] if not set(text) & set('"\\\t\x0b\x01')]
+    shaped = [(SHAPES[0], value) for value in (*VALUES, *texts)]
+    shaped += [(rng.choice(SHAPES[1:]), value) for value in VALUES]
+    shaped += [(shape, "") for shape in ODD]
+    records = [shape.format(n=number, v=value) for number, (shape, value) in enumerate(shaped)]
+    took, left = compared(spark, tmp_path, "json", columns, records, json_reader(columns))
+    print(kind, "taken", took, "of", len(records), "left", [text[:60] for text in left])
+    assert took >= 20
+
+
+def a_file_of_csv(rng):
+    separator = rng.choice([",", ",", ";", "|", "\t"])
+    end = rng.choice(["\n", "\n", "\r\n"])
+    names = [*"nts", *(["u"] if rng.random() < 0.3 else [])]
+    rng.shuffle(names)
+    values = {
+        "n": lambda: rng.choice(
+            ["", str(rng.randrange(100)), str(rng.randrange(100)), "7 ", "x"][: rng.choice([3, 3, 5])]
+        ),
+        "t": lambda: f"2022-03-01T10:00:{rng.randrange(60):02}" + rng.choice(["", ".5", ".25"]),
+        "s": lambda: rng.choice(
+            ["", "a", "\u00e4", '"a b"', f'"a{separator}b"', "it's", 'a"b'][: rng.choice([6, 6, 7])]
+        ),
+        "u": lambda: rng.choice(["", "u", "7"]),
+    }
+    lines = [separator.join(values[name]() for name in names) for _ in range(rng.choice([0, 1, 5, 300]))]
+    if rng.random() < 0.3:
+        lines.insert(
+            rng.randint(0, len(lines)),
+            rng.choice(["", " ", separator, "\t", separator * 3, "a", "\x0b", "\r"]),
+        )
+    header = separator.join(rng.choice([name, name, name.upper()]) for name in names)
+    text = (
+        rng.choice(["", "", "\ufeff", end])
+        + header
+        + end
+        + end.join(lines)
+        + rng.choice(["", end, end + end])
+    )
+    return names, separator, text
+
+
+def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, seed):
+    hold_fixed(spark, "UTC")
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    kinds, took = {"n": "INT", "t": "TIMESTAMP", "s": "STRING"}, 0
+    for number in range(40):
+        names, separator, text = a_file_of_csv(rng)
+        path = tmp_path / f"{number}.csv"
+        path.write_text(text, encoding="utf-8", newline="")
+        types = tuple((name, sql_type(kinds[name]) if name in kinds else None) for name in names)
+        reader = CsvRows(types, separator, True, "UTC")
+        mine = taken(reader, path, kinds)
+        if isinstance(mine, str):
+            continue
+        took += 1
+        said = {"\t": "\\t"}.get(separator, separator)
+        theirs = by_spark(spark, path, "csv", kinds, f", 'sep' = '{said}'")
+        assert theirs.column(BROKEN).null_count == theirs.num_rows, text
+        assert mine == rows_in(theirs, kinds), (seed, number, text)
+        parts = sorted(rng.randint(40, max(40, len(text.encode()))) for _ in range(3))  # behind the header
+        ends = [*parts, None]
+        cut = [
+            taken_part(reader, Part(str(path), a, b), kinds) for a, b in zip([0, *parts], ends, strict=True)
+        ]
+        assert [row for rows in cut for row in rows] == mine
+    assert 10 < took < 40
+
+
+def taken_part(reader, part, columns):
+    kinds = {name: sql_type(text) for name, text in columns.items()}
+    return [
+        row
+        for batch in reader.rows_of(part, kinds)
+        for row in rows_in(pa.Table.from_batches([batch]), columns)
+    ]
+
+
+def test_without_a_header_columns_are_taken_by_their_place(spark, tmp_path):
+    hold_fixed(spark, "UTC")
+    columns = {"n": "INT", "s": "STRING"}
+    (tmp_path / "a.csv").write_text("n,s\n")
+    assert "n" in taken(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
+    (tmp_path / "a.csv").write_text("1,s\n2,\n")
+    mine = taken(csv_reader(columns, header=False), tmp_path / "a.csv", columns)
+    assert mine == rows_in(
+        by_spark(spark, tmp_path / "a.csv", "csv", columns, ", 'header' = 'false'"), columns
+    )
