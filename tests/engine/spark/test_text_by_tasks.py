@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -502,3 +504,46 @@ def test_without_a_header_columns_are_taken_by_their_place(spark, tmp_path):
     assert mine == rows_in(
         by_spark(spark, tmp_path / "a.csv", "csv", columns, ", 'header' = 'false'"), columns
     )
+
+
+def a_number(rng):
+    """Of which it is not plain to which float it is to be rounded."""
+    digits = "".join(rng.choice("0123456789") for _ in range(rng.choice([3, 9, 17, 18, 25, 60])))
+    near = struct.unpack("<f", struct.pack("<I", rng.randrange(2, 0x7F000000)))[0]
+    after = struct.unpack("<f", struct.pack("<I", struct.unpack("<I", struct.pack("<f", near))[0] + 1))[0]
+    half = str((Decimal(near) + Decimal(after)) / 2)
+    number = rng.choice(
+        [
+            *(
+                f"{digits[:2]}.{digits[2:]}",
+                f"0.{digits}e{rng.randint(-320, 300)}",
+                repr(rng.uniform(-1e9, 1e9)),
+            ),
+            *(half, half[:12], f"{near!r}", f"1{digits}", f"{int(digits[:15])}.5"),
+        ]
+    )
+    return number.replace("E+", "e").replace("e+", "e")
+
+
+def in_json(number):
+    """JSON has no digits behind a 0, and one in front of a point."""
+    whole, point, rest = number.removeprefix("-").partition(".")
+    return "-" * number.startswith("-") + (whole.lstrip("0") or "0") + point + rest
+
+
+def test_random_numbers_are_rounded_as_spark_rounds_them(spark, tmp_path, seed):
+    hold_fixed(spark, "UTC")
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    numbers = [a_number(rng) for _ in range(6_000)]
+    of_float = [text if abs(float(text)) < 3e38 else "1.5" for text in numbers]
+    kinds = {"n": "INT", "d": "DOUBLE", "f": "FLOAT"}
+    lines = [f"{n},{d},{f}" for n, (d, f) in enumerate(zip(numbers, of_float, strict=True))]
+    (tmp_path / "a.csv").write_text("n,d,f\n" + "\n".join(lines))
+    mine = taken(csv_reader(kinds), tmp_path / "a.csv", kinds)
+    assert mine == rows_in(by_spark(spark, tmp_path / "a.csv", "csv", kinds), kinds), seed
+    kinds = {"n": "INT", "d": "DOUBLE"}
+    lines = [f'{{"n": {n}, "d": {in_json(d)}}}' for n, d in enumerate(numbers)]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    mine = taken(json_reader(kinds), tmp_path / "a.json", kinds)
+    assert mine == rows_in(by_spark(spark, tmp_path / "a.json", "json", kinds), kinds), seed

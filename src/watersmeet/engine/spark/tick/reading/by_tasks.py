@@ -17,8 +17,9 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -38,13 +39,22 @@ from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN, SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
-from watersmeet.engine.spark.tick.reading.plain_source import SAID, SETTINGS, is_plain, reader_of
+from watersmeet.engine.spark.tick.reading.plain_source import (
+    SAID,
+    SETTINGS,
+    begins_plain,
+    columns_told,
+    first_files,
+    is_plain,
+    reader_of,
+)
 from watersmeet.engine.tasks.files.dealing import Dealt, dealt
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.engine.tasks.files.part import NotPlain, Part, Reader
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import FileReader, format_of
 from watersmeet.spec.options.spark_settings import TIME_ZONE, says_how
 from watersmeet.state.store import Store
@@ -136,7 +146,7 @@ class ReadByTasks:
         if self.why_not is None:
             sources = dict(enumerate(_taken(plan, scanned, str(spark.conf.get(TIME_ZONE)))))
             if len(sources) < len(plan.sources):
-                self.why_not = "files of a source have too few columns, or too many"
+                self.why_not = "files of a source begin with what only Spark reads"
         self.gave_up, self._may_list = False, True
         self._ingest = IngestFiles(sources, store)
         self._function = Carrying(self._ingest)
@@ -302,16 +312,22 @@ def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: FileRead
 
 
 def _taken(plan: JobPlan, scanned: Scan, time_zone: str) -> Iterator[_Source]:
-    """The sources of a plan, in its order, up to one that only Spark reads."""
+    """The sources of a plan, in its order, up to one that only Spark reads, as far as its files show now."""
     frames = {view.source: (frame, view) for frame, view in scanned.sources}
     for source in plan.sources:
         frame, view = frames[source.name]
-        reader = reader_of(source, frame, time_zone)
-        if reader is None:
+        reader = reader_of(source, partial(columns_told, frame), time_zone)
+        if reader is None or not begins_plain(source, reader, _files_there(source)):
             return
         types = {column.name: column.type for column in source.columns}
         wanted = {name: (declared, types[declared]) for name, declared in scanned.plain[source.name].items()}
         yield _Source(view, wanted, reader)
+
+
+def _files_there(source: Source) -> Sequence[str]:
+    with suppress(OSError):
+        return first_files(source)
+    return ()
 
 
 def _is_set(spark: SparkSession) -> bool:

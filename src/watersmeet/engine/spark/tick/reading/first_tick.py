@@ -4,20 +4,23 @@ started for nothing. It may be wrong: then workers start when they are first nee
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Sequence
 
 from watersmeet.engine.driver.amount import MOST_THREADS, small_rows_in, threads_of_driver
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.tick.reading.by_tasks import few_rows
-from watersmeet.engine.spark.tick.reading.plain_source import is_plain
+from watersmeet.engine.spark.tick.reading.plain_source import (
+    begins_plain,
+    columns_in,
+    first_files,
+    is_plain,
+    reader_of,
+)
+from watersmeet.errors import EngineError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import FileReader, format_of, local_path, path_of, reader_in
-from watersmeet.spec.options.lowered import lowered
-
-MOST_LISTED = 1_000
-"""Of the files of a directory, whose times of change are asked for before Java is."""
+from watersmeet.spec.options.files import FileReader, format_of, reader_in
+from watersmeet.spec.time_zones import UTC
 
 
 def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
@@ -29,25 +32,19 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
     if not all(map(is_plain, plan.sources)):
         return True
     try:
-        files = [
+        files = {source.name: first_files(source) for source in plan.sources}
+        said = [
             (format_of(source.options), file, os.path.getsize(file))
             for source in plan.sources
-            for file in _first_files(source)
+            for file in files[source.name]
         ]
-        return not files or few_rows(files, most) is None
-    except OSError:
+        if not said or few_rows(said, most) is None:
+            return True
+        return not all(_begins_plain(source, files[source.name]) for source in plan.sources)
+    except (OSError, EngineError):
         return True
 
 
-def _first_files(source: Source) -> list[str]:
-    """Those of a directory that the first tick reads. Raises: OSError: it is none, or that is not known."""
-    folder, options = local_path(path_of(source.options)), lowered(source.options)
-    if "maxbytespertrigger" in options:
-        raise OSError("by bytes")
-    with os.scandir(folder) as entries:
-        there = list(islice(entries, MOST_LISTED + 1))
-    if len(there) > MOST_LISTED:
-        raise OSError("too many to look at each")
-    files = [entry for entry in there if entry.name[0] not in "._" and entry.is_file()]
-    files.sort(key=lambda entry: entry.stat().st_mtime)
-    return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
+def _begins_plain(source: Source, files: Sequence[str]) -> bool:
+    reader = reader_of(source, lambda: columns_in(source, files[0]) if files else None, UTC)
+    return reader is not None and begins_plain(source, reader, files)
