@@ -59,15 +59,20 @@ def test_few_rows_in_parquet_need_none(folders):
 def test_lines_of_text_are_counted(folders, monkeypatch, wanted):
     for folder in folders:
         (folder / "1.parquet").unlink()
-        (folder / f"1.{wanted}").write_text("1,2\n" * 300)
+        lines = ["k,t", *["1,"] * 299] if wanted == "csv" else ['{"k": 1}'] * 300
+        (folder / f"1.{wanted}").write_text("\n".join(lines))
     of_both = {"of_l": f", 'format' = '{wanted}'", "of_r": f", 'format' = '{wanted}'"}
     assert not needed(folders, **of_both)
+    monkeypatch.setattr(amount, "SMALL_ROWS", 299)
+    assert needed(folders, **of_both)
     monkeypatch.setattr(amount, "SMALL_ROWS", 300)
-    assert needed(folders, **of_both)
-    monkeypatch.setattr(amount, "SMALL_ROWS", 301)
     assert not needed(folders, **of_both)
-    monkeypatch.setattr(by_tasks, "SMALL_BYTES", 2_399)
-    assert needed(folders, **of_both)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_tasks, "SMALL_BYTES", 1_000)
+        assert needed(folders, **of_both)
+    with (folders[1] / f"1.{wanted}").open("a") as file:
+        file.write("\nno record of three,values,\n")
+    assert needed(folders, **of_both), "Spark reads from the start"
 
 
 def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):

@@ -75,9 +75,9 @@ def has_blank_lines(block: bytes) -> bool:
 
 def _first_line(file: BinaryIO, part: Part) -> int:
     """Where the first line of a part begins; the file is there."""
-    if not part.start:
-        at = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
-        return file.seek(at)
+    first = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
+    if part.start <= first:
+        return file.seek(first)
     file.seek(part.start - 1)
     return part.start - 1 + len(_rest_of_line(file, part))
 

@@ -1,0 +1,122 @@
+"""Lines of text files that parts begin: each of one part, whatever the cuts; and texts that are refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from watersmeet.engine.tasks.files import lines
+from watersmeet.engine.tasks.files.csv_rows import CsvRows
+from watersmeet.engine.tasks.files.json_rows import JsonRows
+from watersmeet.engine.tasks.files.lines import COMPRESSED, blocks_of, said_of_lines
+from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.types.parser import sql_type
+
+INT, STRING = sql_type("INT"), sql_type("STRING")
+
+
+def lines_of(path, edges, size=None):
+    ends = [*edges[1:], size]
+    parts = [Part(str(path), start, end) for start, end in zip(edges, ends, strict=True)]
+    return [[line for block in blocks_of(part) for line in block.splitlines(keepends=True)] for part in parts]
+
+
+def test_each_line_is_of_the_part_that_it_begins_in(tmp_path, monkeypatch, seed):
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    for _ in range(300):
+        monkeypatch.setattr(lines, "BLOCK", rng.choice([1, 3, 16, 4 << 20]))
+        end = rng.choice([b"\n", b"\r\n"])
+        texts = [b"x" * rng.choice([0, 1, 5, 40]) + "ä".encode() for _ in range(rng.randint(0, 12))]
+        whole = end.join(texts) + rng.choice([b"", end])
+        mark = rng.choice([b"", b"\xef\xbb\xbf"])
+        (tmp_path / "a").write_bytes(mark + whole)
+        edges = [0, *sorted(rng.randint(3, len(whole) + 9) for _ in range(rng.randint(0, 4)))]
+        by_part = lines_of(tmp_path / "a", edges)
+        assert b"".join(line for of_part in by_part for line in of_part) == whole
+        at = len(mark)
+        for line in whole.splitlines(keepends=True):
+            (own,) = [n for n, e in enumerate([*edges[1:], 10**9]) if edges[n] <= at < e]
+            assert by_part[own].pop(0) == line
+            at += len(line)
+        assert said_of_lines(str(tmp_path / "a")) == (whole.count(b"\n") + 1, len(mark + whole))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a\0b\n", b"a\rb\n", b"a\r", b"\r\r\n", b"\xff\n", b"\xed\xa0\x80\n", b"\xc3", b"\xf5\x80\x80\x80"],
+)
+def test_what_other_readers_take_for_something_else_is_refused(tmp_path, content):
+    (tmp_path / "a").write_bytes(b"a\n" * 5 + content)
+    with pytest.raises(NotPlain):
+        list(blocks_of(Part(str(tmp_path / "a"))))
+
+
+def test_compressed_files_and_endless_lines_are_refused(tmp_path, monkeypatch):
+    for suffix in (*COMPRESSED, ".GZ"):
+        (tmp_path / f"a{suffix}").write_bytes(b"a\n")
+        with pytest.raises(NotPlain, match="compressed"):
+            list(blocks_of(Part(str(tmp_path / f"a{suffix}"))))
+    monkeypatch.setattr(lines, "BYTES", 1000)
+    monkeypatch.setattr(lines, "BLOCK", 100)
+    (tmp_path / "a").write_bytes(b"x" * 1000 + b"\n" + b"y" * 900)
+    assert [len(block) for block in blocks_of(Part(str(tmp_path / "a")))] == [1001, 900]
+    (tmp_path / "a").write_bytes(b"x\n" + b"y" * 1200)
+    for part in (
+        Part(str(tmp_path / "a")),
+        Part(str(tmp_path / "a"), 0, 10),
+        Part(str(tmp_path / "a"), 5, 9),
+    ):
+        with pytest.raises(NotPlain, match="longer"):
+            list(blocks_of(part))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_batches_are_bounded_and_a_block_may_end_anywhere(tmp_path, monkeypatch, end):
+    monkeypatch.setattr(lines, "BLOCK", 64)
+    rows = [(number, f"text {number}") for number in range(2000)]
+    kinds = {"n": INT, "s": STRING}
+    (tmp_path / "a.csv").write_text(
+        "n,s" + end + end.join(f"{n},{s}" for n, s in rows), encoding="utf-8", newline=""
+    )
+    (tmp_path / "a.json").write_text(
+        end.join(f'{{"n":{n},"s":"{s}"}}' for n, s in rows) + end + end, encoding="utf-8", newline=""
+    )
+    for reader, name in (
+        (CsvRows(tuple(kinds.items()), ",", True, "UTC"), "a.csv"),
+        (JsonRows(tuple(kinds.items()), "UTC"), "a.json"),
+    ):
+        batches = list(reader.rows_of(Part(str(tmp_path / name)), kinds))
+        assert len(batches) == 1
+        assert [tuple(row.values()) for row in batches[0].to_pylist()] == rows
+        (only,) = reader.rows_of(Part(str(tmp_path / name)), {"s": STRING})
+        assert only.schema.names == ["s"]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "n,s", "\n\nn,s\n\n", "N,S\n", '"n","s"\n'])
+def test_files_without_records_have_no_rows(tmp_path, content):
+    (tmp_path / "a.csv").write_text(content)
+    reader = CsvRows((("n", INT), ("s", STRING)), ",", True, "UTC")
+    assert list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT})) == []
+
+
+@pytest.mark.parametrize(
+    "content", ["n\n", "s,n\n", "n,s,\n", "n, s\n", "n;s\n", '"n",""\n', "\u00a0\nn,s\n", "1,a\n"]
+)
+def test_another_header_is_refused(tmp_path, content):
+    (tmp_path / "a.csv").write_text(content)
+    reader = CsvRows((("n", INT), ("s", STRING)), ",", True, "UTC")
+    with pytest.raises(NotPlain):
+        list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT}))
+
+
+def test_values_that_nobody_asks_for_count_too(tmp_path):
+    """A record with another value is broken to Spark."""
+    (tmp_path / "a.csv").write_text("n,m,s,u\n1,x,a,\n")
+    reader = CsvRows((("n", INT), ("m", INT), ("s", STRING), ("u", None)), ",", True, "UTC")
+    with pytest.raises(NotPlain, match="m: "):
+        list(reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT}))
+    (tmp_path / "a.json").write_text('{"n": 1, "m": "x"}\n')
+    with pytest.raises(NotPlain, match="number"):
+        list(JsonRows((("n", INT), ("m", INT)), "UTC").rows_of(Part(str(tmp_path / "a.json")), {"n": INT}))
