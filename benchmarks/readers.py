@@ -1,7 +1,7 @@
-"""The same job with its Parquet files read by tasks, and by Spark; or what little ticks have to do done by
-the driver, and by Spark's tasks: the ticks of both in turn.
+"""The same job with its files read by Arrow, and by Spark; or what little ticks have to do done by the
+driver, and by Spark's tasks: the ticks of both in turn.
 
-    python -m benchmarks.readers [--setting file_reader|small_ticks]
+    python -m benchmarks.readers [--setting file_reader|small_ticks] [--format parquet|csv|json]
                                  [--rows N] [--ticks N] [--rounds N] [--kind inner|left] [--warm N]
 
 Ticks of both play the same files one after the other, so what else the machine does falls on both. A tick's
@@ -21,12 +21,12 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.turns import Asked, Tick, middle, player, shown
-from benchmarks.workloads import Workload, prepare
+from benchmarks.workloads import Workload, prepare, recast
 from watersmeet.spec.limits import SMALL_TICKS, SmallTicks
-from watersmeet.spec.options.files import FILE_READER, FileReader
+from watersmeet.spec.options.files import FILE_READER, FORMATS, FileReader
 
 WAYS = {
-    FILE_READER: {"by Spark": FileReader.SPARK.value, "by tasks": FileReader.AUTO.value},
+    FILE_READER: {"by Spark": FileReader.SPARK.value, "by Arrow": FileReader.AUTO.value},
     SMALL_TICKS: {"by tasks": SmallTicks.SPARK.value, "by the driver": SmallTicks.AUTO.value},
 }
 
@@ -34,6 +34,7 @@ WAYS = {
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readers")
     parser.add_argument("--setting", default=FILE_READER, choices=WAYS)
+    parser.add_argument("--format", default="parquet", choices=FORMATS, help="of the files")
     parser.add_argument("--rows", type=int, default=100_000, help="of a side and tick")
     parser.add_argument("--ticks", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     ratios: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory(prefix="ws-") as name:
         data = prepare(Workload(f"{asked.rows}", asked.rows, asked.ticks), Path(name) / "data")
+        if asked.format != "parquet":
+            recast(data, asked.format)
         for number in range(asked.rounds):
             ticks: dict[str, list[Tick]] = {way: [] for way in ways}
             with ExitStack() as stack:

@@ -34,7 +34,9 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 SIDES = ("l", "r", "x")
 MINUTE_US = 60_000_000
@@ -226,6 +228,26 @@ def _write(folder: Path, tick: int, table: pa.Table, files: int) -> None:
         pq.write_table(table.slice(low, high - low), path)
         when = EPOCH_US // 1_000_000 + tick * files + part
         os.utime(path, (when, when))
+
+
+def recast(data: Path, wanted: str) -> None:
+    """Write the files of a workload anew, as CSV or JSON, in place of Parquet."""
+    for file in data.glob("*/*.parquet"):
+        table, stat = pq.read_table(file), file.stat()
+        file.unlink()
+        made = file.with_suffix(f".{wanted}")
+        if wanted == "csv":
+            csv.write_csv(table, made, csv.WriteOptions(quoting_style="none"))
+        else:
+            times = pc.strftime(table["t"], "%Y-%m-%dT%H:%M:%SZ")  # with the fraction of its seconds
+            rows = table.set_column(table.column_names.index("t"), "t", times).to_pylist()
+            made.write_text("\n".join(map(json.dumps, rows)))
+        os.utime(made, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def format_in(data: Path, side: str) -> str:
+    """That of the files of a side; Parquet, where there are none."""
+    return next((file.suffix[1:] for file in (data / side).iterdir()), "parquet")
 
 
 def arrow_bytes_per_row(data: Path) -> float:
