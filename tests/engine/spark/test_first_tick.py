@@ -11,7 +11,7 @@ import pytest
 
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
-from watersmeet.engine.spark.tick.reading import by_tasks, plain_source
+from watersmeet.engine.spark.tick.reading import by_tasks, readers
 from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 
 JOB = """
@@ -85,7 +85,7 @@ def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     assert needed(folders)
     assert not needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "the later file is not of the first tick"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plain_source, "MOST_LISTED", 2)
+        patch.setattr(readers, "MOST_LISTED", 2)
         assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'"), "there are too many to look at each"
     monkeypatch.setattr(by_tasks, "SMALL_BYTES", 100)
     assert needed(folders, of_l=", 'maxFilesPerTrigger' = '1'")

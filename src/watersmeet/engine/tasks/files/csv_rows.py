@@ -20,9 +20,6 @@ from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_ref
 from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.types.sql_type import STRING, SqlType
 
-SEPARATORS = (",", ";", "|", "\t")
-"""Those by which values may be separated."""
-
 MOST_COLUMNS = 10_000
 """Spark takes 20,480."""
 
@@ -35,9 +32,9 @@ class CsvRows:
     """How the CSV files of a source are read.
 
     Args:
-        columns: names and declared types (`is_taken`), in the order of the files; None: nobody declared the
-            column. At least two, at most `MOST_COLUMNS`.
-        separator: one of `SEPARATORS`.
+        columns: names and declared types (`taken.of_texts`), in the order of the files; None: nobody declared
+            the column. At least two, at most `MOST_COLUMNS`.
+        separator: one byte; no quote, no end of a line, nothing that values are spelled with.
         header: whether a file begins with the names.
         time_zone: whose clock times without a zone are of.
     """

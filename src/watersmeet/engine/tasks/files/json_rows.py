@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from watersmeet.engine.tasks.files import texts
 from watersmeet.engine.tasks.files.lines import blocks_of
 from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
+from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.sql_type import BOOLEAN, DOUBLE, FLOAT, SqlType
+from watersmeet.types.sql_type import BOOLEAN, DOUBLE, SqlType
 
 _BLANK = b" \t\r\n"
 _NO_NUMBERS = (b"NaN", b"Inf", b"INF")
@@ -46,7 +46,7 @@ class JsonRows:
     """How the JSON files of a source are read.
 
     Args:
-        columns: names and types (`is_taken`) of those that are declared.
+        columns: names and types (`taken.of_json`) of those that are declared.
         time_zone: whose clock times without a zone are of.
     """
 
@@ -77,9 +77,7 @@ class JsonRows:
                 column = read.column(name)
                 try:  # also if nobody wants it: a record with another value is broken to Spark
                     columns[name] = (
-                        _checked(column)
-                        if _is_read(type_)
-                        else texts.values_of(column, type_, self.time_zone)
+                        _checked(column) if _is_read(type_) else values_of(column, type_, self.time_zone)
                     )
                 except (NotPlain, pa.ArrowException) as error:
                     raise NotPlain(f"{part.path}: {name}: {error}") from None
@@ -97,11 +95,6 @@ class JsonRows:
         )
         (rows,) = table.combine_chunks().to_batches()
         return rows
-
-
-def is_taken(type_: SqlType) -> bool:
-    """Whether values of a type are read here. Spark's parser rounds a FLOAT twice."""
-    return texts.is_taken(type_) and type_ != FLOAT
 
 
 def _is_read(type_: SqlType) -> bool:

@@ -23,7 +23,7 @@ _FIRST_US = -62_135_596_800_000_000
 """0001-01-01 00:00:00 UTC."""
 _FIRST_DAY = -719_162
 
-_TRUE, _FALSE = pa.array(["true", "True", "TRUE"]), pa.array(["false", "False", "FALSE"])
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
 _TIME = 19
 """Characters of a time without a fraction and a zone."""
@@ -33,13 +33,8 @@ _MOST_HOURS = 17
 """Of an offset; 18:00 is the largest that Java knows."""
 
 
-def is_taken(type_: SqlType) -> bool:
-    """Whether texts are read as values of a type here."""
-    return type_.is_integer or type_.is_decimal or type_ in _READERS
-
-
 def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array:
-    """Texts, each NULL or a value, as values of a type (`is_taken`); TIMESTAMPs of UTC.
+    """Texts, each NULL or a value, as values of a type (`taken.of_texts`); TIMESTAMPs of UTC.
 
     Args:
         time_zone: whose clock times without a zone are of.
@@ -78,8 +73,8 @@ def _fractions(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
 
 
 def _booleans(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
-    true = pc.is_in(texts, _TRUE)
-    if not pc.all(pc.or_(pc.or_(true, pc.is_in(texts, _FALSE)), texts.is_null())).as_py():
+    true, false = (pc.is_in(texts, pa.array(spelled)) for spelled in (_TRUE, _FALSE))
+    if not pc.all(pc.or_(pc.or_(true, false), texts.is_null())).as_py():
         raise NotPlain(f"some texts are no {type_} in its usual spelling")
     return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
 

@@ -3,8 +3,8 @@
 Spark lists the files, keeps what was read, and runs the tasks. It is so where all sources of a job are
 plain streams of local files of which nothing but columns is asked, and where Arrow reads a file as
 Spark does (`engine.tasks.files`). Few rows the driver reads in the place of tasks. Whoever finds a
-file that it does not know tells so, and Spark reads the tick, and all that follow in this run: what was
-written of it by then is named nowhere.
+file that it does not know tells so, and Spark reads the tick, and some that follow: what was written of it by
+then is named nowhere.
 
 The stream's frame has no rows then (`listing_of`): to plan a scan takes Spark longer than to list its files.
 When it comes to Spark to read, the stream ends, and begins again with rows, with the batch that it was at, as
@@ -39,13 +39,12 @@ from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN, SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
-from watersmeet.engine.spark.tick.reading.plain_source import (
+from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
+from watersmeet.engine.spark.tick.reading.readers import (
     SAID,
-    SETTINGS,
     begins_plain,
     columns_told,
     first_files,
-    is_plain,
     reader_of,
 )
 from watersmeet.engine.tasks.files.dealing import Dealt, dealt
@@ -71,6 +70,9 @@ LEAVES_OUT_SCANS = "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"
 
 _STARTING = threading.Lock()
 """Of two jobs that begin at once in one session, neither takes the other's setting for the user's."""
+
+MOST_PASSED = 256
+"""Ticks that Spark reads before it is tried again to do without: twice as many after each try in vain."""
 
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
@@ -142,7 +144,8 @@ class ReadByTasks:
         self._formats = [format_of(source.options) for source in plan.sources]
         sources: dict[int, _Source] = {}
         self.why_not = _why_not(spark, plan, scanned, reader)
-        """Why Spark reads the files from here on; None: tasks do."""
+        """Why Spark reads the files in all of this run; None: tasks do, but for single ones."""
+        self._in_vain = self._passed = 0
         if self.why_not is None:
             sources = dict(enumerate(_taken(plan, scanned, str(spark.conf.get(TIME_ZONE)))))
             if len(sources) < len(plan.sources):
@@ -179,6 +182,9 @@ class ReadByTasks:
         """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
         if batch is None or self.why_not is not None:
             return None
+        if self._passed:
+            self._passed -= 1
+            return None
         shares = self._dealt(batch)
         if shares is None:
             return None
@@ -190,8 +196,12 @@ class ReadByTasks:
             told = self._by_tasks(shares)
         if told is None:
             return None
-        self.why_not = next((text for kind, text in told if kind == NOT_PLAIN), None)
-        return told if self.why_not is None else None
+        if all(kind != NOT_PLAIN for kind, _ in told):
+            self._in_vain = 0
+            return told
+        self._in_vain += 1
+        self._passed = min(2**self._in_vain, MOST_PASSED)
+        return None
 
     def _few(self, batch: BatchFiles) -> int | None:
         """How many rows the files have, about, if these are few, and so are the bytes."""

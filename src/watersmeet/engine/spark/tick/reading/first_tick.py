@@ -4,23 +4,15 @@ started for nothing. It may be wrong: then workers start when they are first nee
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from watersmeet.engine.driver.amount import MOST_THREADS, small_rows_in, threads_of_driver
 from watersmeet.engine.spark.job.run_settings import asks_files_in_order
 from watersmeet.engine.spark.tick.reading.by_tasks import few_rows
-from watersmeet.engine.spark.tick.reading.plain_source import (
-    begins_plain,
-    columns_in,
-    first_files,
-    is_plain,
-    reader_of,
-)
-from watersmeet.errors import EngineError
+from watersmeet.engine.spark.tick.reading.plain_source import is_plain
+from watersmeet.engine.spark.tick.reading.readers import first_files, seems_plain
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import FileReader, format_of, reader_in
-from watersmeet.spec.time_zones import UTC
 
 
 def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
@@ -32,19 +24,13 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
     if not all(map(is_plain, plan.sources)):
         return True
     try:
-        files = {source.name: first_files(source) for source in plan.sources}
         said = [
             (format_of(source.options), file, os.path.getsize(file))
             for source in plan.sources
-            for file in files[source.name]
+            for file in first_files(source)
         ]
         if not said or few_rows(said, most) is None:
             return True
-        return not all(_begins_plain(source, files[source.name]) for source in plan.sources)
-    except (OSError, EngineError):
+    except OSError:
         return True
-
-
-def _begins_plain(source: Source, files: Sequence[str]) -> bool:
-    reader = reader_of(source, lambda: columns_in(source, files[0]) if files else None, UTC)
-    return reader is not None and begins_plain(source, reader, files)
+    return not all(map(seems_plain, plan.sources))

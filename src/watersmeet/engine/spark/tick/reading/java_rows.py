@@ -1,5 +1,5 @@
-"""Whether rows of a job pass through Java, as far as its plan says: where none do, Java plans and schedules,
-and no more.
+"""Whether rows of a job pass through Java, as far as its plan says, and of text its first file: where none
+do, Java plans and schedules, and no more.
 
 A guess that is wrong costs time alone: files that turn out to be for Spark to read are read by less
 optimised code.
@@ -27,12 +27,16 @@ def rows_pass_java(plan: JobPlan, run: Mapping[str, str], conf: Iterable[str]) -
     by_tasks = (
         reader_in(run) is FileReader.AUTO
         and not says_how(conf, *SETTINGS)
-        and all(_is_of_parquet(source) for source in plan.sources)
+        and all(is_plain(source) and not _is_nested(source) for source in plan.sources)
         and not plan.tables
         and not asks_files_in_order(plan)
         and all(query.is_index or _is_written_by_tasks(query.sink) for query in plan.queries)
     )
-    return not by_tasks or not all(_is_of_columns(query) for query in plan.queries)
+    return (
+        not by_tasks
+        or not all(_is_of_columns(query) for query in plan.queries)
+        or not all(map(_seems_plain, plan.sources))
+    )
 
 
 def _is_written_by_tasks(sink: Sink) -> bool:
@@ -43,13 +47,14 @@ def _is_written_by_tasks(sink: Sink) -> bool:
     )
 
 
-def _is_of_parquet(source: Source) -> bool:
-    """Text does not count: with one record that does not parse it is Java's to read."""
-    return (
-        is_plain(source)
-        and format_of(source.options) == "parquet"
-        and not any(column.type.is_nested for column in source.columns)
-    )
+def _is_nested(source: Source) -> bool:
+    return any(column.type.is_nested for column in source.columns)
+
+
+def _seems_plain(source: Source) -> bool:
+    from watersmeet.engine.spark.tick.reading.readers import seems_plain  # takes long to load, and Java waits
+
+    return format_of(source.options) == "parquet" or seems_plain(source)
 
 
 def _is_of_columns(query: QueryPlan) -> bool:

@@ -1,27 +1,19 @@
-"""Which sources are plain streams of local files, that tasks may read themselves, and how they read them."""
+"""Which sources are plain streams of local files, that tasks may read themselves, by what is declared. Loads
+little: it is asked before Java begins."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from pyspark.sql import DataFrame
-
-from watersmeet.engine.files.csv_header import by_name, layout_of, separator_in
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.tasks.files import json_rows, texts
-from watersmeet.engine.tasks.files.csv_rows import MOST_COLUMNS, SEPARATORS, CsvRows
-from watersmeet.engine.tasks.files.json_rows import JsonRows
-from watersmeet.engine.tasks.files.lines import said_of_lines
-from watersmeet.engine.tasks.files.parquet_rows import ParquetRows, said_of_rows
-from watersmeet.engine.tasks.files.part import NotPlain, Part, Reader
+from watersmeet.engine.tasks.files import taken
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, format_of, local_path, path_of
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.values import separator_of
 from watersmeet.types.sql_type import SqlType
+
+SEPARATORS = (",", ";", "|", "\t")
+"""Of values in CSV."""
 
 _LISTED = frozenset(
     {
@@ -42,8 +34,8 @@ _OF_FORMAT: Mapping[str, frozenset[str]] = {
 
 _TAKEN: Mapping[str, Callable[[SqlType], bool]] = {
     "parquet": lambda _: True,  # who reads a file sees to it, for columns that nobody asks for do not count
-    "json": json_rows.is_taken,
-    "csv": texts.is_taken,
+    "json": taken.of_json,
+    "csv": taken.of_texts,
 }
 """Per format, whether values of a type are read alike."""
 
@@ -53,19 +45,6 @@ SETTINGS = (
     *("spark.hadoop.mapreduce.input.", "spark.hadoop.textinputformat.", "spark.hadoop.io."),
 )
 """How settings begin by which Spark reads files in another way."""
-
-MOST_LISTED = 1_000
-"""Of the files of a directory, whose times of change are asked for before Java is."""
-
-LOOKED_AT = 64 << 10
-"""Bytes of a file: the lines that begin in them."""
-
-SAID: Mapping[str, Callable[[str], tuple[int, int]]] = {
-    "parquet": said_of_rows,
-    "json": said_of_lines,
-    "csv": said_of_lines,
-}
-"""Per format how many rows a file has, and of how many bytes, about."""
 
 
 def is_plain(source: Source) -> bool:
@@ -78,71 +57,5 @@ def is_plain(source: Source) -> bool:
         and set(options) <= _OF_FORMAT[wanted]
         and not (source.changes or source.is_table or source.primary_key or source.partitions)
         and all(_TAKEN[wanted](column.type) for column in source.columns)
-        and (wanted != "csv" or separator_in(options) in SEPARATORS)
+        and (wanted != "csv" or separator_of(options.get("sep", options.get("delimiter", ","))) in SEPARATORS)
     )
-
-
-def reader_of(source: Source, in_file: Callable[[], Sequence[str] | None], time_zone: str) -> Reader | None:
-    """How the files of a plain source are read; None: by Spark.
-
-    Args:
-        in_file: gives the columns of CSV in their order; None: there is no file.
-        time_zone: of the session.
-    """
-    wanted, options = format_of(source.options), lowered(source.options)
-    types = {column.name: column.type for column in source.columns}
-    if wanted == "parquet":
-        return ParquetRows()
-    if wanted == "json":
-        return JsonRows(tuple(types.items()), time_zone)
-    names = in_file()
-    columns = tuple((name, types.get(name)) for name in (types if names is None else names))
-    if not 2 <= len(columns) <= MOST_COLUMNS:
-        return None  # of one, a line of blanks would be a value, or none
-    return CsvRows(columns, separator_in(options), by_name(options), time_zone)
-
-
-def columns_told(frame: DataFrame) -> list[str]:
-    """The columns that Spark's reader of a source was told that the files have, in their order."""
-    leaf: Any = frame._jdf.queryExecution().logical().collectLeaves().head()
-    names = [field["name"] for field in json.loads(leaf.schema().json())["fields"]]
-    return [name for name in names if name != BROKEN]
-
-
-def columns_in(source: Source, path: str) -> list[str] | None:
-    """The columns of a CSV file, named as `columns_told` has them; None: as declared.
-
-    Raises:
-        EngineError: it has other ones.
-    """
-    options = lowered(source.options)
-    entry = (path, os.path.getsize(path), 0)
-    layout = layout_of("", source, [entry], options) if by_name(options) else None
-    return None if layout is None else [name if column is None else column.name for name, column in layout]
-
-
-def first_files(source: Source) -> list[str]:
-    """Those of a plain source that the first tick reads. Raises: OSError: that is not known."""
-    folder, options = local_path(path_of(source.options)), lowered(source.options)
-    if "maxbytespertrigger" in options:
-        raise OSError("by bytes")
-    with os.scandir(folder) as entries:
-        there = list(islice(entries, MOST_LISTED + 1))
-    if len(there) > MOST_LISTED:
-        raise OSError("too many to look at each")
-    files = [entry for entry in there if entry.name[0] not in "._" and entry.is_file()]
-    files.sort(key=lambda entry: entry.stat().st_mtime)
-    return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
-
-
-def begins_plain(source: Source, reader: Reader, files: Sequence[str]) -> bool:
-    """Whether the beginning of the first of some files of text is read as Spark reads it. What is not is no
-    rule: but who does not begin to read need not begin anew."""
-    if format_of(source.options) == "parquet" or not files:
-        return True
-    try:
-        for _ in reader.rows_of(Part(files[0], 0, LOOKED_AT), {}):
-            pass
-    except NotPlain:
-        return False
-    return True

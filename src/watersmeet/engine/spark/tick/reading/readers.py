@@ -1,0 +1,118 @@
+"""How the files of plain sources are read, as far as the first of them show."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.engine.files.csv_header import by_name, layout_of, separator_in
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.tasks.files.csv_rows import MOST_COLUMNS, CsvRows
+from watersmeet.engine.tasks.files.json_rows import JsonRows
+from watersmeet.engine.tasks.files.lines import said_of_lines
+from watersmeet.engine.tasks.files.parquet_rows import ParquetRows, said_of_rows
+from watersmeet.engine.tasks.files.part import NotPlain, Part, Reader
+from watersmeet.errors import EngineError
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import format_of, local_path, path_of
+from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.time_zones import UTC
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_LISTED = 1_000
+"""Of the files of a directory, whose times of change are asked for before Java is."""
+
+LOOKED_AT = 256 << 10
+"""Bytes of a file: the lines that begin in them."""
+
+SAID: Mapping[str, Callable[[str], tuple[int, int]]] = {
+    "parquet": said_of_rows,
+    "json": said_of_lines,
+    "csv": said_of_lines,
+}
+"""Per format how many rows a file has, and of how many bytes, about."""
+
+
+def reader_of(source: Source, in_file: Callable[[], Sequence[str] | None], time_zone: str) -> Reader | None:
+    """How the files of a plain source are read; None: by Spark.
+
+    Args:
+        in_file: gives the columns of CSV in their order; None: there is no file.
+        time_zone: of the session.
+    """
+    wanted, options = format_of(source.options), lowered(source.options)
+    types = {column.name: column.type for column in source.columns}
+    if wanted == "parquet":
+        return ParquetRows()
+    if wanted == "json":
+        return JsonRows(tuple(types.items()), time_zone)
+    names = in_file()
+    columns = tuple((name, types.get(name)) for name in (types if names is None else names))
+    if not 2 <= len(columns) <= MOST_COLUMNS:
+        return None  # of one, a line of blanks would be a value, or none
+    return CsvRows(columns, separator_in(options), by_name(options), time_zone)
+
+
+def columns_told(frame: DataFrame) -> list[str]:
+    """The columns that Spark's reader of a source was told that the files have, in their order."""
+    leaf: Any = frame._jdf.queryExecution().logical().collectLeaves().head()
+    names = [field["name"] for field in json.loads(leaf.schema().json())["fields"]]
+    return [name for name in names if name != BROKEN]
+
+
+def columns_in(source: Source, path: str) -> list[str] | None:
+    """The columns of a CSV file, named as `columns_told` has them; None: as declared.
+
+    Raises:
+        EngineError: it has other ones.
+    """
+    options = lowered(source.options)
+    entry = (path, os.path.getsize(path), 0)
+    layout = layout_of("", source, [entry], options) if by_name(options) else None
+    return None if layout is None else [name if column is None else column.name for name, column in layout]
+
+
+def first_files(source: Source) -> list[str]:
+    """Those of a plain source that the first tick reads. Raises: OSError: that is not known."""
+    folder, options = local_path(path_of(source.options)), lowered(source.options)
+    if "maxbytespertrigger" in options:
+        raise OSError("by bytes")
+    with os.scandir(folder) as entries:
+        there = list(islice(entries, MOST_LISTED + 1))
+    if len(there) > MOST_LISTED:
+        raise OSError("too many to look at each")
+    files = [entry for entry in there if entry.name[0] not in "._" and entry.is_file()]
+    files.sort(key=lambda entry: entry.stat().st_mtime)
+    return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
+
+
+def begins_plain(source: Source, reader: Reader | None, files: Sequence[str]) -> bool:
+    """Whether the beginning of the first of some files is read as Spark reads it, if it is text. What is not
+    is no rule: but who does not begin to read need not begin anew."""
+    if format_of(source.options) == "parquet" or not files:
+        return True
+    try:
+        if reader is None:
+            return False
+        for _ in reader.rows_of(Part(files[0], 0, LOOKED_AT), {}):
+            pass
+    except NotPlain:
+        return False
+    return True
+
+
+def seems_plain(source: Source) -> bool:
+    """The same of the files of a plain source that are there, without Spark."""
+    if format_of(source.options) == "parquet":
+        return True
+    try:
+        files = first_files(source)
+        reader = reader_of(source, lambda: columns_in(source, files[0]) if files else None, UTC)
+        return begins_plain(source, reader, files)
+    except (OSError, EngineError):
+        return False

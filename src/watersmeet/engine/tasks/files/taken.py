@@ -1,0 +1,17 @@
+"""Types whose values are read of text as Spark reads them. Loads nothing: it is asked before Java begins."""
+
+from __future__ import annotations
+
+from watersmeet.types.sql_type import BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+
+_OF_TEXTS = frozenset({STRING, BOOLEAN, FLOAT, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ})
+
+
+def of_texts(type_: SqlType) -> bool:
+    """Whether texts, as in CSV, are read as values of a type here."""
+    return type_.is_integer or type_.is_decimal or type_ in _OF_TEXTS
+
+
+def of_json(type_: SqlType) -> bool:
+    """Whether values of JSON are. Spark's parser rounds a FLOAT twice."""
+    return of_texts(type_) and type_ != FLOAT
