@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.pairs import cpu_seconds
 from benchmarks.side_by_side import BENCH
+from benchmarks.workloads import dated
 
 TICKS = 12
 WARM_FROM = 4
@@ -71,7 +72,9 @@ def prepare(folder: Path, rows: int, keys: int) -> None:
                     "v": np.arange(count) + tick * rows,
                 }
             )
-            pq.write_table(table, folder / side / f"{tick:04d}.parquet")
+            path = folder / side / f"{tick:04d}.parquet"
+            pq.write_table(table, path)
+            dated(path, tick)
 
 
 def job_text(folder: Path, kind: str, asked: argparse.Namespace) -> str:

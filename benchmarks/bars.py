@@ -209,15 +209,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if any(PARTS[name].other in FLINKS for name in parts) and flink_own.python() is None:
         print(f"Flink is left out: {flink_own.MISSING}", flush=True)
         parts = [name for name in parts if PARTS[name].other not in FLINKS]
-    for name in parts:
-        part = PARTS[name]
-        for kind in part.kinds[:1] if asked.quick else part.kinds:
-            rounds = [measured(part, kind, n, archives) for n in range(1 if asked.quick else asked.rounds)]
-            found += bars(part, kind, rounds)
-    for name in alone:
-        found += of_keyless(1 if asked.quick else asked.rounds) if name == KEYLESS else of_retained()
-    if found:
-        print(f"\n{table(found)}")
+    count = 1 if asked.quick else asked.rounds
+    try:
+        for name in parts:
+            part = PARTS[name]
+            for kind in part.kinds[:1] if asked.quick else part.kinds:
+                rounds = [
+                    measured(part, kind, n, archives) for n in range(1 if asked.quick else asked.rounds)
+                ]
+                found += bars(part, kind, rounds)
+        for name in alone:
+            found += of_keyless(count) if name == KEYLESS else of_retained()
+    finally:  # what was measured is not lost with what came after it
+        if found:
+            print(f"\n{table(found)}")
     return 0
 
 

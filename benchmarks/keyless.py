@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.side_by_side import BENCH
+from benchmarks.workloads import dated
 
 TICKS = 10
 WARM_FROM = 3
@@ -61,7 +62,9 @@ def prepare(folder: Path, rows: int) -> None:
             table = pa.table(
                 {"t": pa.array(times, pa.timestamp("us", tz="UTC")), "v": np.arange(count) + tick * rows}
             )
-            pq.write_table(table, folder / side / f"{tick:04d}.parquet")
+            path = folder / side / f"{tick:04d}.parquet"
+            pq.write_table(table, path)
+            dated(path, tick)
 
 
 def band_us(rows: int, matches: int) -> int:

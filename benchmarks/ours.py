@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.child import Arguments, Report, bytes_in, commit_times, parse
-from benchmarks.workloads import KINDS, format_in
+from benchmarks.workloads import KINDS
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.job import run_job
@@ -27,8 +27,7 @@ def job_text(arguments: Arguments) -> str:
     statements = []
     for side in kind.sides:
         if (topics := arguments.topics) is None:
-            wanted = format_in(arguments.data, side)
-            source = f"File OPTIONS ('path' = '{arguments.data / side}', 'format' = '{wanted}', "
+            source = f"File OPTIONS ('path' = '{arguments.data / side}', 'format' = 'parquet', "
             source += f"'maxFilesPerTrigger' = '{workload.files}')"
         else:
             source = f"Kafka OPTIONS ('bootstrap.servers' = '{topics.servers}', "

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from benchmarks.workloads import dated
 from tests.support.s3 import KEYS, make_bucket, s3_server
 
 JOB = """
@@ -56,7 +57,9 @@ def write(folder: Path, number: int, rows: int) -> None:
             }
         )
         (folder / side).mkdir(exist_ok=True)
-        parquet.write_table(table, folder / side / f"{number:05d}.parquet")
+        path = folder / side / f"{number:05d}.parquet"
+        parquet.write_table(table, path)
+        dated(path, number)
 
 
 def run(folder: Path, store: str | None) -> None:

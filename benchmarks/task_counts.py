@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import measure
-from benchmarks.workloads import KINDS, Workload, prepare
+from benchmarks.workloads import KINDS, Workload, format_in, prepare
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job import session
@@ -39,7 +39,7 @@ def text(data: Path, out: Path, kind: str) -> str:
     statements = [
         f"CREATE TABLE {side} (k BIGINT, t TIMESTAMP, v BIGINT, s STRING, "
         "WATERMARK FOR t AS t - INTERVAL '10' SECONDS) "
-        f"WITH ('connector' = 'File', 'path' = '{data / side}', 'format' = 'parquet', "
+        f"WITH ('connector' = 'File', 'path' = '{data / side}', 'format' = '{format_in(data, side)}', "
         "'maxFilesPerTrigger' = '1');\n"
         for side in "lr"
     ]

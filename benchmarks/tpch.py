@@ -30,6 +30,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.workloads import dated
+
 TABLES = {
     "customer": "c_custkey BIGINT, c_nationkey BIGINT, c_mktsegment STRING",
     "orders": "o_orderkey BIGINT, o_custkey BIGINT, o_orderdate DATE, o_shippriority INT",
@@ -209,7 +211,9 @@ def write_changes(tpch: Tpch, tick: int, folder: Path) -> None:
     for name, rows in tpch.changes(tick).items():
         if rows.num_rows:
             (folder / name).mkdir(exist_ok=True, parents=True)
-            pq.write_table(rows, folder / name / f"{tick:04}.parquet")
+            path = folder / name / f"{tick:04}.parquet"
+            pq.write_table(rows, path)
+            dated(path, tick)
 
 
 def differences(out: Path, answers: list[Counter[tuple[Any, ...]]]) -> list[str]:

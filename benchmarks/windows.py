@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.workloads import dated
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.messages.shapes import CONTROL
@@ -99,7 +100,9 @@ def on_spark(asked: argparse.Namespace, function: str, calls: str, folder: Path)
     (folder / "s").mkdir()
     for tick in range(2 * asked.ticks + 1):
         rows = pa.Table.from_batches([rows_of(tick, asked.rows, asked.keys)])
-        pq.write_table(rows, folder / "s" / f"{tick:04d}.parquet")
+        path = folder / "s" / f"{tick:04d}.parquet"
+        pq.write_table(rows, path)
+        dated(path, tick)
     of_file = (
         f"'connector' = 'file', 'path' = '{folder / 's'}', 'format' = 'parquet', 'maxFilesPerTrigger' = '1'"
     )
