@@ -9,8 +9,9 @@ import pytest
 from watersmeet.engine.tasks.files import lines
 from watersmeet.engine.tasks.files.csv_rows import CsvRows
 from watersmeet.engine.tasks.files.json_rows import JsonRows
-from watersmeet.engine.tasks.files.lines import COMPRESSED, blocks_of, said_of_lines
+from watersmeet.engine.tasks.files.lines import blocks_of, said_of_lines
 from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.types.parser import sql_type
 
 INT, STRING = sql_type("INT"), sql_type("STRING")

@@ -20,6 +20,7 @@ from typing import Any
 from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.spec.options.values import separator_of
 
 csv.field_size_limit(1 << 30)
@@ -37,7 +38,7 @@ OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 BROKEN_ARCHIVE = (OSError, EOFError, zlib.error)
 """What reading a file by these raises; an OSError without words of the operating system is of the content."""
 
-UNREADABLE = frozenset({".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
+UNREADABLE = COMPRESSED - OPENERS.keys()
 
 Layout = tuple[tuple[str, Column | None], ...]
 """The columns of a file in their order: the name in the header, and which declared one it is, if any."""

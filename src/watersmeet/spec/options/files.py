@@ -37,6 +37,8 @@ def reader_in(settings: Mapping[str, str]) -> FileReader:
 
 
 FORMATS = ("parquet", "json", "csv")
+COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
+"""How names of files of text end that are compressed, in lower case."""
 LONGEST_NAME = 200
 """Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
 OURS = ("path", "format")

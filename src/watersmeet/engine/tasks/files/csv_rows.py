@@ -18,6 +18,7 @@ from pyarrow import csv as arrow_csv
 from watersmeet.engine.tasks.files.lines import blocks_of, has_blank_lines
 from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
 from watersmeet.engine.tasks.files.texts import values_of
+from watersmeet.kernel.batches import batch_of
 from watersmeet.types.sql_type import STRING, SqlType
 
 MOST_COLUMNS = 10_000
@@ -101,8 +102,7 @@ class CsvRows:
                 include_columns=declared,
             ),
         )
-        (rows,) = table.combine_chunks().to_batches()
-        return rows
+        return batch_of(table)
 
     def _behind_names(self, part: Part, block: bytes) -> bytes:
         """What follows on the header, which is the first line that is not blank."""
@@ -111,8 +111,8 @@ class CsvRows:
         if not line.strip(_BLANK):
             raise NotPlain(f"{part.path}: it begins with lines of blanks")
         names = [name for name, _ in self.columns]
-        found = next(csv.reader([line.rstrip(b"\r").decode()], delimiter=self.separator, strict=True))
-        if [name.lower() for name in found] != [name.lower() for name in names] or b'""' in line:
+        header = next(csv.reader([line.rstrip(b"\r").decode()], delimiter=self.separator, strict=True))
+        if [name.lower() for name in header] != [name.lower() for name in names] or b'""' in line:
             raise NotPlain(f"{part.path}: its header is another one")
         return rest
 

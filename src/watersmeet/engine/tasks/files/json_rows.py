@@ -19,6 +19,7 @@ from pyarrow import json as arrow_json
 from watersmeet.engine.tasks.files.lines import blocks_of
 from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
 from watersmeet.engine.tasks.files.texts import values_of
+from watersmeet.kernel.batches import batch_of
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import BOOLEAN, DOUBLE, SqlType
 
@@ -93,8 +94,7 @@ class JsonRows:
                 explicit_schema=self._schema, newlines_in_values=False, unexpected_field_behavior="ignore"
             ),
         )
-        (rows,) = table.combine_chunks().to_batches()
-        return rows
+        return batch_of(table)
 
 
 def _is_read(type_: SqlType) -> bool:

@@ -9,19 +9,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.engine.files.csv_header import OPENERS, UNREADABLE
 from watersmeet.engine.tasks.files.part import BYTES, NotPlain, Part
+from watersmeet.spec.options.files import COMPRESSED
 
 BLOCK = 4 << 20
 """Bytes that are read at a time; a block is as long, or as one line that is longer."""
-
-COMPRESSED = frozenset({*OPENERS, *UNREADABLE})
-"""How names of files end that Spark decompresses."""
 
 _MARK = b"\xef\xbb\xbf"
 """What UTF-8 may begin with."""
@@ -32,7 +28,7 @@ _BLANK = re.compile(rb"^[\0-\x20]+$", re.MULTILINE)
 def said_of_lines(path: str) -> tuple[int, int]:
     """About how many lines a file has, and of how many bytes. Raises: OSError."""
     lines = nbytes = 0
-    with open(path, "rb") as file:
+    with pa.OSFile(path) as file:
         while block := file.read(BLOCK):
             lines += block.count(b"\n")
             nbytes += len(block)
@@ -48,7 +44,7 @@ def blocks_of(part: Part) -> Iterator[bytes]:
     """
     if os.path.splitext(part.path)[1].lower() in COMPRESSED:
         raise NotPlain(f"{part.path}: it is compressed")
-    with open(part.path, "rb") as file:
+    with pa.OSFile(part.path) as file:
         at = _first_line(file, part)
         held = b""
         while part.end is None or at < part.end:
@@ -73,20 +69,26 @@ def has_blank_lines(block: bytes) -> bool:
     return _BLANK.search(block) is not None
 
 
-def _first_line(file: BinaryIO, part: Part) -> int:
+def _first_line(file: pa.OSFile, part: Part) -> int:
     """Where the first line of a part begins; the file is there."""
     first = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
-    if part.start <= first:
-        return file.seek(first)
-    file.seek(part.start - 1)
-    return part.start - 1 + len(_rest_of_line(file, part))
+    if part.start > first:
+        file.seek(part.start - 1)
+        first = part.start - 1 + len(_rest_of_line(file, part))
+    file.seek(first)
+    return first
 
 
-def _rest_of_line(file: BinaryIO, part: Part) -> bytes:
-    rest = file.readline(BYTES + 1)
-    if len(rest) > BYTES:
-        raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
-    return rest
+def _rest_of_line(file: pa.OSFile, part: Part) -> bytes:
+    """What follows up to the end of a line, with it; the file is somewhere behind it."""
+    rest = b""
+    while len(rest) <= BYTES:
+        block = file.read(BLOCK)
+        line, end, _ = block.partition(b"\n")
+        rest += line + end
+        if end or not block:
+            return rest
+    raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
 
 
 def _checked(block: bytes, path: str) -> bytes:
