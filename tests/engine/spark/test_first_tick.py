@@ -53,6 +53,7 @@ def test_few_rows_in_parquet_need_none(folders):
     assert needed(folders, of_r=", 'format' = 'debezium-json'")
     assert needed(folders, of_r=", 'maxBytesPerTrigger' = '1000000'")
     assert needed((folders[0], folders[1] / "*.parquet"))
+    assert not needed((folders[0], folders[1] / "1.parquet"))
 
 
 @pytest.mark.parametrize("wanted", ["csv", "json"])

@@ -82,6 +82,8 @@ def first_files(source: Source) -> list[str]:
     folder, options = local_path(path_of(source.options)), lowered(source.options)
     if "maxbytespertrigger" in options:
         raise OSError("by bytes")
+    if folder is not None and os.path.isfile(folder):
+        return [folder]
     with os.scandir(folder) as entries:
         there = list(islice(entries, MOST_LISTED + 1))
     if len(there) > MOST_LISTED:
