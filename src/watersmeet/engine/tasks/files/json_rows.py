@@ -124,7 +124,9 @@ def _checked_lines(part: Part, block: bytes) -> int:
     starts = np.concatenate([[0], ends[:-1] + 1])
     blank = 0
     whole = characters[np.minimum(starts, len(block) - 1)] == ord("{")
-    whole &= characters[np.maximum(ends - 1, 0)] == ord("}")
+    last = np.maximum(ends - 1, 0)
+    last -= (characters[last] == ord("\r")) & (last > 0)
+    whole &= characters[last] == ord("}")
     for number in np.flatnonzero(~whole).tolist():
         line = block[starts[number] : ends[number]].strip(_BLANK)
         blank += not line

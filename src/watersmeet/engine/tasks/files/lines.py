@@ -83,7 +83,7 @@ def _rest_of_line(file: pa.OSFile, part: Part) -> bytes:
     """What follows up to the end of a line, with it; the file is somewhere behind it."""
     rest = b""
     while len(rest) <= BYTES:
-        block = file.read(BLOCK)
+        block: bytes = file.read(BLOCK)
         line, end, _ = block.partition(b"\n")
         rest += line + end
         if end or not block:
