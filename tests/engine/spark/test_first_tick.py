@@ -76,6 +76,26 @@ def test_lines_of_text_are_counted(folders, monkeypatch, wanted):
     assert needed(folders, **of_both), "Spark reads from the start"
 
 
+def test_text_begins_with_the_first_file_that_has_some(folders):
+    for folder in folders:
+        (folder / "1.parquet").unlink()
+        (folder / "2.csv").write_text("k,t\n1,2024-01-01T00:00:00Z\n")
+        (folder / "1.csv").write_text("")
+        os.utime(folder / "1.csv", (0, 0))
+    of_both = {"of_l": ", 'format' = 'csv'", "of_r": ", 'format' = 'csv'"}
+    assert not needed(folders, **of_both)
+    (folders[1] / "1.csv").write_text("\nk,t\n1,yesterday\n")
+    os.utime(folders[1] / "1.csv", (0, 0))
+    assert needed(folders, **of_both)
+    job = plan_job(
+        parse_job(JOB.format(l=folders[0], r=folders[1], of_l=of_both["of_l"], of_r=of_both["of_r"]))
+    )
+    assert [readers.seems_plain(source) for source in job.sources] == [True, False]
+    glob = ", 'format' = 'csv', 'pathGlobFilter' = '2*'"
+    job = plan_job(parse_job(JOB.format(l=folders[0], r=folders[1], of_l=glob, of_r=glob)))
+    assert all(map(readers.seems_plain, job.sources)), "which is the first is not known"
+
+
 def test_many_rows_bytes_or_files_need_some(folders, monkeypatch):
     write(folders[0] / "2.parquet", 90, at=1)
     monkeypatch.setattr(amount, "SMALL_ROWS", 0)

@@ -25,7 +25,7 @@ from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick import nodes
 from watersmeet.engine.spark.tick.reading import by_tasks
-from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, _Source
+from watersmeet.engine.spark.tick.reading.by_tasks import NOT_PLAIN, IngestFiles, ReadByTasks, _Source
 from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
 from watersmeet.engine.tasks.files.part import NotPlain, Part
 from watersmeet.state.file_lists import FileRead
@@ -369,3 +369,28 @@ def test_few_rows_are_known_by_what_files_say(tmp_path):
     for files, few in ((by_tasks.MOST_FILES, True), (by_tasks.MOST_FILES + 1, False)):
         reader._small_rows = 400 * files
         assert (reader._few(BatchFiles(batch.files[:1] * files, [], {})) is not None) is few
+
+
+def test_after_tries_in_vain_spark_reads_more_and_more_ticks(monkeypatch):
+    reader, tried = ReadByTasks.__new__(ReadByTasks), []
+    reader.why_not, reader._in_vain, reader._passed, reader._refused = None, 0, 0, None
+    monkeypatch.setattr(by_tasks, "MOST_PASSED", 4)
+    monkeypatch.setattr(reader, "_dealt", lambda batch: batch.files, raising=False)
+    monkeypatch.setattr(reader, "_few", lambda _: None, raising=False)
+
+    def by_tasks_told(files):
+        number = int(files[0].path.removeprefix("file:///"))
+        tried.append(number)
+        return [("report", "")] if 20 <= number < 23 else [(NOT_PLAIN, "")]
+
+    monkeypatch.setattr(reader, "_by_tasks", by_tasks_told, raising=False)
+    for number in range(27):
+        batch = BatchFiles([FileRead(0, 0, f"file:///{number}", 0, 9, 0)], [], {})
+        is_told = reader.told(batch, None) is not None
+        assert is_told is (20 <= number < 23)
+        if not is_told:  # it comes again, to a stream that has rows
+            before = len(tried), reader._passed
+            assert tried[-1:] != [number] or reader.told(batch, None) is None
+            assert (len(tried), reader._passed) == before
+        assert reader.told(BatchFiles([], [], {}), None) == [], "a tick without files does not count"
+    assert tried == [0, 2, 5, 10, 15, 20, 21, 22, 23, 25]

@@ -24,8 +24,8 @@ FILE_READER = "file_reader"
 
 
 class FileReader(Enum):
-    """Who reads the Parquet files of a job's streams. ``AUTO``: tasks, by Arrow, where that gives what the
-    reader of Spark gives; else Spark. ``SPARK``: always Spark."""
+    """Who reads the files of a job's streams. ``AUTO``: the driver or tasks, by Arrow, where that
+    gives what Spark's readers give; else Spark. ``SPARK``: always Spark."""
 
     AUTO = "auto"
     SPARK = "spark"

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from watersmeet.engine.tasks.files.lines import blocks_of, has_blank_lines
+from watersmeet.engine.tasks.files.lines import behind_blank_lines, blocks_of, has_blank_lines
 from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
 from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.kernel.batches import batch_of
@@ -106,10 +106,7 @@ class CsvRows:
 
     def _behind_names(self, part: Part, block: bytes) -> bytes:
         """What follows on the header, which is the first line that is not blank."""
-        text = block.lstrip(_BLANK) if self.separator != "\t" else block
-        line, _, rest = text.partition(b"\n")
-        if not line.strip(_BLANK):
-            raise NotPlain(f"{part.path}: it begins with lines of blanks")
+        line, _, rest = behind_blank_lines(block).partition(b"\n")
         names = [name for name, _ in self.columns]
         header = next(csv.reader([line.rstrip(b"\r").decode()], delimiter=self.separator, strict=True))
         if [name.lower() for name in header] != [name.lower() for name in names] or b'""' in line:

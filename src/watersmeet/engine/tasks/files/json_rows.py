@@ -33,6 +33,9 @@ _LONG = 900
 1,000 digits or levels."""
 _DIGITS = re.compile(rb"[-+.0-9eE]{900}")
 
+_LONGEST = 20_000_000
+"""Of a text, more is no record to it."""
+
 _LONG_NAME = 50_000
 """Likewise of a name."""
 _NAME = re.compile(rb'"(?:[^"\\]|\\.){50000,}+"[ \t]*:')
@@ -136,6 +139,8 @@ def _checked_lines(part: Part, block: bytes) -> int:
         raise NotPlain(f"{part.path}: it has numbers that are none")
     for number in np.flatnonzero(ends - starts > _LONG).tolist():
         line = block[starts[number] : ends[number]]
+        if len(line) > _LONGEST:
+            raise NotPlain(f"{part.path}: it has lines of more than {_LONGEST:,} bytes")
         is_long = line.count(b"{") + line.count(b"[") > _LONG or _DIGITS.search(line) is not None
         if is_long or (len(line) > _LONG_NAME and _NAME.search(line) is not None):
             raise NotPlain(f"{part.path}: it has lines of too many digits, or brackets, or too long names")

@@ -22,7 +22,8 @@ BLOCK = 4 << 20
 _MARK = b"\xef\xbb\xbf"
 """What UTF-8 may begin with."""
 
-_BLANK = re.compile(rb"^[\0-\x20]+$", re.MULTILINE)
+_BLANK = re.compile(rb"^(?!\r?$)[\0-\x09\x0b-\x20]+$", re.MULTILINE)
+_BLANK_LINES = re.compile(rb"(?:[\0-\x09\x0b-\x20]*+\n)*+")
 
 
 def said_of_lines(path: str) -> tuple[int, int]:
@@ -54,6 +55,8 @@ def blocks_of(part: Part) -> Iterator[bytes]:
             if is_last and block and not block.endswith(b"\n"):
                 block += _rest_of_line(file, part)
             held += block
+            if len(held) > BYTES + 2 * BLOCK:
+                raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
             cut = len(held) if is_last else held.rfind(b"\n") + 1
             if cut:
                 yield _checked(held[:cut], part.path)
@@ -65,8 +68,14 @@ def blocks_of(part: Part) -> Iterator[bytes]:
 
 
 def has_blank_lines(block: bytes) -> bool:
-    """Whether there are lines of blanks alone, which are no records to Spark, whatever they come to."""
+    """Whether there are lines of blanks alone, but empty ones. Spark passes over them, whatever they come to."""
     return _BLANK.search(block) is not None
+
+
+def behind_blank_lines(block: bytes) -> bytes:
+    """A block without the empty lines and those of blanks that it begins with."""
+    match = _BLANK_LINES.match(block)
+    return block[match.end() :] if match is not None else block
 
 
 def _first_line(file: pa.OSFile, part: Part) -> int:
@@ -94,6 +103,8 @@ def _rest_of_line(file: pa.OSFile, part: Part) -> bytes:
 def _checked(block: bytes, path: str) -> bytes:
     if b"\0" in block:
         raise NotPlain(f"{path}: it has NUL in it")
+    if _MARK in block:  # which readers leave out where they begin, and where that is differs
+        raise NotPlain(f"{path}: it has marks of byte order in it")
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         raise NotPlain(f"{path}: it has carriage returns that end no line")
     if not block.isascii() and not _is_utf8(block):

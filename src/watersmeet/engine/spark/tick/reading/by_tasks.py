@@ -17,7 +17,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -44,7 +43,6 @@ from watersmeet.engine.spark.tick.reading.readers import (
     SAID,
     begins_plain,
     columns_told,
-    first_files,
     reader_of,
 )
 from watersmeet.engine.tasks.files.dealing import Dealt, dealt
@@ -53,7 +51,6 @@ from watersmeet.engine.tasks.files.part import NotPlain, Part, Reader
 from watersmeet.errors import EngineError
 from watersmeet.kernel.batches import size
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import FileReader, format_of
 from watersmeet.spec.options.spark_settings import TIME_ZONE, says_how
 from watersmeet.state.store import Store
@@ -72,7 +69,8 @@ _STARTING = threading.Lock()
 """Of two jobs that begin at once in one session, neither takes the other's setting for the user's."""
 
 MOST_PASSED = 256
-"""Ticks that Spark reads before it is tried again to do without: twice as many after each try in vain."""
+"""Ticks that Spark reads, at most, behind one that it had to read: one, and after each further try in vain
+twice as many."""
 
 MOST_FILES = 16
 """That the driver reads in the place of tasks."""
@@ -146,11 +144,14 @@ class ReadByTasks:
         self.why_not = _why_not(spark, plan, scanned, reader)
         """Why Spark reads the files in all of this run; None: tasks do, but for single ones."""
         self._in_vain = self._passed = 0
+        self._refused: str | None = None
+        self.gave_up, self._may_list = False, True
         if self.why_not is None:
             sources = dict(enumerate(_taken(plan, scanned, str(spark.conf.get(TIME_ZONE)))))
             if len(sources) < len(plan.sources):
-                self.why_not = "files of a source begin with what only Spark reads"
-        self.gave_up, self._may_list = False, True
+                self.why_not = "files of a source have too few columns, or too many"
+            elif not all(begins_plain(source, sources[n].reader) for n, source in enumerate(plan.sources)):
+                self._may_list, self._in_vain, self._passed = False, 1, 1
         self._ingest = IngestFiles(sources, store)
         self._function = Carrying(self._ingest)
 
@@ -182,14 +183,13 @@ class ReadByTasks:
         """What ingest tells of the rows of a batch's files; None: Spark is to read them. Within a tick."""
         if batch is None or self.why_not is not None:
             return None
-        if self._passed:
-            self._passed -= 1
-            return None
         shares = self._dealt(batch)
         if shares is None:
             return None
         if not shares:
             return []
+        if self._is_passed(batch):
+            return None
         few = self._few(batch)
         told = None if few is None else self._by_driver(shares, start, few)
         if told is None:
@@ -199,9 +199,19 @@ class ReadByTasks:
         if all(kind != NOT_PLAIN for kind, _ in told):
             self._in_vain = 0
             return told
-        self._in_vain += 1
+        self._refused = batch.digest
         self._passed = min(2**self._in_vain, MOST_PASSED)
+        self._in_vain += 1
         return None
+
+    def _is_passed(self, batch: BatchFiles) -> bool:
+        """Whether Spark is to read a batch since it had to read this one, or those before."""
+        if self._refused is not None and batch.digest == self._refused:
+            return True  # it comes again, to a stream that has rows
+        if self._passed:
+            self._passed -= 1
+            return True
+        return False
 
     def _few(self, batch: BatchFiles) -> int | None:
         """How many rows the files have, about, if these are few, and so are the bytes."""
@@ -316,28 +326,22 @@ def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: FileRead
     for source in plan.sources:
         if not is_plain(source):
             return f'"{source.name}" is no plain stream of local files'
-        if source.name not in scanned.plain:
+        if not scanned.plain.get(source.name):
             return f'of "{source.name}" expressions are asked'
     return None
 
 
 def _taken(plan: JobPlan, scanned: Scan, time_zone: str) -> Iterator[_Source]:
-    """The sources of a plan, in its order, up to one that only Spark reads, as far as its files show now."""
+    """The sources of a plan, in its order, up to one that only Spark reads."""
     frames = {view.source: (frame, view) for frame, view in scanned.sources}
     for source in plan.sources:
         frame, view = frames[source.name]
         reader = reader_of(source, partial(columns_told, frame), time_zone)
-        if reader is None or not begins_plain(source, reader, _files_there(source)):
+        if reader is None:
             return
         types = {column.name: column.type for column in source.columns}
         wanted = {name: (declared, types[declared]) for name, declared in scanned.plain[source.name].items()}
         yield _Source(view, wanted, reader)
-
-
-def _files_there(source: Source) -> Sequence[str]:
-    with suppress(OSError):
-        return first_files(source)
-    return ()
 
 
 def _is_set(spark: SparkSession) -> bool:

@@ -42,7 +42,12 @@ _TAKEN: Mapping[str, Callable[[SqlType], bool]] = {
 SETTINGS = (
     *("spark.sql.parquet.", "spark.sql.csv.", "spark.sql.json.", "spark.sql.files.", "spark.sql.sources."),
     *("spark.sql.legacy.", "spark.hadoop.parquet.", "parquet."),
-    *("spark.hadoop.mapreduce.input.", "spark.hadoop.textinputformat.", "spark.hadoop.io."),
+    *(
+        "spark.hadoop.mapreduce.input.",
+        "spark.hadoop.mapred.",
+        "spark.hadoop.textinputformat.",
+        "spark.hadoop.io.",
+    ),
 )
 """How settings begin by which Spark reads files in another way."""
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.files.csv_header import by_name, layout_of, separator_in
+from watersmeet.engine.files.table_files import is_hidden
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.tasks.files.csv_rows import MOST_COLUMNS, CsvRows
 from watersmeet.engine.tasks.files.json_rows import JsonRows
@@ -78,30 +79,30 @@ def columns_in(source: Source, path: str) -> list[str] | None:
 
 
 def first_files(source: Source) -> list[str]:
-    """Those of a plain source that the first tick reads. Raises: OSError: that is not known."""
+    """Those of a plain source that the first tick of a new job reads. Raises: OSError: that is not known."""
     folder, options = local_path(path_of(source.options)), lowered(source.options)
-    if "maxbytespertrigger" in options:
-        raise OSError("by bytes")
+    if {"maxbytespertrigger", "pathglobfilter"} & options.keys():
+        raise OSError("by bytes, or by names")
     if folder is not None and os.path.isfile(folder):
         return [folder]
     with os.scandir(folder) as entries:
         there = list(islice(entries, MOST_LISTED + 1))
     if len(there) > MOST_LISTED:
         raise OSError("too many to look at each")
-    files = [entry for entry in there if entry.name[0] not in "._" and entry.is_file()]
+    files = [entry for entry in there if not is_hidden(entry.name) and entry.is_file()]
     files.sort(key=lambda entry: entry.stat().st_mtime)
     return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
 
 
-def begins_plain(source: Source, reader: Reader | None, files: Sequence[str]) -> bool:
-    """Whether the beginning of the first of some files is read as Spark reads it, if it is text. What is not
-    is no rule: but who does not begin to read need not begin anew."""
-    if format_of(source.options) == "parquet" or not files:
+def begins_plain(source: Source, reader: Reader) -> bool:
+    """Whether the beginning of the first file that is there is read as Spark reads it, if it is text, and as
+    far as that is known. What is not is no rule: but who does not begin to read need not begin anew."""
+    path = _first_text(source)
+    if path is None:
         return True
+    part = Part(path) if os.path.getsize(path) <= LOOKED_AT else Part(path, 0, LOOKED_AT)
     try:
-        if reader is None:
-            return False
-        for _ in reader.rows_of(Part(files[0], 0, LOOKED_AT), {}):
+        for _ in reader.rows_of(part, {column.name: column.type for column in source.columns}):
             pass
     except NotPlain:
         return False
@@ -109,12 +110,20 @@ def begins_plain(source: Source, reader: Reader | None, files: Sequence[str]) ->
 
 
 def seems_plain(source: Source) -> bool:
-    """The same of the files of a plain source that are there, without Spark."""
-    if format_of(source.options) == "parquet":
-        return True
+    """The same without Spark."""
     try:
-        files = first_files(source)
-        reader = reader_of(source, lambda: columns_in(source, files[0]) if files else None, UTC)
-        return begins_plain(source, reader, files)
-    except (OSError, EngineError):
+        path = _first_text(source)
+        reader = reader_of(source, lambda: None if path is None else columns_in(source, path), UTC)
+        return reader is not None and begins_plain(source, reader)
+    except (OSError, EngineError):  # it is gone, or the run will say what is wrong with it
         return False
+
+
+def _first_text(source: Source) -> str | None:
+    """The first file of text that has something in it; None: there is none, or it is not known which."""
+    if format_of(source.options) == "parquet":
+        return None
+    try:
+        return next((file for file in first_files(source) if os.path.getsize(file)), None)
+    except OSError:
+        return None
