@@ -57,7 +57,13 @@ def test_figures_are_the_account_s_and_spark_s_jobs_say_what_they_are_for(spark,
         with urllib.request.urlopen(shown.removeprefix("metrics are shown at "), timeout=10) as answer:
             answers.append(answer.read().decode())
 
-    settings = {"checkpoint": str(tmp_path / "shop"), "metrics": "0", "finish": True, "partitions": 2}
+    settings = {
+        "checkpoint": str(tmp_path / "shop"),
+        "metrics": "0",
+        "finish": True,
+        "partitions": 2,
+        "small_ticks": "spark",
+    }
     spark.sparkContext.setLocalProperty(DESCRIPTION, "what it was before")
     try:
         result = watersmeet.run(job, settings, on_notice=notices.append, on_tick=on_tick)
