@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from decimal import Decimal
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.sources.frames import read_records
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.tick.reading import plain_source, readers
-from watersmeet.engine.tasks.files import json_rows, lines, texts
+from watersmeet.engine.tasks.files import lines, texts
 from watersmeet.engine.tasks.files import taken as of_text
 from watersmeet.engine.tasks.files.csv_rows import CsvRows
 from watersmeet.engine.tasks.files.json_rows import JsonRows
@@ -628,9 +629,17 @@ def test_what_is_taken_is_said_alike():
     assert set(plain_source._OF_FORMAT) == set(plain_source._TAKEN) == set(readers.SAID)
 
 
-def test_of_json_what_is_too_long_to_spark_is_left_to_it(tmp_path, monkeypatch):
-    (tmp_path / "a.json").write_text('{"n": 1, "s": "' + "x" * 1000 + '"}')
+def test_of_json_what_is_long_is_looked_at_in_no_time_or_left_to_spark(tmp_path):
+    """Whatever is in it."""
     columns = {"n": "INT", "s": "STRING"}
-    assert len(taken(json_reader(columns), tmp_path / "a.json", columns)) == 1
-    monkeypatch.setattr(json_rows, "_LONGEST", 1000)
-    assert "more than" in taken(json_reader(columns), tmp_path / "a.json", columns)
+    whole = ("x", '\\"', "\\\\", "1" * 899 + "x", '\\":', "[" * 800 + "{" * 90 + "}" * 900)
+    for text in whole:
+        for length, is_taken in ((49_900, True), (50_100, False), (8 << 20, False)):
+            inner = (text * (length // len(text)))[:length] if text[0] != "[" else text
+            inner += "x" * (length - len(inner)) if not inner.endswith("\\") or len(inner) % 2 == 0 else "\\"
+            rows = 100 if length < 50_000 else 1
+            (tmp_path / "a.json").write_text("\n".join([f'{{"n": 1, "s": "{inner}"}}'] * rows))
+            began = time.monotonic()
+            mine = taken(json_reader(columns), tmp_path / "a.json", columns)
+            assert time.monotonic() - began < 20
+            assert len(mine) == rows if is_taken else "more than" in mine, (text[:9], length, mine[:200])

@@ -31,15 +31,10 @@ _NO_NUMBER = re.compile(rb"[:,\[][ \t]*[-+]?(?:NaN|Inf|INF)")
 _LONG = 900
 """Bytes of a line from which on there may be in it what is too long, or nested too deeply, to Spark's parser:
 1,000 digits or levels."""
-_DIGITS = re.compile(rb"[-+.0-9eE]{900}")
+_OF_NUMBERS = np.isin(np.arange(256), np.frombuffer(b"-+.0123456789eE", dtype=np.uint8))
 
-_LONGEST = 20_000_000
-"""Of a text, more is no record to it."""
-
-_LONG_NAME = 50_000
-"""Likewise of a name."""
-_NAME = re.compile(rb'"(?:[^"\\]|\\.){50000,}+"[ \t]*:')
-
+_LONGEST = 50_000
+"""Bytes of a line. Longer names, and texts of more than 20 million characters, are no record to that parser."""
 
 _MINUS_ZERO = -(2**63)
 """Bits of a DOUBLE."""
@@ -137,11 +132,14 @@ def _checked_lines(part: Part, block: bytes) -> int:
             raise NotPlain(f"{part.path}: it has lines that are no objects")
     if any(text in block for text in _NO_NUMBERS) and _NO_NUMBER.search(block) is not None:
         raise NotPlain(f"{part.path}: it has numbers that are none")
-    for number in np.flatnonzero(ends - starts > _LONG).tolist():
-        line = block[starts[number] : ends[number]]
-        if len(line) > _LONGEST:
-            raise NotPlain(f"{part.path}: it has lines of more than {_LONGEST:,} bytes")
-        is_long = line.count(b"{") + line.count(b"[") > _LONG or _DIGITS.search(line) is not None
-        if is_long or (len(line) > _LONG_NAME and _NAME.search(line) is not None):
-            raise NotPlain(f"{part.path}: it has lines of too many digits, or brackets, or too long names")
+    lengths = ends - starts
+    if (lengths > _LONGEST).any():
+        raise NotPlain(f"{part.path}: it has lines of more than {_LONGEST:,} bytes")
+    long = np.flatnonzero(lengths > _LONG)
+    if len(long):
+        others = np.flatnonzero(~_OF_NUMBERS[characters])
+        lines = (block[starts[number] : ends[number]] for number in long.tolist())
+        is_deep = any(line.count(b"{") + line.count(b"[") > _LONG for line in lines)
+        if is_deep or np.diff(others, prepend=-1, append=len(block)).max() > _LONG:
+            raise NotPlain(f"{part.path}: it has lines of too many digits, or brackets")
     return len(starts) - blank

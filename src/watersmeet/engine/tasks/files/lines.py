@@ -68,7 +68,7 @@ def blocks_of(part: Part) -> Iterator[bytes]:
 
 
 def has_blank_lines(block: bytes) -> bool:
-    """Whether there are lines of blanks alone, but empty ones. Spark passes over them, whatever they come to."""
+    """Whether there are lines of blanks alone, but empty ones: Spark passes over them, whatever they are."""
     return _BLANK.search(block) is not None
 
 
