@@ -34,7 +34,7 @@ _LONG = 900
 _OF_NUMBERS = np.isin(np.arange(256), np.frombuffer(b"-+.0123456789eE", dtype=np.uint8))
 
 _LONGEST = 50_000
-"""Bytes of a line. Longer names, and texts of more than 20 million characters, are no record to that parser."""
+"""Bytes of a line. Longer names, and texts of over 20 million characters, are no record to that parser."""
 
 _MINUS_ZERO = -(2**63)
 """Bits of a DOUBLE."""
