@@ -65,3 +65,10 @@ def test_there_and_back(name: str, seed: int) -> None:
     other = back != instants  # the later one of two
     assert (instants - back)[other].max(initial=1) <= 2 * 3_600_000_000
     assert (instants - back)[other].min(initial=1) > 0
+
+
+@pytest.mark.parametrize("name", ["Australia/Brisbane", "Asia/Almaty"])
+def test_a_zone_that_last_changed_on_29_february_is_read(name: str) -> None:
+    instant = datetime(2024, 3, 1, tzinfo=UTC)
+    offset = zone(name).offset_at(np.array([int(instant.timestamp()) * 1_000_000]))[0]
+    assert timedelta(microseconds=int(offset)) == instant.astimezone(ZoneInfo(name)).utcoffset()

@@ -91,7 +91,9 @@ def zone(name: str) -> Zone:
     rules = zoneinfo.ZoneInfo(name)
     last = datetime.fromtimestamp(starts[-1], UTC) if starts else datetime(1900, 1, 1, tzinfo=UTC)
     begin = max(last + timedelta(seconds=1), datetime(1900, 1, 1, tzinfo=UTC))
-    end = begin.replace(year=max(begin.year, _LAST_YEAR) + 401)
+    end = begin.replace(
+        year=max(begin.year, _LAST_YEAR) + 401, day=min(begin.day, 28)
+    )  # 29 February has none
     later = _probed(rules, begin, end)
     for start, offset in later:
         starts.append(start)

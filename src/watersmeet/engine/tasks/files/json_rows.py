@@ -97,13 +97,11 @@ class JsonRows:
 
 def _is_read(type_: SqlType) -> bool:
     """Whether Arrow reads values of the type itself."""
-    return type_ in (BOOLEAN, DOUBLE) or type_.is_integer or type_.is_decimal
+    return type_ in (BOOLEAN, DOUBLE) or type_.is_integer
 
 
 def _checked(values: pa.Array) -> pa.Array:
-    """Raises: NotPlain, pa.ArrowInvalid: Spark has others."""
-    if pa.types.is_decimal(values.type):
-        values.validate(full=True)  # that they are of no more digits is not checked before
+    """Raises: NotPlain: Spark has others."""
     if pa.types.is_floating(values.type):
         if pc.all(pc.is_finite(values)).as_py() is False:
             raise NotPlain("some numbers are too large, or none")

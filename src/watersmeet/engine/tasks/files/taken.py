@@ -13,5 +13,6 @@ def of_texts(type_: SqlType) -> bool:
 
 
 def of_json(type_: SqlType) -> bool:
-    """Whether values of JSON are. Spark's parser rounds a FLOAT twice."""
-    return of_texts(type_) and type_ != FLOAT
+    """Whether values of JSON are. Spark's parser rounds a FLOAT twice. Of a number with more digits than a
+    DECIMAL Arrow makes another one, and how it was written is not seen here."""
+    return of_texts(type_) and type_ != FLOAT and not type_.is_decimal

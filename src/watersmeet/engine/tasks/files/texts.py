@@ -25,6 +25,9 @@ _FIRST_DAY = -719_162
 
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
+_MOST_DIGITS = 38
+"""Of any DECIMAL."""
+
 _TIME = 19
 """Characters of a time without a fraction and a zone."""
 _ZONE = 6
@@ -45,7 +48,7 @@ def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array
     if type_.is_integer:
         return _numbers(texts, type_, _INTEGER)
     if type_.is_decimal:
-        return _numbers(texts, type_, _DECIMAL)
+        return _decimals(texts, type_)
     return _READERS[type_](texts, type_, time_zone)
 
 
@@ -63,6 +66,22 @@ def _numbers(texts: pa.StringArray, type_: SqlType, allowed: npt.NDArray[np.bool
     if not allowed[_characters(texts)].all():
         raise NotPlain(f"some texts are no {type_} in its usual spelling")
     return texts.cast(in_arrow(type_))
+
+
+def _decimals(texts: pa.StringArray, type_: SqlType) -> pa.Array:
+    """Of more digits than a type holds, in front of the point or behind it, Arrow makes another number, and
+    does not say so."""
+    signs = pc.cast(pc.starts_with(texts, "-"), pa.int32())
+    lengths, points = pc.binary_length(texts), pc.find_substring(texts, ".")
+    has_none = pc.less(points, 0)
+    whole = pc.subtract(pc.if_else(has_none, lengths, points), signs)
+    behind = pc.if_else(has_none, 0, pc.subtract(pc.subtract(lengths, points), 1))
+    most = pc.max(pc.add(whole, pc.max_element_wise(behind, type_.scale))).as_py()
+    if most is not None and (most > _MOST_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
+        raise NotPlain(f"some numbers may have more digits than a {type_}")
+    numbers = _numbers(texts, type_, _DECIMAL)
+    numbers.validate(full=True)
+    return numbers
 
 
 def _fractions(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
