@@ -61,7 +61,7 @@ def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
 @pytest.mark.parametrize(
     "given",
     [
-        {"a": FILES.format(name="a").replace("parquet", "json")},
+        {"a": FILES.format(name="a").replace("parquet", "json") + ", 'multiLine' = 'true'"},
         {"b": FILES.format(name="b").replace("/data", "s3a://bucket")},
         {"out": FILES.format(name="out").replace("parquet", "json")},
         {"out": "'connector' = 'console'"},
@@ -74,6 +74,15 @@ def test_files_that_tasks_read_and_write_give_java_no_rows(select: str):
     ],
 )
 def test_all_else_may(given: dict[str, Any]):
+    assert passes(**given)
+
+
+def test_of_text_the_first_file_says_it(tmp_path):
+    given = {"a": f"'connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json'"}
+    assert not passes(**given), "there is none yet"
+    (tmp_path / "1.json").write_text('{"k": 1}\n')
+    assert not passes(**given)
+    (tmp_path / "1.json").write_text('{"k": "1"}\n')
     assert passes(**given)
 
 
