@@ -85,6 +85,8 @@ def first_files(source: Source) -> list[str]:
         raise OSError("by bytes, or by names")
     if folder is not None and os.path.isfile(folder):
         return [folder]
+    if folder is None or not os.path.isdir(folder):  # nor is what no path can be
+        raise OSError("no directory")
     with os.scandir(folder) as entries:
         there = list(islice(entries, MOST_LISTED + 1))
     if len(there) > MOST_LISTED:
@@ -97,10 +99,22 @@ def first_files(source: Source) -> list[str]:
 def begins_plain(source: Source, reader: Reader) -> bool:
     """Whether the beginning of the first file that is there is read as Spark reads it, if it is text, and as
     far as that is known. What is not is no rule: but who does not begin to read need not begin anew."""
-    path = _first_text(source)
-    if path is None:
-        return True
-    part = Part(path) if os.path.getsize(path) <= LOOKED_AT else Part(path, 0, LOOKED_AT)
+    beginning = _first_text(source)
+    return beginning is None or _is_read(source, reader, beginning)
+
+
+def seems_plain(source: Source) -> bool:
+    """The same without Spark."""
+    beginning = _first_text(source)
+    try:
+        path = None if beginning is None else beginning.path
+        reader = reader_of(source, lambda: None if path is None else columns_in(source, path), UTC)
+    except (OSError, EngineError):  # it is gone, or the run will say what is wrong with it
+        return False
+    return reader is not None and (beginning is None or _is_read(source, reader, beginning))
+
+
+def _is_read(source: Source, reader: Reader, part: Part) -> bool:
     try:
         for _ in reader.rows_of(part, {column.name: column.type for column in source.columns}):
             pass
@@ -109,21 +123,15 @@ def begins_plain(source: Source, reader: Reader) -> bool:
     return True
 
 
-def seems_plain(source: Source) -> bool:
-    """The same without Spark."""
-    try:
-        path = _first_text(source)
-        reader = reader_of(source, lambda: None if path is None else columns_in(source, path), UTC)
-        return reader is not None and begins_plain(source, reader)
-    except (OSError, EngineError):  # it is gone, or the run will say what is wrong with it
-        return False
-
-
-def _first_text(source: Source) -> str | None:
-    """The first file of text that has something in it; None: there is none, or it is not known which."""
+def _first_text(source: Source) -> Part | None:
+    """The beginning of the first file of text that has something in it; None: there is none, or it is not
+    known which."""
     if format_of(source.options) == "parquet":
         return None
     try:
-        return next((file for file in first_files(source) if os.path.getsize(file)), None)
+        for file in first_files(source):
+            if nbytes := os.path.getsize(file):
+                return Part(file, 0, LOOKED_AT if nbytes > LOOKED_AT else None)
     except OSError:
         return None
+    return None
