@@ -25,6 +25,10 @@ Times = npt.NDArray[np.int64]
 SECOND_US = 1_000_000
 CYCLE_US = 146_097 * 86_400 * SECOND_US
 """400 years."""
+COMMON = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
+"""Since then the database keeps a zone apart for each place; of before, builds of it differ on purpose."""
+LAST = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
+"""From `COMMON` to here, in seconds, Java's rules and Python's are the same in a run (`time-zone-rules`)."""
 _PROBE = timedelta(days=7)
 _LAST_YEAR = 2_038
 

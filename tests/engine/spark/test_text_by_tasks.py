@@ -657,3 +657,17 @@ def test_of_json_what_is_long_is_looked_at_in_no_time_or_left_to_spark(tmp_path)
             mine = taken(json_reader(columns), tmp_path / "a.json", columns)
             assert time.monotonic() - began < 20
             assert len(mine) == rows if is_taken else "more than" in mine, (text[:9], length, mine[:200])
+
+
+def test_a_clock_is_read_in_the_years_in_which_its_rules_were_compared(tmp_path):
+    """Java and Python may have other ones of before 1970: who reads a tick would decide what is read."""
+    columns = {"n": "INT", "t": "TIMESTAMP"}
+    for text, of_place in (
+        *(("1969-12-31T18:59:59", False), ("1969-12-31T19:00:00", True)),
+        *(("2099-12-31T18:59:59", True), ("2099-12-31T19:00:00", False)),
+        *(("1883-11-18T12:00:00", False), ("1883-11-18T12:00:00Z", True), ("", True)),
+    ):
+        (tmp_path / "a.csv").write_text(f"n,t\n1,{text}\n")
+        mine = taken(csv_reader(columns, "America/New_York"), tmp_path / "a.csv", columns)
+        assert isinstance(mine, list) is of_place, (text, mine)
+        assert isinstance(taken(csv_reader(columns, "-05:00"), tmp_path / "a.csv", columns), list)

@@ -16,15 +16,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import EngineError
-from watersmeet.zones import SECOND_US, zone
+from watersmeet.zones import COMMON, LAST, SECOND_US, zone
 
 Changes = list[tuple[int, int]]
 """Instants, in seconds since 1970, and the UTC offsets from then on, in seconds; the first is the start."""
 
 FIRST = int(datetime(1900, 1, 1, tzinfo=UTC).timestamp())
-COMMON = int(datetime(1970, 1, 1, tzinfo=UTC).timestamp())
-"""Since then the database keeps a zone apart for each place; of before, builds of it differ on purpose."""
-LAST = int(datetime(2100, 1, 1, tzinfo=UTC).timestamp())
 _EPOCH = datetime(1970, 1, 1)
 _OFFSET = r"(Z|[+-]\d\d:\d\d(?::\d\d)?)"
 _CHANGE = re.compile(rf"(?:Gap|Overlap) at (\d{{4}}-\d\d-\d\dT[\d:]+?){_OFFSET} to {_OFFSET}\]")

@@ -15,13 +15,15 @@ from watersmeet.engine.tasks.files.part import NotPlain
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
-from watersmeet.zones import zone
+from watersmeet.zones import COMMON, LAST, SECOND_US, zone
 
 Bytes = npt.NDArray[np.uint8]
 
 _FIRST_US = -62_135_596_800_000_000
 """0001-01-01 00:00:00 UTC."""
 _FIRST_DAY = -719_162
+
+_SURE_US = (COMMON * SECOND_US, LAST * SECOND_US)
 
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 
@@ -122,7 +124,12 @@ def _times(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array:
     walls = local.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     instants = zone(time_zone).to_instant(walls)
     missing = local.is_null().to_numpy(zero_copy_only=False) if local.null_count else None
-    return _from(_FIRST_US, pa.array(instants, mask=missing).view(pa.timestamp("us", "UTC")), pa.int64())
+    times = pa.array(instants, mask=missing)
+    if "/" in time_zone:  # of a place: of other years Java's rules may be others than these
+        ends = pc.min_max(times).as_py()
+        if ends["min"] is not None and (ends["min"] < _SURE_US[0] or ends["max"] >= _SURE_US[1]):
+            raise NotPlain(f"some times without a zone are of years in which rules of {time_zone} may differ")
+    return _from(_FIRST_US, times.view(pa.timestamp("us", "UTC")), pa.int64())
 
 
 def _from(least: int, times: pa.Array, numbers: pa.DataType) -> pa.Array:
