@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from watersmeet.engine.tasks.files import lines
+from watersmeet.engine.tasks.files import lines, part
 from watersmeet.engine.tasks.files.csv_rows import CsvRows
 from watersmeet.engine.tasks.files.json_rows import JsonRows
-from watersmeet.engine.tasks.files.lines import blocks_of, said_of_lines
+from watersmeet.engine.tasks.files.lines import blocks_of, is_blank, lines_in, said_of_lines
 from watersmeet.engine.tasks.files.part import NotPlain, Part
 from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.types.parser import sql_type
@@ -54,6 +54,40 @@ def test_what_other_readers_take_for_something_else_is_refused(tmp_path, content
         list(blocks_of(Part(str(tmp_path / "a"))))
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_lines_are_counted_but_empty_ones(seed, end):
+    rng = random.Random(seed)
+    print(f"seed {seed}")
+    for _ in range(300):
+        texts = [rng.choice([b"", b"", b"a", b"bc", b" "]) for _ in range(rng.randint(1, 8))]
+        block = end.join(texts) + rng.choice([b"", end])
+        if block:
+            assert lines_in(block) == sum(map(bool, texts)), block
+            assert is_blank(block) is not any(text.strip() for text in texts)
+
+
+def test_rows_that_are_not_as_many_as_lines_are_refused(tmp_path, monkeypatch):
+    """Whatever Arrow makes of a file: none is lost, or doubled, in silence."""
+    kinds = {"n": INT, "s": STRING}
+    (tmp_path / "a.csv").write_text("n,s\n1,a\n\n2,b\n")
+    reader = CsvRows(tuple(kinds.items()), ",", True, "UTC")
+    assert sum(batch.num_rows for batch in reader.rows_of(Part(str(tmp_path / "a.csv")), kinds)) == 2
+    read = CsvRows._texts
+    monkeypatch.setattr(CsvRows, "_texts", lambda *given, **more: read(*given, **more).slice(1))
+    with pytest.raises(NotPlain, match="different numbers"):
+        list(reader.rows_of(Part(str(tmp_path / "a.csv")), kinds))
+
+
+def test_batches_of_many_rows_are_cut(tmp_path, monkeypatch):
+    monkeypatch.setattr(part, "ROWS", 100)
+    kinds = {"n": INT, "s": STRING}
+    (tmp_path / "a.csv").write_text("n,s\n" + "".join(f"{n},a\n" for n in range(250)))
+    reader = CsvRows(tuple(kinds.items()), ",", True, "UTC")
+    batches = list(reader.rows_of(Part(str(tmp_path / "a.csv")), kinds))
+    assert [batch.num_rows for batch in batches] == [100, 100, 50]
+    assert [n for batch in batches for n in batch.column(0).to_pylist()] == list(range(250))
+
+
 def test_compressed_files_and_endless_lines_are_refused(tmp_path, monkeypatch):
     for suffix in (*COMPRESSED, ".GZ"):
         (tmp_path / f"a{suffix}").write_bytes(b"a\n")
@@ -64,13 +98,13 @@ def test_compressed_files_and_endless_lines_are_refused(tmp_path, monkeypatch):
     (tmp_path / "a").write_bytes(b"x" * 1000 + b"\n" + b"y" * 900)
     assert [len(block) for block in blocks_of(Part(str(tmp_path / "a")))] == [1001, 900]
     (tmp_path / "a").write_bytes(b"x\n" + b"y" * 1200)
-    for part in (
+    for endless in (
         Part(str(tmp_path / "a")),
         Part(str(tmp_path / "a"), 0, 10),
         Part(str(tmp_path / "a"), 5, 9),
     ):
         with pytest.raises(NotPlain, match="longer"):
-            list(blocks_of(part))
+            list(blocks_of(endless))
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

@@ -21,7 +21,7 @@ from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import COMPRESSED
-from watersmeet.spec.options.values import separator_of
+from watersmeet.spec.options.values import separator_in
 
 csv.field_size_limit(1 << 30)
 """Python's is 128 KiB; Spark's reader has none."""
@@ -132,11 +132,6 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
     for record in islice(reader, None):
         if record:
             yield [field.strip() for field in record] if trims else record
-
-
-def separator_in(options: Mapping[str, str]) -> str:
-    """What separates values. ``options``: with names in lower case."""
-    return separator_of(options.get("sep", options.get("delimiter", ",")))
 
 
 def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:

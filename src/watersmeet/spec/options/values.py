@@ -70,6 +70,16 @@ def separator_of(written: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPED.get(match[1], match[1]), written, flags=re.DOTALL)
 
 
+def separator_said(options: Mapping[str, str]) -> str:
+    """What separates values of CSV, as it is written. ``options``: with names in lower case."""
+    return options.get("sep", options.get("delimiter", ","))
+
+
+def separator_in(options: Mapping[str, str]) -> str:
+    """What `separator_said` stands for."""
+    return separator_of(separator_said(options))
+
+
 def value_problems(
     options: Mapping[str, str], wanted: str, use: Use, *, prefix: str = ""
 ) -> list[tuple[str, str]]:

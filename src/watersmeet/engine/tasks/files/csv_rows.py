@@ -15,8 +15,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from watersmeet.engine.tasks.files.lines import behind_blank_lines, blocks_of, has_blank_lines
-from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
+from watersmeet.engine.tasks.files.lines import (
+    behind_blank_lines,
+    blocks_of,
+    has_blank_lines,
+    is_blank,
+    line_ends,
+    lines_in,
+)
+from watersmeet.engine.tasks.files.part import NotPlain, Part, naming, rows_or_refusal
 from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.kernel.batches import batch_of
 from watersmeet.types.sql_type import STRING, SqlType
@@ -24,7 +31,6 @@ from watersmeet.types.sql_type import STRING, SqlType
 MOST_COLUMNS = 10_000
 """Spark takes 20,480."""
 
-_BLANK = bytes(range(33))
 _QUOTE, _LINE_ENDS = ord('"'), (10, 13)
 
 
@@ -52,32 +58,30 @@ class CsvRows:
     def _batches(self, part: Part, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
         has_names = self.header and not part.start
         for block in blocks_of(part):
-            if has_names and block.strip(_BLANK):
+            if has_names and not is_blank(block):
                 block = self._behind_names(part, block)
                 has_names = False
-            if block.strip(_BLANK):
-                yield from self._in_block(part, block, wanted)
+            if not is_blank(block):
+                yield self._in_block(part, block, wanted)
         if has_names and part.end is not None:
             raise NotPlain(f"{part.path}: its header begins in another part of it")
 
-    def _in_block(self, part: Part, block: bytes, wanted: Mapping[str, SqlType]) -> Iterator[pa.RecordBatch]:
+    def _in_block(self, part: Part, block: bytes, wanted: Mapping[str, SqlType]) -> pa.RecordBatch:
         if self.separator == "\t" and has_blank_lines(block):
             raise NotPlain(f"{part.path}: it has lines of blanks")
         quotes = b'"' in block
         if quotes and not self._are_around_values(block):
             raise NotPlain(f"{part.path}: it has quotes that are not around values")
         texts = self._texts(block, quotes=quotes)
+        if texts.num_rows != lines_in(block):
+            raise NotPlain(f"{part.path}: its lines and its records are of different numbers")
         columns = {}
         for name, type_ in self.columns:
             if type_ is None or (type_ == STRING and name not in wanted):
                 continue
-            try:  # also if nobody wants it: a record with another value is broken to Spark
+            with naming(part, name):  # also if nobody wants it: another value breaks the record to Spark
                 columns[name] = values_of(texts.column(name), type_, self.time_zone)
-            except (NotPlain, pa.ArrowException) as error:
-                raise NotPlain(f"{part.path}: {name}: {error}") from None
-        rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
-        for start in range(0, rows.num_rows, ROWS):
-            yield rows.slice(start, ROWS)
+        return pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
 
     def _texts(self, block: bytes, *, quotes: bool) -> pa.RecordBatch:
         """The values of the declared columns as texts, NULL where there is none."""
@@ -121,7 +125,7 @@ class CsvRows:
         if len(quotes) % 2 or b"\\" in block:
             return False
         opening, closing = quotes[0::2], quotes[1::2]
-        ends = np.flatnonzero(characters == _LINE_ENDS[0])
+        ends = line_ends(block)
         in_one_line = (np.searchsorted(ends, opening) == np.searchsorted(ends, closing)).all()
         outside = np.array([ord(self.separator), *_LINE_ENDS], dtype=np.uint8)
         before = characters[opening[opening > 0] - 1]

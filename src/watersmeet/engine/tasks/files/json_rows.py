@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from watersmeet.engine.tasks.files.lines import blocks_of
-from watersmeet.engine.tasks.files.part import ROWS, NotPlain, Part, rows_or_refusal
-from watersmeet.engine.tasks.files.texts import values_of
+from watersmeet.engine.tasks.files.lines import blocks_of, line_ends
+from watersmeet.engine.tasks.files.part import NotPlain, Part, naming, rows_or_refusal
+from watersmeet.engine.tasks.files.texts import alphabet, values_of
 from watersmeet.kernel.batches import batch_of
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import BOOLEAN, DOUBLE, SqlType
@@ -31,7 +31,7 @@ _NO_NUMBER = re.compile(rb"[:,\[][ \t]*[-+]?(?:NaN|Inf|INF)")
 _LONG = 900
 """Bytes of a line from which on there may be in it what is too long, or nested too deeply, to Spark's parser:
 1,000 digits or levels."""
-_OF_NUMBERS = np.isin(np.arange(256), np.frombuffer(b"-+.0123456789eE", dtype=np.uint8))
+_OF_NUMBERS = alphabet(b"-+.0123456789eE")
 
 _LONGEST = 50_000
 """Bytes of a line. Longer names, and texts of over 20 million characters, are no record to that parser."""
@@ -74,15 +74,11 @@ class JsonRows:
             columns = {}
             for name, type_ in self.columns:
                 column = read.column(name)
-                try:  # also if nobody wants it: a record with another value is broken to Spark
+                with naming(part, name):  # also if nobody wants it: another value breaks the record to Spark
                     columns[name] = (
                         _checked(column) if _is_read(type_) else values_of(column, type_, self.time_zone)
                     )
-                except (NotPlain, pa.ArrowException) as error:
-                    raise NotPlain(f"{part.path}: {name}: {error}") from None
-            rows = pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
-            for start in range(0, rows.num_rows, ROWS):
-                yield rows.slice(start, ROWS)
+            yield pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
 
     def _read(self, block: bytes) -> pa.RecordBatch:
         table = arrow_json.read_json(
@@ -114,9 +110,7 @@ def _checked_lines(part: Part, block: bytes) -> int:
     """How many lines of a block are not blank. Each has to begin an object and to end one: then, if all is
     JSON, no object goes over several lines."""
     characters = np.frombuffer(block, dtype=np.uint8)
-    ends = np.flatnonzero(characters == ord("\n"))
-    if not len(ends) or ends[-1] != len(block) - 1:
-        ends = np.append(ends, len(block))
+    ends = line_ends(block)
     starts = np.concatenate([[0], ends[:-1] + 1])
     blank = 0
     whole = characters[np.minimum(starts, len(block) - 1)] == ord("{")

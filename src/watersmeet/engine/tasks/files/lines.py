@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.engine.tasks.files.part import BYTES, NotPlain, Part
@@ -23,6 +24,7 @@ _MARK = b"\xef\xbb\xbf"
 """What UTF-8 may begin with."""
 
 _BLANK = re.compile(rb"^(?!\r?$)[\0-\x09\x0b-\x20]+$", re.MULTILINE)
+_NO_BLANK = re.compile(rb"[^\0-\x20]")
 _BLANK_LINES = re.compile(rb"(?:[\0-\x09\x0b-\x20]*+\n)*+")
 
 
@@ -65,6 +67,26 @@ def blocks_of(part: Part) -> Iterator[bytes]:
                 raise NotPlain(f"{part.path}: a line is longer than {BYTES:,} bytes")
             if is_last:
                 return
+
+
+def is_blank(block: bytes) -> bool:
+    """Whether there is nothing but blanks in it."""
+    return _NO_BLANK.search(block) is None
+
+
+def line_ends(block: bytes) -> npt.NDArray[np.int64]:
+    """Where lines end: the places of ``\\n``, and the end of the block behind a last one without."""
+    ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n"))
+    return ends if block.endswith(b"\n") else np.append(ends, len(block))
+
+
+def lines_in(block: bytes) -> int:
+    """How many lines of a block that has some are not empty."""
+    ends = line_ends(block)
+    lengths = np.diff(ends, prepend=-1) - 1
+    if b"\r" in block:
+        lengths -= np.frombuffer(block, dtype=np.uint8)[np.maximum(ends - 1, 0)] == ord("\r")
+    return int((lengths > 0).sum())
 
 
 def has_blank_lines(block: bytes) -> bool:

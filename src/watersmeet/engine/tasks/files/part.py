@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,11 +72,21 @@ def rows_or_refusal(part: Part, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         raise NotPlain(f"{part.path}: {type(error).__name__}: {error}") from None
 
 
+@contextmanager
+def naming(part: Part, column: str) -> Iterator[None]:
+    """What is refused within is of a column. Raises: NotPlain, also in the place of what Arrow raises."""
+    try:
+        yield
+    except (NotPlain, pa.ArrowException) as error:
+        raise NotPlain(f"{part.path}: {column}: {error}") from None
+
+
 def _regrouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches."""
+    """The same rows in batches that are neither small nor large."""
     held: list[pa.RecordBatch] = []
     rows = held_bytes = 0
-    for batch in batches:
+    pieces = (batch.slice(at, ROWS) for batch in batches for at in range(0, max(batch.num_rows, 1), ROWS))
+    for batch in pieces:
         batch_bytes = size(batch.columns)
         if held and (rows + batch.num_rows > ROWS or held_bytes + batch_bytes > BYTES):
             yield one_batch(held)

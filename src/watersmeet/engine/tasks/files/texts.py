@@ -54,13 +54,14 @@ def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array
     return _READERS[type_](texts, type_, time_zone)
 
 
-def _alphabet(characters: bytes) -> npt.NDArray[np.bool_]:
+def alphabet(characters: bytes) -> npt.NDArray[np.bool_]:
+    """Which bytes are of these characters, bool[256]."""
     allowed = np.zeros(256, dtype=np.bool_)
     allowed[list(characters)] = True
     return allowed
 
 
-_INTEGER, _DECIMAL, _FLOAT = map(_alphabet, (b"0123456789-", b"0123456789-.", b"0123456789-.eE"))
+_INTEGER, _DECIMAL, _FLOAT = map(alphabet, (b"0123456789-", b"0123456789-.", b"0123456789-.eE"))
 """Arrow knows other spellings of numbers, too, and so does Java, and not the same ones."""
 
 
@@ -196,11 +197,10 @@ def _check_times(times: Bytes, type_: SqlType) -> bool:
         body -= 1
     elif has_offset:
         body -= _ZONE
-        places = tuple(range(length - _ZONE + 1, length))
-        digits = tuple(place for place in places if place != length - 3)
-        _check(_are(times, (length - 3,), b":") and _are_digits(times, digits), type_)
-        tens, ones, minutes = times[:, places[0]] - 48, times[:, places[1]] - 48, times[:, places[3]] - 48
-        _check(bool((tens * 10 + ones <= _MOST_HOURS).all()) and bool((minutes <= 5).all()), type_)
+        offset = times[:, length - _ZONE + 1 :]  # 02:00
+        _check(_are(offset, (2,), b":") and _are_digits(offset, (0, 1, 3, 4)), type_)
+        hours, tens_of_minutes = (offset[:, 0] - 48) * 10 + (offset[:, 1] - 48), offset[:, 3] - 48
+        _check(bool((hours <= _MOST_HOURS).all() and (tens_of_minutes <= 5).all()), type_)
     _check_day(times, type_)
     _check(_are(times, (10,), b"T ") and _are(times, (13, 16), b":"), type_)
     _check(_are_digits(times, (11, 12, 14, 15, 17, 18)), type_)

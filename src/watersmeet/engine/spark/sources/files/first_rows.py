@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from watersmeet.engine.files.csv_header import BROKEN_ARCHIVE, OPENERS, UNREADABLE, layout_of, separator_in
+from watersmeet.engine.files.csv_header import BROKEN_ARCHIVE, OPENERS, UNREADABLE, layout_of
 from watersmeet.engine.spark.sources.files.contents import wrong_with
 from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
 from watersmeet.engine.spark.sources.files.first_parquet import read_parquet
@@ -33,6 +33,7 @@ from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of
+from watersmeet.spec.options.values import separator_of, separator_said
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 
 _OPTIONS = {
@@ -188,9 +189,9 @@ def _csv(
 
 def _separated(source: Source, options: Mapping[str, str]) -> tuple[str, re.Pattern[str]]:
     """What separates values, and lines of which it is certain what they are."""
-    separator = separator_in(options)
+    separator = separator_of(written := separator_said(options))
     if len(separator) != 1:
-        raise refused(source, f"how the separator {separator!r} is taken, only Spark knows")
+        raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
     s = re.escape(separator)
     return separator, re.compile(rf'(?:"[^"\\]*"|[^"\\{s}]*)(?:{s}(?:"[^"\\]*"|[^"\\{s}]*))*')
 

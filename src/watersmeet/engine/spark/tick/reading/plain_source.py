@@ -9,7 +9,7 @@ from watersmeet.engine.tasks.files import taken
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, format_of, local_path, path_of
 from watersmeet.spec.options.lowered import lowered
-from watersmeet.spec.options.values import separator_of
+from watersmeet.spec.options.values import separator_in
 from watersmeet.types.sql_type import SqlType
 
 SEPARATORS = (",", ";", "|", "\t")
@@ -62,5 +62,5 @@ def is_plain(source: Source) -> bool:
         and set(options) <= _OF_FORMAT[wanted]
         and not (source.changes or source.is_table or source.primary_key or source.partitions)
         and all(_TAKEN[wanted](column.type) for column in source.columns)
-        and (wanted != "csv" or separator_of(options.get("sep", options.get("delimiter", ","))) in SEPARATORS)
+        and (wanted != "csv" or separator_in(options) in SEPARATORS)
     )

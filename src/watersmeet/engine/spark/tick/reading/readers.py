@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.engine.files.csv_header import by_name, layout_of, separator_in
+from watersmeet.engine.files.csv_header import by_name, layout_of
 from watersmeet.engine.files.table_files import is_hidden
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.tasks.files.csv_rows import MOST_COLUMNS, CsvRows
@@ -20,6 +20,7 @@ from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.values import separator_in
 from watersmeet.spec.time_zones import UTC
 
 if TYPE_CHECKING:
