@@ -122,11 +122,15 @@ def test_bytes_are_those_of_rows_that_are_not_compressed(folders, monkeypatch):
     assert needed(folders)
 
 
-def test_without_files_there_is_time(folders):
+def test_files_that_are_still_to_come_need_none(folders):
     (folders[0] / "1.parquet").unlink()
     assert not needed(folders)
     (folders[1] / "1.parquet").unlink()
-    assert needed(folders)
+    assert not needed(folders)
+    of_both = {"of_l": ", 'format' = 'json'", "of_r": ", 'format' = 'csv'"}
+    assert not needed(folders, **of_both)
+    assert needed(folders, {"file_reader": "spark"})
+    assert needed(folders, of_r=", 'format' = 'debezium-json'"), "whatever comes, Spark reads it"
 
 
 def test_what_cannot_be_read_is_for_tasks_to_tell(folders):

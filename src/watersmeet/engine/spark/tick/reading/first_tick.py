@@ -1,5 +1,6 @@
 """Whether a job's first tick needs tasks of Spark's: known before there is a session, so that no worker is
-started for nothing. It may be wrong: then workers start when they are first needed, or are not."""
+started for nothing. It may be wrong: then workers start when they are first needed, or are not. Of files that
+are still to come nothing is known; as a rule they come a few at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
             for source in plan.sources
             for file in first_files(source)
         ]
-        if not said or few_rows(said, most) is None:
+        if few_rows(said, most) is None:
             return True
     except OSError:
         return True
