@@ -1,4 +1,4 @@
-"""The workers that are started with the session are those that the ticks use."""
+"""What is started with the session is what the ticks use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import zipfile
 import psutil
 import pytest
 
-from watersmeet.engine.spark.job.early import start_workers
+from watersmeet.engine.spark.job import early
+from watersmeet.engine.spark.job.early import load_planner, start_workers
 from watersmeet.engine.spark.tick.daemon import without_archives
 
 pytestmark = pytest.mark.spark
@@ -38,6 +39,20 @@ def test_sql_finds_the_daemon_that_is_there(spark):
     assert len(rows) == 4
     assert daemons() == before
     assert "SPARK_SIMPLIFIED_TRACEBACK" not in spark.sparkContext.environment
+
+
+def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatch):
+    planned = []
+    monkeypatch.setattr(early, "_plan", lambda session, plan=early._plan: planned.append(plan(session)))
+    load_planner(spark).join()
+    (frame,) = planned
+    assert frame.schema.names == ["kind", "text"]
+    assert "LocalTableScan" in frame._jdf.queryExecution().executedPlan().toString()
+
+
+def test_what_fails_beside_the_start_is_no_matter_of_it(spark, monkeypatch):
+    monkeypatch.setattr(early, "_plan", lambda session: 1 / 0)
+    load_planner(spark).join()
 
 
 def test_workers_load_the_pyspark_that_is_compiled(spark):

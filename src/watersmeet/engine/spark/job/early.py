@@ -1,7 +1,8 @@
-"""Starts Python workers as soon as there is a session, while the driver still reads and plans the job.
+"""Starts early what the first tick needs, as soon as there is a session, while the driver still reads and plans
+the job, which is mostly one thread's work: Python workers, and Spark's planner.
 
 The first task with Python in it waits for the daemon (which loads the libraries of all tasks) and for its
-worker; and planning is mostly one thread's work. What fails here fails again, and is said, in the first tick.
+worker. What fails here fails again, and is said, in the first tick.
 
 Spark keeps a daemon per environment of its workers. That of functions in SQL has one variable more, so a job
 with an RDD, which is at work long before SQL could be planned, has to have it, too.
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 OF_SQL = "SPARK_SIMPLIFIED_TRACEBACK"
 
@@ -21,25 +22,45 @@ _one_at_a_time = threading.Lock()
 
 
 def start_workers(session: SparkSession) -> threading.Thread:
-    """One small job in a thread of its own, a task per core. The thread may be waited for; nobody has to."""
-    thread = threading.Thread(target=_run, args=(session,), name="early-workers", daemon=True)
+    """One small job, a task per core, in a thread of its own, which nobody has to wait for."""
+    return _beside("early-workers", _run, session)
+
+
+def load_planner(session: SparkSession) -> threading.Thread:
+    """Plan a batch of no rows, as the stream of a job has them, in a thread of its own: the classes that Java
+    loads for the first plan are most of what that takes."""
+    return _beside("early-planner", _plan, session)
+
+
+def _beside(name: str, work: Callable[[SparkSession], object], session: SparkSession) -> threading.Thread:
+    def tried() -> None:
+        with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
+            work(session)
+
+    thread = threading.Thread(target=tried, name=name, daemon=True)
     thread.start()
     return thread
 
 
+def _plan(session: SparkSession) -> DataFrame:
+    nothing = session.range(0).selectExpr("'' AS kind", "'' AS text").where("false")
+    both = nothing.unionAll(nothing)
+    both._jdf.queryExecution().executedPlan()
+    return both
+
+
 def _run(session: SparkSession) -> None:
-    with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
-        context = session.sparkContext
-        tasks = context.defaultParallelism
-        numbers = context.parallelize(range(tasks), tasks).mapPartitions(_as_they_are)
-        with _one_at_a_time:
-            environment = context.environment
-            context.environment = {**environment, OF_SQL: "1"}
-            try:
-                planned = numbers._jrdd  # here the environment goes in
-            finally:
-                context.environment = environment
-        planned.count()
+    context = session.sparkContext
+    tasks = context.defaultParallelism
+    numbers = context.parallelize(range(tasks), tasks).mapPartitions(_as_they_are)
+    with _one_at_a_time:
+        environment = context.environment
+        context.environment = {**environment, OF_SQL: "1"}
+        try:
+            planned = numbers._jrdd  # here the environment goes in
+        finally:
+            context.environment = environment
+    planned.count()
 
 
 def _as_they_are(numbers: Iterable[int]) -> Iterable[int]:

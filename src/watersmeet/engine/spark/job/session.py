@@ -47,7 +47,7 @@ from watersmeet.at_once import own_cores
 from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job import class_archive, gateway
-from watersmeet.engine.spark.job.early import start_workers
+from watersmeet.engine.spark.job.early import load_planner, start_workers
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
 from watersmeet.errors import EngineError
 from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
@@ -257,6 +257,7 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
     server: Any = getattr(session.sparkContext, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: None  # the JVM went away: whoever waits for it says so
+    load_planner(session)
     if workers and str(session.sparkContext.master).startswith("local"):
         start_workers(session)
     return session
