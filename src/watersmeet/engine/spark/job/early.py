@@ -1,5 +1,5 @@
-"""Starts early what the first tick needs, as soon as there is a session, while the driver still reads and plans
-the job, which is mostly one thread's work: Python workers, and Spark's planner.
+"""Starts what the first tick needs as soon as there is a session, while the driver still reads and plans the
+job, which is mostly one thread's work: Python workers, and Spark's planner.
 
 The first task with Python in it waits for the daemon (which loads the libraries of all tasks) and for its
 worker. What fails here fails again, and is said, in the first tick.
@@ -23,16 +23,16 @@ _one_at_a_time = threading.Lock()
 
 def start_workers(session: SparkSession) -> threading.Thread:
     """One small job, a task per core, in a thread of its own, which nobody has to wait for."""
-    return _beside("early-workers", _run, session)
+    return _beside(_run, session, name="early-workers")
 
 
 def load_planner(session: SparkSession) -> threading.Thread:
     """Plan a batch of no rows, as the stream of a job has them, in a thread of its own: the classes that Java
     loads for the first plan are most of what that takes."""
-    return _beside("early-planner", _plan, session)
+    return _beside(_plan, session, name="early-planner")
 
 
-def _beside(name: str, work: Callable[[SparkSession], object], session: SparkSession) -> threading.Thread:
+def _beside(work: Callable[[SparkSession], object], session: SparkSession, *, name: str) -> threading.Thread:
     def tried() -> None:
         with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
             work(session)
