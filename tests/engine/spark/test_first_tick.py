@@ -131,6 +131,23 @@ def test_files_that_are_still_to_come_need_none(folders):
     assert not needed(folders, **of_both)
     assert needed(folders, {"file_reader": "spark"})
     assert needed(folders, of_r=", 'format' = 'debezium-json'"), "whatever comes, Spark reads it"
+    (folders[0] / "_temporary").mkdir()
+    assert not needed(folders)
+    (folders[0] / "day=2024-01-01").mkdir()
+    assert needed(folders), "there may be files in it"
+
+
+def test_tables_are_read_as_a_whole_by_tasks(folders):
+    head = JOB.format(l=folders[0], r=folders[1], of_l="", of_r="").partition("INSERT")[0]
+    table = f"CREATE TABLE n (k BIGINT) WITH ('connector' = 'file', 'path' = '{folders[1]}')"
+    lookup = f"{head}{table}; INSERT INTO out SELECT l.k FROM l JOIN n FOR SYSTEM_TIME AS OF l.t ON l.k = n.k"
+    assert needs_tasks(plan_job(parse_job(lookup)), {})
+    compared = f"""
+        CREATE TABLE out WITH ('connector' = 'console');
+        CREATE TABLE a (k BIGINT, PRIMARY KEY (k)) WITH ('connector' = 'file', 'path' = '{folders[0]}',
+          'changes' = 'snapshot');
+        INSERT INTO out SELECT k, count(*) FROM a GROUP BY k EMIT CHANGES"""
+    assert needs_tasks(plan_job(parse_job(compared)), {})
 
 
 def test_what_cannot_be_read_is_for_tasks_to_tell(folders):

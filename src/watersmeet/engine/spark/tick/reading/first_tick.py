@@ -22,6 +22,8 @@ def needs_tasks(plan: JobPlan, run: Mapping[str, str]) -> bool:
     most = small_rows_in(run, threads_of_driver(MOST_THREADS))
     if most < 0 or reader_in(run) is FileReader.SPARK or asks_files_in_order(plan):
         return True
+    if plan.tables:  # which are read as a whole, by tasks
+        return True
     if not all(map(is_plain, plan.sources)):
         return True
     try:

@@ -92,7 +92,10 @@ def first_files(source: Source) -> list[str]:
         there = list(islice(entries, MOST_LISTED + 1))
     if len(there) > MOST_LISTED:
         raise OSError("too many to look at each")
-    files = [entry for entry in there if not is_hidden(entry.name) and entry.is_file()]
+    seen = [entry for entry in there if not is_hidden(entry.name)]
+    if any(entry.is_dir() for entry in seen):
+        raise OSError("some may be in its directories")
+    files = [entry for entry in seen if entry.is_file()]
     files.sort(key=lambda entry: entry.stat().st_mtime)
     return [entry.path for entry in files[: int(options.get("maxfilespertrigger", len(files)))]]
 
