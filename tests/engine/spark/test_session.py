@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,39 @@ def no_session(monkeypatch):
     monkeypatch.setattr(logging.getLogger(), "filters", [])
     monkeypatch.setattr(session, "_let_workers_import", lambda: None)
     monkeypatch.setenv("PYSPARK_PYTHON", "as it was")
+
+
+class _Started:
+    """A session of local Spark, as far as `start` looks at it; and what makes it."""
+
+    sparkContext = SimpleNamespace(master="local[2]", setLogLevel=lambda _: None, _jvm=None)
+
+    def config(self, name, value):
+        return self
+
+    def getOrCreate(self):
+        return self
+
+
+@pytest.mark.parametrize(("workers", "begun"), [(True, ["planner", "workers"]), (False, ["planner"])])
+def test_what_is_begun_with_a_session(monkeypatch, workers, begun):
+    told = []
+    monkeypatch.setattr(gateway, "launch", lambda *_: None)
+    monkeypatch.setattr(session.SparkSession, "builder", _Started())
+    monkeypatch.setattr(session, "context_settings", lambda _: {})
+    monkeypatch.setattr(session, "load_planner", lambda _: told.append("planner"))
+    monkeypatch.setattr(session, "start_workers", lambda _: told.append("workers"))
+    assert isinstance(session.start(session.settings(), workers=workers), _Started)
+    assert told == begun
+
+
+def test_nothing_is_begun_in_a_session_that_runs(monkeypatch):
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", _Started)
+    monkeypatch.setattr(session, "hold_fixed", lambda *_: None)
+    monkeypatch.setattr(session, "hold_java", lambda _: None)
+    monkeypatch.setattr(session, "load_planner", pytest.fail)
+    monkeypatch.setattr(session, "start_workers", pytest.fail)
+    assert isinstance(session.start(session.settings(), workers=True), _Started)
 
 
 def test_ctrl_c_while_spark_starts_prints_no_stack(monkeypatch):
