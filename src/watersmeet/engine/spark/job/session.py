@@ -15,7 +15,7 @@ What settings were worth per tick of 1,000 rows, which took 550 ms with Spark's 
   heap that begins small (`SMALL_HEAP`), which takes 170 MB less of ticks of 1,000 rows. Else its young
   generation stays small where cores are few (`SHORT_LIVES`).
 * A daemon that forks workers with libraries loaded and frozen: 25 to 50 ms of garbage collection per task,
-  and a second per worker, once. Where the first tick needs it, it is started while the job is planned (`early`).
+  and a second per worker, once. Where the first tick needs it, it starts while the job is planned (`early`).
 * No notes of which line of Python called each method of a frame (four calls of Java for one), for messages
   that watersmeet words itself; for them PySpark loads IPython, too, where that is installed.
 
