@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.spark.tick.reading.listing import listing_of
+
 OF_SQL = "SPARK_SIMPLIFIED_TRACEBACK"
 
 _one_at_a_time = threading.Lock()
@@ -43,10 +45,9 @@ def _beside(work: Callable[[SparkSession], object], session: SparkSession, *, na
 
 
 def _plan(session: SparkSession) -> DataFrame:
-    nothing = session.range(0).selectExpr("'' AS kind", "'' AS text").where("false")
-    both = nothing.unionAll(nothing)
-    both._jdf.queryExecution().executedPlan()
-    return both
+    batch = listing_of([session.range(0)] * 2)
+    batch._jdf.queryExecution().executedPlan()
+    return batch
 
 
 def _run(session: SparkSession) -> None:

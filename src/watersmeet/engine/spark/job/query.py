@@ -60,7 +60,8 @@ from watersmeet.engine.spark.sources.topics import TopicIds, Topics
 from watersmeet.engine.spark.tick.described import Descriptions
 from watersmeet.engine.spark.tick.ingest import reports_of
 from watersmeet.engine.spark.tick.reading.again import Rereading
-from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks, listing_of
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
+from watersmeet.engine.spark.tick.reading.listing import listing_of
 from watersmeet.engine.spark.tick.reading.of_tick import Reading, SparkReads
 from watersmeet.engine.spark.tick.taken import Takings
 from watersmeet.engine.spark.tick.tick import Outputs, Ticks
@@ -277,8 +278,8 @@ class JobRun:
                 self._own_tick(self._intended(end=False))
 
     def _stream_once(self) -> None:
-        self._is_listed, store = self.by_tasks.begin_stream(), self.checkpoint.store
-        reports = listing_of(self._scanned) if self._is_listed else reports_of(self._scanned, store)
+        self._is_listed, frames = self.by_tasks.begin_stream(), [frame for frame, _ in self._scanned]
+        reports = listing_of(frames) if self._is_listed else reports_of(self._scanned, self.checkpoint.store)
         writer = reports.writeStream.foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", self.checkpoint.spark_url)
         name = self.plan.queries[0].name

@@ -18,7 +18,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -97,12 +97,6 @@ class _Source:
                 arrays.append(pa.nulls(rows.num_rows))
                 names.append(BROKEN)
             yield pa.RecordBatch.from_arrays(arrays, names=names)
-
-
-def listing_of(sources: Sequence[tuple[DataFrame, SourceView]]) -> DataFrame:
-    """A frame in place of `reports_of`: by it Spark lists the files of all sources, and it has no rows."""
-    nothing = [frame.selectExpr("'' AS kind", "'' AS text").where("false") for frame, _ in sources]
-    return reduce(DataFrame.unionAll, nothing)
 
 
 def few_rows(files: Sequence[tuple[str, str, int]], most: int) -> int | None:
