@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres browser lint types audit test test-fast check simulate chaos soak cluster demo examples pictures bench cost docs site clean
+.PHONY: help setup jars postgres browser lint types audit test test-fast test-all check simulate chaos soak cluster demo examples pictures bench cost docs site clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,18 +26,22 @@ types: setup ## mypy, strict, of the package and the benchmarks; pyright of a us
 audit: setup ## known vulnerabilities of the locked versions, where a list of them can be reached
 	@scripts/audit
 
-test: setup jars postgres browser ## all tests, with Spark, a real Kafka broker, PostgreSQL, Chromium and real kills
+test: setup jars postgres browser ## each rule, connector and promise once: Spark, a real Kafka broker, PostgreSQL, Chromium, kills
 	@scripts/test
 
-test-fast: setup ## the tests that need no JVM and no server
-	@scripts/test -m "not spark and not kafka and not postgres and not browser and not kill"
+test-fast: setup ## those of them that need no JVM and no server
+	@scripts/test --in-parallel -m "not spark and not kafka and not postgres and not browser and not kill"
+
+test-all: setup jars postgres browser ## all random cases, kills, chaos, simulation, cluster, cost; hours (SEED=number, SLICE=K/12)
+	@SEED=$(SEED) SLICE=$(SLICE) scripts/test-all
+	@$(if $(SLICE),true,scripts/cost)
 
 check: lint types test-fast docs site ## what to run before a commit
 
-simulate: setup ## 20,000 simulated schedules of crashes, sleepers and faults (SEED=number: that one again)
+simulate: setup ## 20,000 simulated schedules of crashes, sleeping runs and faults (SEED=number: that one again)
 	@SEED=$(SEED) scripts/simulate
 
-chaos: setup jars postgres ## real kills: of 1,971 jobs without a JVM, two each, and 54 of jobs on Spark
+chaos: setup jars postgres ## real kills: two of each of 1,971 jobs without a JVM, and of whole jobs on Spark
 	@scripts/chaos
 
 soak: setup jars postgres ## half an hour of a job of which all is killed (MINUTES=10, SEED=number, ROWS=a second)

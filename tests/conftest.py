@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import jvm_options
+from tests.support import effort, jvm_options
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
@@ -28,9 +28,11 @@ def pytest_addoption(parser):
         default=os.environ.get("WATERSMEET_SEED", str(DEFAULT_SEED)),
         help="seed of the random tests: a number, or 'random' (also: WATERSMEET_SEED)",
     )
+    parser.addoption("--slice", metavar="K/N", help="the K-th of N parts of what full effort adds")
 
 
 def pytest_configure(config):
+    effort.check_options(config)
     asked = config.getoption("--seed")
     try:
         config.watersmeet_seed = random.SystemRandom().randrange(2**31) if asked == "random" else int(asked)
@@ -45,6 +47,7 @@ def pytest_collection_modifyitems(config, items):
     """In several processes: those with a JVM come first, so that most of them share one session, and to the
     second process first those that kill jobs, then what takes long without a JVM. What is short comes last:
     it is what idle processes take from busy ones (``--dist worksteal`` deals out equal parts, in order)."""
+    effort.select(config, items)
     if not hasattr(config, "workerinput"):
         return
     items.sort(key=_rank)
@@ -90,7 +93,8 @@ def pytest_unconfigure():
 
 
 def pytest_report_header(config):
-    return f"seed: {config.watersmeet_seed} (again with --seed {config.watersmeet_seed})"
+    number = config.watersmeet_seed
+    return f"seed: {number} (again with --seed {number}), effort: {effort.EFFORT}"
 
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):

@@ -1,86 +1,77 @@
-"""Twenty kills of those of ``make chaos``, and that it sees what is wrong."""
+"""Jobs without a JVM, killed (SIGKILL) at points of a tick and run again, come to the batch answer.
+
+Quick effort draws one job of the matrix for each sink; full effort kills each job of it at each point, and
+plants bugs that lose rows, which the check has to find.
+"""
 
 from __future__ import annotations
 
 import importlib
 import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.chaos.__main__ import IMPORTED, KINDS, job_in, jobs_of, killed_twice, servers
-from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
-from tests.simulation.jobs import SHEDDING
+from tests.chaos.killed import POINTS, SINKS, Job, forked
+from tests.chaos.matrix import IMPORTED, MATRIX, job_id, kill_twice, servers
 from tests.simulation.planted import PLANTED
 
 pytestmark = [pytest.mark.kill, pytest.mark.postgres, pytest.mark.kafka]
 
-KILLS = 20
+Places = tuple[str, str, str, str]
 
 
 @pytest.fixture(scope="module")
-def places():
+def places() -> Iterator[Places]:
     for module in IMPORTED:
         importlib.import_module(module)
     with servers() as started:
         yield started
 
 
-def test_jobs_that_are_killed_come_to_the_batch_answer(places, tmp_path, seed):
-    draw, kills, jobs = random.Random(seed), 0, 0
-    combinations = [(store, sink) for store in STORES for sink in SINKS]
-    draw.shuffle(combinations)
-    while kills < KILLS:
-        store, sink = combinations[jobs % len(combinations)]
-        folder = tmp_path / f"ci{jobs}"
-        folder.mkdir()
-        given = draw.choice(jobs_of(draw.choice(KINDS), store, sink) or jobs_of("plain", store, sink))
-        job = job_in(folder, given, sink, store, draw, places)
-        points = [(draw.choice(POINTS), 1 + draw.randrange(2)), (draw.choice(POINTS), 1)]
-        killed, wrong = killed_twice(job, points, draw)
-        assert wrong is None, f"{job}: {wrong}"
-        kills, jobs = kills + len(killed), jobs + 1
+@pytest.mark.parametrize("sink", SINKS)
+def test_drawn_job_that_is_killed_comes_to_the_batch_answer(
+    places: Places, tmp_path: Path, seed: int, sink: str
+) -> None:
+    """Of each sink one job, with a store, a kind and two points that the seed draws."""
+    draw = random.Random(f"{seed} {sink}")
+    job = draw.choice([job for job in MATRIX if job[1] == sink])
+    kills = kill_twice(tmp_path / f"drawn-{sink}", job, draw.choice(POINTS), draw, places)
+    print(f"{job_id(job)}: {kills} kills")
 
 
-def test_what_is_lost_is_seen(places, tmp_path):
-    """The manifest is created before the sink shows the rows, and the process killed in between."""
-    with PLANTED["commit before publish"]():
-        for number in range(10):
+@pytest.mark.full
+@pytest.mark.parametrize("job", MATRIX, ids=job_id)
+def test_job_killed_at_every_point_comes_to_the_batch_answer(
+    places: Places, tmp_path: Path, seed: int, job: tuple[str, str, dict[str, Any]]
+) -> None:
+    draw = random.Random(f"{seed} {job_id(job)}")
+    kills = 0
+    for point in POINTS:
+        kills += kill_twice(tmp_path / f"{job_id(job)}-{point}", job, point, draw, places)
+    assert kills > len(POINTS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("bug", "query"),
+    [
+        ("commit before publish", "inner"),
+        ("commit before publish", "shed_oldest"),
+        ("second sink after commit", "shed_oldest"),
+    ],
+)
+def test_rows_lost_by_a_planted_bug_are_found(places: Places, tmp_path: Path, bug: str, query: str) -> None:
+    """The manifest is created before the sinks show the rows, and the process killed in between."""
+    with PLANTED[bug]():
+        for number in range(40):
             folder = tmp_path / f"planted{number}"
             folder.mkdir()
-            job = Job(str(folder), "inner", "file", "directory", number, *places)
+            job = Job(str(folder), query, "file", "directory", number, *places)
             for tick in (1, 2, 3):
                 forked(job, "committed", tick)
             if forked(job) is not None:
                 return
-    pytest.fail("nothing was seen")
-
-
-@pytest.mark.parametrize("how", SHEDDING)
-def test_rows_that_were_shed_come_out_once_though_the_job_is_killed(tmp_path, seed, how):
-    draw, shed = random.Random(seed), 0
-    for number in range(6):
-        folder = tmp_path / f"shed{number}"
-        folder.mkdir()
-        job = Job(str(folder), how, "file", "directory", draw.randrange(1 << 32))
-        points = [(POINTS[(2 * number + draw.randrange(2)) % len(POINTS)], 1 + draw.randrange(2))]
-        _, wrong = killed_twice(job, points, draw)
-        assert wrong is None, f"{job}: {wrong}"
-        shed += len([*folder.glob("out_shed/*/*.parquet")])
-    assert shed
-
-
-def test_shed_rows_that_are_lost_are_seen(tmp_path):
-    """The manifest is created before the sinks show the rows; of the second sink they are lost alone, too."""
-    for planted in ("commit before publish", "second sink after commit"):
-        with PLANTED[planted]():
-            wrong = None
-            for number in range(40):
-                folder = tmp_path / f"{planted[:6]}{number}"
-                folder.mkdir()
-                job = Job(str(folder), "shed_oldest", "file", "directory", number)
-                for tick in (1, 2, 3):
-                    forked(job, "committed", tick)
-                wrong = wrong or forked(job)
-                if wrong is not None:
-                    break
-            assert wrong is not None, planted
+    pytest.fail(f"{bug}: nothing was found")

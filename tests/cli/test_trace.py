@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
+from tests.support.case_files import CASE_FILES, cases_by_name, file_id
 from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.event_time import Side
 from watersmeet.plan.model.nodes import AggregatePlan, WindowGroupPlan
@@ -14,8 +14,6 @@ from watersmeet.spec.model import OutputMode
 from watersmeet.testing.cases import load_cases
 from watersmeet.trace.record import TickTrace
 from watersmeet.trace.view import trace_text
-
-CASES = sorted((Path(__file__).parents[1] / "cases").glob("*.json"))
 
 
 def stream(lag: int | None = 0, **columns: str) -> dict:
@@ -36,7 +34,7 @@ def rows(*given: tuple) -> dict:
     return {"rows": [list(row) for row in given]}
 
 
-@pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", CASE_FILES, ids=file_id)
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, partitions):
     for each in load_cases(file):
@@ -139,7 +137,7 @@ def test_rows_between_joins():
 
 
 def test_a_trace_does_not_depend_on_the_number_of_tasks():
-    (found,) = [c for f in CASES for c in load_cases(f) if c["case"] == "hz-M3-cascade-tight"]
+    found = cases_by_name()["hz-M3-cascade-tight"]
     assert trace_of(found) == trace_of(found, partitions=3)
 
 

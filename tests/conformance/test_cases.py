@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.case_files import all_cases
 from watersmeet.engine.local import replay_case
-from watersmeet.testing.cases import check_case, load_cases
-
-CASES = Path(__file__).parents[1] / "cases"
+from watersmeet.testing.cases import check_case
 
 WAYS = {
     "1": (1, None, False),
@@ -18,14 +17,6 @@ WAYS = {
     "7-borders": (7, "borders", False),
     "3-borders-directory": (3, "borders", True),
 }
-
-
-def all_cases() -> list[Any]:
-    return [
-        pytest.param(case, id=f"{path.stem}-{case['case']}")
-        for path in sorted(CASES.glob("*.json"))
-        for case in load_cases(path)
-    ]
 
 
 @pytest.mark.parametrize("case", all_cases())

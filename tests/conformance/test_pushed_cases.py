@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.test_cases import all_cases
+from tests.support.case_files import all_cases
 from tests.support.pushed import replay_pushed
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case

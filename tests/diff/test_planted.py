@@ -14,7 +14,7 @@ import pyarrow.compute
 import pytest
 
 from tests.diff.played import Played
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
@@ -23,7 +23,7 @@ from watersmeet.diff.database import opened
 from watersmeet.diff.dialect import Uncommon
 from watersmeet.errors import WatersmeetError
 
-CASES = max(20, RANDOM_CASES // 50)
+CASES = at_effort(quick=4, full=40)
 Draw = Callable[..., dict[str, Any]]
 DRAWS = [pytest.param(random_case, id="two"), pytest.param(random_multiway_case, id="many")]
 UNIONS = pytest.param(random_union_case, id="unions")

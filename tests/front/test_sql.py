@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlglot
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from tests.support.case_files import cases_by_name
 from tests.support.columns import column
 from watersmeet.errors import SeveralErrors, SpecError, SqlError
 from watersmeet.front.case_file import case_job
@@ -233,24 +232,13 @@ def test_n_way_and_parenthesised_joins_are_trees() -> None:
     assert [each.alias for each in query.inputs] == ["a", "b", "c", "d", "e"]
 
 
-def test_every_case_file_parses_or_is_refused_by_name(cases: list[dict[str, Any]]) -> None:
-    for case in cases:
+def test_every_case_file_parses_or_is_refused_by_name() -> None:
+    for case in cases_by_name().values():
         if case["case"] in ("refused-unknown-stream", "refused-unknown-column", "refused-table-as-of-right"):
             with pytest.raises(SqlError, match=case["expect"]["error"]):
                 case_job(case)
         else:
             assert [insert.name for insert in case_job(case).inserts] == ["q"]
-
-
-@pytest.fixture
-def cases() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for path in sorted((Path(__file__).parents[1] / "cases").glob("*.json")):
-        content = json.loads(path.read_text())
-        found.extend(content if isinstance(content, list) else [content])
-    if not found:
-        pytest.skip("no case files here")
-    return found
 
 
 def test_case_fields() -> None:

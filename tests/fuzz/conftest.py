@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 
 
 @pytest.fixture
@@ -22,5 +22,5 @@ def canary(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def count() -> int:
-    """How many rows a side of a join has; more by WATERSMEET_RANDOM_CASES."""
-    return random_cases(400)
+    """Number of rows of each side of a join."""
+    return at_effort(quick=200, full=1_000)

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.case_files import cases_by_name
 from watersmeet.engine.local import Tracer, replay_case
-from watersmeet.testing.cases import check_case, load_cases
+from watersmeet.testing.cases import check_case
 from watersmeet.trace.view import trace_text
 
 HERE = Path(__file__).parent
-CASES = {case["case"]: case for file in (HERE.parent / "cases").glob("*.json") for case in load_cases(file)}
+CASES = cases_by_name()
 
 TRACED = [
     "doc-S1-orders-deliveries-returns-tight",  # a join whose left side has two event times

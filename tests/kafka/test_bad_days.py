@@ -1,5 +1,5 @@
 """Bad days of brokers and topics within a job: away for a while, rows that expire, topics that go or
-come again with other partitions, records of another shape. WATERSMEET_OUTAGE_S: how long brokers are away."""
+come again with other partitions, records of another shape."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.engine.spark.running import Running
+from tests.support.effort import at_effort
 from tests.support.kafka import KafkaBroker
 from watersmeet.engine.spark.job import waiting
 from watersmeet.errors import EngineError
@@ -21,7 +22,7 @@ from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-OUTAGE_S = float(os.environ.get("WATERSMEET_OUTAGE_S", "2"))
+OUTAGE_S = at_effort(quick=2.0, full=20.0)
 
 JOB = """
 CREATE MAPPING l (k BIGINT, v STRING, t BIGINT, WATERMARK FOR t AS t - 100000)

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, told_ticks, write_job
+from tests.support.effort import at_effort
 
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
@@ -55,6 +56,7 @@ def check(folder: Path, account: dict[str, Any] | None, uninterrupted: tuple[Pat
         assert account == expected
 
 
+@pytest.mark.full
 def test_killed_at_random(seed, tmp_path, uninterrupted):
     draw = random.Random(seed)
     write_job(tmp_path)
@@ -111,6 +113,8 @@ POINTS = [
     ("end-published", 0),
     ("end-committed", 0),
 ]
+DRAWN_POINTS = at_effort(quick=[1, 3, 5, 6, 11], full=range(len(POINTS)))
+"""Quick effort: between nodes, between sinks, before and after the manifest, at the end of input."""
 
 
 def test_killed_at_every_point(seed, tmp_path, uninterrupted):
@@ -119,7 +123,7 @@ def test_killed_at_every_point(seed, tmp_path, uninterrupted):
     Growing(tmp_path, seed, FILES).add(FILES)
     runs = []
     try:
-        for number, point in enumerate(POINTS):
+        for number, point in enumerate(POINTS[index] for index in DRAWN_POINTS):
             write_job(tmp_path, "spark" if number % 2 else "auto")
             runs.append(run := Process(tmp_path, *TO_THE_END, kill_at=point))
             assert run.await_end() == -signal.SIGKILL, f"{point}: {run.errors.read_text()}"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import IMPORTED
 from tests.chaos.killed import Job, forked, in_a_process, store_of
+from tests.chaos.matrix import IMPORTED
 from watersmeet.cli.state_commands import restore
 from watersmeet.cli.state_commands.place import Place
 from watersmeet.cli.state_commands.ticks import tick_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.opening import changed_queries
@@ -21,7 +21,7 @@ from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 46
+CASES = at_effort(quick=4, full=40)
 CHUNKS = 2
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT ANTI JOIN")
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = max(4, RANDOM_CASES // 230)
+CASES = at_effort(quick=2, full=8)
 CHUNKS = 2
 TICKS = 20
 SECOND = 1_000_000

@@ -28,13 +28,13 @@ from tests.laws.test_narrower_queries import (
     text_of,
     ticks_of,
 )
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 84
+CASES = at_effort(quick=2, full=20)
 Values = Callable[[Row], Any]
 EQUALITIES: dict[str, tuple[str, str, str, Values, Values]] = {
     "k": ("{}.k", "=", "{}.k", lambda row: row["k"], lambda row: row["k"]),

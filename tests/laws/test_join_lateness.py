@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_lateness import KINDS, late_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 
-CASES = RANDOM_CASES // 20
+CASES = at_effort(quick=8, full=92)
 
 Case = dict[str, Any]
 Row = dict[str, Any]

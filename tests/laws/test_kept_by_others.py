@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.laws.test_taken_rows import TABLE, Played, planned
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.delta import ArrangePlan
@@ -23,7 +23,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 46
+CASES = at_effort(quick=4, full=40)
 CHUNKS = 4
 
 KEYS = {"c": "k", "s": "k", "o": "kj", "l": "jv"}

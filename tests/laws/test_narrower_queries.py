@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = at_effort(quick=2, full=20)
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")
 OF_LEFT = ("LEFT SEMI JOIN", "LEFT ANTI JOIN")
 SOURCES = "".join(

@@ -34,7 +34,7 @@ from tests.laws.test_narrower_queries import (
 from tests.plan.test_order import AC as NEAR_AC
 from tests.plan.test_order import CB as NEAR_CB
 from tests.plan.test_order import UNCONNECTED, chain, plan
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.identity.settings import settings_of
@@ -43,7 +43,7 @@ from watersmeet.state.sealed import sealed, unsealed
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = at_effort(quick=2, full=20)
 COUNT = 12
 MIRRORED = {"JOIN": "JOIN", "LEFT JOIN": "RIGHT JOIN", "RIGHT JOIN": "LEFT JOIN", "FULL JOIN": "FULL JOIN"}
 ALIASES = {"a": "s", "b": "u", "c": "v"}

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = at_effort(quick=2, full=20)
 TICKS = 6
 REACH = 4
 SOURCES = "".join(

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 46
+CASES = at_effort(quick=4, full=40)
 CHUNKS = 4
 
 SOURCES = "".join(

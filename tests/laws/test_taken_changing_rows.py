@@ -18,7 +18,7 @@ import pytest
 
 import watersmeet
 from tests.laws.test_taken_final_rows import Ticks, check_each_as_alone
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 from watersmeet.plan.model.job import JobPlan
@@ -26,7 +26,7 @@ from watersmeet.plan.model.nodes import JoinPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 140
+CASES = at_effort(quick=4, full=12)
 CHUNKS = 4
 SECOND = 1_000_000
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError
 from watersmeet.plan.model.job import JobPlan
@@ -25,7 +25,7 @@ from watersmeet.testing.memory_job import MemoryJob
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = at_effort(quick=4, full=20)
 CHUNKS = 4
 SECOND = 1_000_000
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.values import HeldTables
 from watersmeet.errors import StateError
@@ -23,7 +23,7 @@ from watersmeet.plan.model.job import JobPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 92
+CASES = at_effort(quick=4, full=20)
 CHUNKS = 4
 
 SOURCES = """SET output_mode = changelog;

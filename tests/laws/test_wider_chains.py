@@ -16,13 +16,13 @@ import pytest
 
 import watersmeet
 from tests.laws.test_narrower_queries import Condition, KilledError, Killing, Row
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import PlanError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 46
+CASES = at_effort(quick=4, full=40)
 LAG = 6
 NAMES = "abcd"
 KINDS = ("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN")

@@ -26,13 +26,13 @@ from tests.laws.test_narrower_queries import (
     opened,
     text_of,
 )
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = RANDOM_CASES // 46
+CASES = at_effort(quick=4, full=40)
 LAG = 6
 COUNT = 14
 

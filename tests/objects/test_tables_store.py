@@ -678,10 +678,9 @@ def test_settings_of_object_stores_are_refused():
         store_of({"state_store": "postgresql://db/shop?pipeline=a", "state_store_region": "x"})
 
 
-def test_a_gigabyte_is_a_file_like_others(postgres, pipeline, store):
-    """Sent and read in rows; little more than the file itself is held."""
-    if not os.environ.get("WATERSMEET_LARGE"):
-        pytest.skip("takes 3 GB of memory: WATERSMEET_LARGE=1")
+@pytest.mark.full
+def test_store_reads_back_a_gigabyte(postgres, pipeline, store):
+    """Takes 3 GB of memory: the file is sent and read in rows, and little more than it is held."""
     block = os.urandom(1 << 20)
     data = pa.py_buffer(block * 1100)
     began = time.monotonic()

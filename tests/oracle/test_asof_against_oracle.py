@@ -1,7 +1,7 @@
 """Random ASOF joins, alone and among other joins: the in-process engine against the oracle.
 
 As `test_engine_against_oracle`: rows, late rows, watermarks and state of every step, on 1 to 10 tasks, keys
-pushed to the borders of tasks in every other case. ``WATERSMEET_RANDOM_CASES`` says how many (a twelfth).
+pushed to the borders of tasks in every other case.
 """
 
 from __future__ import annotations

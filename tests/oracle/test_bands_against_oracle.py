@@ -1,8 +1,7 @@
 """The in-process engine and the nested-loop oracle agree on joins with bands over every ordered type.
 
 In half of the cases every task sorts by whatever index it likes for its look-ups, and new runs are sorted by
-another one in every tick: rows, pads, watermarks and state do not depend on it. ``WATERSMEET_RANDOM_CASES``
-says how many cases; by default 72, each in both ways.
+another one in every tick: rows, pads, watermarks and state do not depend on it.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ import random
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after, next_index
 from watersmeet.engine.nodes import orders
 
-CASES = random_cases(72)
+CASES = at_effort(quick=12, full=144)
 CHUNKS = 4
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")
 

@@ -2,7 +2,6 @@
 
 Random joins of two to four inputs, of all kinds, with bands or without, some over UNION ALLs of joins, while
 runs are merged all the time. The account of every input is that of one task without a hint, too.
-``WATERSMEET_RANDOM_CASES`` says how many cases; by default 60.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, disagreements
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
@@ -24,7 +23,7 @@ from watersmeet.engine.nodes import broadcast, join
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = random_cases(60)
+CASES = at_effort(quick=12, full=120)
 CHUNKS = 3
 PARTITIONS = (2, 3, 7, 1)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")

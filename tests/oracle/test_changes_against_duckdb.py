@@ -1,7 +1,6 @@
 """Joins over changing tables: at every tick the sum of all diffs is the join of what the tables hold then.
 
 DuckDB joins the contents anew after every tick; it shares nothing with the engine, nor with the oracle.
-``WATERSMEET_RANDOM_CASES`` says how many cases (a quarter of it).
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import duckdb
 import pytest
 
 from tests.support.duckdb_batch import answer_up_to, fill
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 
-CASES = RANDOM_CASES // 4
+CASES = at_effort(quick=40, full=460)
 CHUNKS = 4
 PARTITIONS = (1, 2, 3, 7)
 MOST_ROWS = 100_000

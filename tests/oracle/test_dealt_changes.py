@@ -1,7 +1,7 @@
 """Joins over changes whose rows are dealt to tasks by what they hold: without an equality key by ranges of a
 band, with the hint BROADCAST by a hash of all. The in-process engine agrees with the oracle, which knows
 nothing of tasks, and its sums with DuckDB's joins, while runs are merged all the time. The account of every
-input is that of one task. ``WATERSMEET_RANDOM_CASES`` says how many cases; by default 60.
+input is that of one task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check, disagreements
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
@@ -34,7 +34,7 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = random_cases(60)
+CASES = at_effort(quick=10, full=120)
 PARTITIONS = (2, 3, 7)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
 

@@ -2,7 +2,6 @@
 
 DuckDB joins tables anew after every tick, the nested-loop oracle says it of streams, also in append mode;
 runs are merged all the time, so that look-ups meet them in the tick in which they are.
-``WATERSMEET_RANDOM_CASES`` says how many cases (an eighth of it over tables, a twelfth each over streams).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import WatersmeetError
@@ -24,7 +23,7 @@ from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.planner import plan_job
 
-CASES = RANDOM_CASES
+CASES = at_effort(quick=156, full=1840)
 CHUNKS = 4
 PARTITIONS = (1, 2, 3, 7)
 

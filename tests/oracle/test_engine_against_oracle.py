@@ -1,9 +1,7 @@
 """The in-process engine and the nested-loop oracle agree on random joins: rows, late rows, watermarks, state.
 
 Task counts 1, 2, 3, 7 and 10, with and without key hashes pushed to the borders of the tasks. A failure
-prints the seed and a shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many cases of two inputs (default
-920); there are as many with deletes, 1.7 times as many of two to four inputs, and a tenth as many of those
-with deletes: 3,496 together.
+prints the seed and a shrunk case.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import shrink
@@ -23,7 +21,7 @@ from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
-CASES = RANDOM_CASES
+CASES = at_effort(quick=160, full=1840)
 MANY = CASES * 17 // 10
 CHUNKS = 20
 PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)

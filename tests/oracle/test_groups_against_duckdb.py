@@ -3,7 +3,6 @@
 DuckDB aggregates the contents anew after every tick; the engine has its functions, but keeps sums.
 Rows that are taken back have to be equal, to the last bit, to rows that were put out. Floating numbers are
 summed exactly by Python, for what DuckDB makes of them depends on their order.
-``WATERSMEET_RANDOM_CASES`` says how many cases (a thirtieth of it).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ import pytest
 
 import watersmeet
 from tests.support.duckdb_batch import as_duckdb, fill
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_groups import COLUMNS, TABLES, GroupCase, random_group_case
 from watersmeet import LocalJob, MemoryStore
 
-CASES = RANDOM_CASES // 30
+CASES = at_effort(quick=8, full=60)
 CHUNKS = 4
 
 DECLARED = "SET output_mode = changelog;\n" + "\n".join(

@@ -2,7 +2,7 @@
 
 Random joins of two to four inputs, of all kinds, with bands or without, some over UNION ALLs of joins, while
 runs are merged all the time, with numbers of tasks that change from step to step. The account of every input
-is that of one task, too. ``WATERSMEET_RANDOM_CASES`` says how many cases; by default 90.
+is that of one task, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
@@ -22,7 +22,7 @@ from watersmeet.engine.local import replay
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = random_cases(90)
+CASES = at_effort(quick=15, full=180)
 CHUNKS = 3
 PARTITIONS = (2, 3, 7)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, outcomes
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.random_lookups import random_lookup_case
@@ -23,7 +23,7 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = RANDOM_CASES // 2
+CASES = at_effort(quick=80, full=920)
 CHUNKS = 10
 
 

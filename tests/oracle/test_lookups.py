@@ -1,19 +1,16 @@
-"""The in-process engine and the oracle agree on random joins with tables as of the tick.
-
-200 cases; ``WATERSMEET_RANDOM_CASES`` may ask for more.
-"""
+"""The in-process engine and the oracle agree on random joins with tables as of the tick."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_lookups import random_lookup_case
 from watersmeet.engine.local import tables
 from watersmeet.testing.oracle.case import run_case, run_case_with_account
 
-CASES = max(200, random_cases(200))
+CASES = at_effort(quick=36, full=402)
 CHUNKS = 6
 
 

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.case_files import CASES, all_cases
 from watersmeet.testing.cases import check_case, load_cases
 from watersmeet.testing.oracle.case import run_case, run_case_with_account
 from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
-CASES = Path(os.environ.get("WATERSMEET_CASES", Path(__file__).parents[1] / "cases"))
 
-
-def cases() -> list[Any]:
-    return [
-        pytest.param(case, id=f"{path.stem}-{case['case']}")
-        for path in sorted(CASES.glob("*.json"))
-        for case in load_cases(path)
-    ]
-
-
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", all_cases())
 def test_oracle_reproduces_the_case(case: dict[str, Any]) -> None:
     run = run_windowed_case if has_windows(case) else run_case
     assert check_case(case, run(case)) == []
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", all_cases())
 def test_account_adds_up(case: dict[str, Any]) -> None:
     """Every row of an append query is in exactly one place."""
     if case.get("options", {}).get("output_mode") == "changelog" or has_windows(case):
@@ -43,5 +33,5 @@ def test_copies_are_the_shared_cases() -> None:
     shared = Path(__file__).parents[3] / "shared" / "cases"
     if not shared.is_dir():
         pytest.skip("no ../shared/cases beside this clone")
-    for path in shared.glob("*.json"):
-        assert load_cases(path) == load_cases(Path(__file__).parents[1] / "cases" / path.name), path.name
+    for path in shared.rglob("*.json"):
+        assert load_cases(path) == load_cases(CASES / path.relative_to(shared)), path

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_orders import random_order_case
 from watersmeet.engine.local import replay_case
 from watersmeet.front.case_file import case_job
@@ -20,7 +20,7 @@ from watersmeet.testing.cases import bag
 from watersmeet.testing.oracle.case import run_case_with_account
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = RANDOM_CASES // 23
+CASES = at_effort(quick=8, full=80)
 CHUNKS = 4
 
 

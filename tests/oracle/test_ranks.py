@@ -1,7 +1,6 @@
 """The first rows of partitions: at every tick the sum of all diffs is what ROW_NUMBER makes of the contents.
 
 Two judges that share no code: DuckDB, and the oracle, which sorts the whole bag anew after every step.
-``WATERSMEET_RANDOM_CASES`` says how many cases (a sixtieth of it, each).
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import json
 import pytest
 
 from tests.oracle.test_groups_against_duckdb import problems
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_ranks import random_rank_case, random_rank_query
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 from watersmeet.testing.oracle.ranked import run_ranked_case
 
-CASES = RANDOM_CASES // 60
+CASES = at_effort(quick=4, full=32)
 CHUNKS = 4
 
 

@@ -1,8 +1,7 @@
 """Runs in sections: random cases of all kinds of nodes come to the same as where each run is one object.
 
 That those are right is shown beside this; here every run is cut, however small, task counts change within a
-case and between sections and tasks, and the job begins anew from its state. ``WATERSMEET_RANDOM_CASES`` says
-how many cases (default 120).
+case and between sections and tasks, and the job begins anew from its state.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.far_store import FarStore, cut_small
 from tests.support.random_cases import random_case
 from tests.support.random_lookups import random_lookup_case
@@ -30,7 +29,7 @@ from watersmeet.state.manifest import FOLDERS, load_newest
 from watersmeet.state.runs.opened import verify_run
 from watersmeet.state.sections import section_of
 
-CASES = random_cases(120)
+CASES = at_effort(quick=20, full=240)
 KINDS = {
     "joins": random_case,
     "joins with deletes": lambda seed: random_case(seed, changelog=True),

@@ -1,8 +1,7 @@
 """Streams joined with each other and with changing tables, against plain loops over lists.
 
 While both its streams' rows are kept, a result follows the tables; when one of them is released, it stays as
-it is: later changes of tables no longer reach it (semantics.md, section 5). ``WATERSMEET_RANDOM_CASES`` says
-how many cases (a tenth of it).
+it is: later changes of tables no longer reach it (semantics.md, section 5).
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet.engine.local import replay_case
 
-CASES = RANDOM_CASES // 10
+CASES = at_effort(quick=16, full=184)
 KEYS = 3
 Rows = list[tuple[int, int]]
 

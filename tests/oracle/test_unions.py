@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.oracle.test_engine_against_oracle import run_chunk
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from tests.support.random_unions import random_union_case
 from watersmeet.engine.local import replay_case
 from watersmeet.observe.account import InputAccount
@@ -19,7 +19,7 @@ from watersmeet.testing.oracle.case import run_case_with_account
 from watersmeet.trace.record import TickTrace
 from watersmeet.trace.recorder import Tracer
 
-CASES = RANDOM_CASES // 24
+CASES = at_effort(quick=8, full=76)
 CHUNKS = 4
 
 

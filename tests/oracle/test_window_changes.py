@@ -1,7 +1,6 @@
 """Windows over streams of changes: the engine puts out in every step what the oracle does.
 
 The oracle keeps rows in a list and computes all open windows anew, before a tick's changes and after.
-``WATERSMEET_RANDOM_CASES`` says how many cases (60 unless it says so).
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_window_changes import random_changing_sessions, random_changing_windows
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = random_cases(60)
+CASES = at_effort(quick=12, full=120)
 CHUNKS = 6
 PARTITIONS = (1, 2, 3, 7)
 

@@ -1,7 +1,7 @@
 """The in-process engine and the plain oracle agree on random queries with windows.
 
 Task counts 1, 2, 3 and 7, with and without key hashes pushed to the borders of the tasks. A failure prints a
-shrunk case. ``WATERSMEET_RANDOM_CASES`` says how many (default: as many as take about 20 s).
+shrunk case.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import check, differences
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_windows import random_window_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
 local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
-CASES = random_cases(200)
+CASES = at_effort(quick=40, full=400)
 CHUNKS = 10
 PARTITIONS = (1, 2, 3, 7)
 

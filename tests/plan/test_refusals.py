@@ -1,26 +1,18 @@
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.plan.building import INTS, STAMPS, job, joined, planned, stream
+from tests.support.case_files import all_cases
 from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Options, OutputMode
 
-CASES = Path(__file__).parents[1] / "cases"
 LIMITLESS = "state would grow without limit"
 
 
-def cases():
-    for path in sorted(CASES.glob("*.json")):
-        for case in json.loads(path.read_text()):
-            yield pytest.param(case, id=f"{path.stem}-{case['case']}")
-
-
-@pytest.mark.parametrize("case", list(cases()))
+@pytest.mark.parametrize("case", all_cases())
 def test_given_cases(case):
     wanted = case["expect"].get("error") if isinstance(case["expect"], dict) else None
     if wanted is None and len({*case.get("streams", {}), *case.get("tables", {})}) <= 2:

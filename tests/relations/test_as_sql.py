@@ -15,6 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from tests.support.as_calls import NoCall, relation_of
+from tests.support.case_files import CASE_FILES, CASES, file_id
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.front import sql as front
@@ -28,7 +29,6 @@ from watersmeet.spec.model import Expr, Join, Query, Relation, StageBranch, inpu
 from watersmeet.testing.cases import load_cases
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-CASES = Path(__file__).parents[1] / "cases"
 
 
 class Both:
@@ -134,7 +134,7 @@ def test_golden_queries_are_the_same_by_calls(path, monkeypatch):
     assert both.pairs or both.left_out == ["EXISTS"], "by calls it is a semi or anti join"
 
 
-@pytest.mark.parametrize("path", sorted(CASES.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [path for path in CASE_FILES if path.parent == CASES], ids=file_id)
 def test_queries_of_cases_are_the_same_by_calls(path, monkeypatch):
     """All but those with clauses that calls have no words for, which are few."""
     both = Both(monkeypatch, select)

@@ -1,6 +1,7 @@
-"""Simulated schedules come out right, the same seed is the same schedule, and planted bugs are seen.
+"""Simulated schedules of crashes, sleeping runs and faults: rows come out once, by any seed.
 
-``make simulate`` plays ten times as many.
+Full effort plays 20,000 schedules, and plants bugs that schedules have to find; ``make simulate SEED=number``
+plays one again, step by step.
 """
 
 from __future__ import annotations
@@ -9,28 +10,28 @@ import gc
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.simulation.__main__ import one_core, summary, told
 from tests.simulation.planted import PLANTED
-from tests.simulation.schedule import play
+from tests.simulation.schedule import Outcome, play
 from tests.simulation.world import Worker
+from tests.support.effort import at_effort
 
-SHARES, SCHEDULES = 8, 250
-"""Together 2,000 schedules in CI."""
+BLOCKS = at_effort(quick=1, full=80)
+SCHEDULES = at_effort(quick=120, full=250)
+"""Schedules of a block."""
 
-WITHIN = {
+MAX_SCHEDULES = {
     "commit before publish": 60,
     "second sink after commit": 300,
     "mark after commit": 300,
     "stale attempt accepted": 60,
     "fences ignored": 800,
     "beginning forgotten": 200,
-    "passed not seen": SHARES * SCHEDULES,
+    "passed not seen": 2_000,
     "repeated with other files": 400,
     "watermark of what came to nothing": 60,
     "released before matched": 60,
@@ -38,40 +39,45 @@ WITHIN = {
     "narrowed from nothing": 400,
     "sections are files": 100,
 }
-"""So many schedules show a planted bug."""
+"""Number of schedules, from seed 0, within which a planted bug is found."""
 
-FROM = {"passed not seen": 400}
-"""Schedules before it show nothing, and are a minute's work."""
+FIRST_SEED = {"passed not seen": 400}
+"""Schedules before this seed do not show the bug, and take a minute."""
 
 MENDED = (9242, 513011702869, 552186297346)
-"""What these have found is told of in the changelog, and has tests of its own."""
+"""Seeds that have found faults, which have tests of their own."""
+
+
+def describe(outcome: Outcome) -> str:
+    """Return what is wrong with a schedule, and the command that plays it again."""
+    return f"seed {outcome.seed}: {outcome.wrong}\n  again: make simulate SEED={outcome.seed}"
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _threads():
+def _one_core():
+    """Keep the process on one core: of its threads one runs at a time, and others wake faster there."""
     cores = os.sched_getaffinity(0)
-    one_core(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+    os.sched_setaffinity(0, {sorted(cores)[worker % len(cores)]})
     yield
     Worker.end_all()
     os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.kill
-@pytest.mark.parametrize("share", range(SHARES))
-def test_whatever_fails_rows_come_out_once(seed, share):
-    first, counts, ended = seed * SHARES + share * SCHEDULES, Counter[str](), Counter[str]()
-    struck, began = Counter[tuple[str, str]](), time.process_time()
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_rows_come_out_once_whatever_fails(seed, block):
+    first, counts, ended = seed * BLOCKS + block * SCHEDULES, Counter[str](), Counter[str]()
     gc.disable()
     try:
         for number in range(first, first + SCHEDULES):
             outcome = play(number)
             counts += outcome.counts
             ended += outcome.ended
-            struck += outcome.struck
-            assert outcome.wrong is None, told(outcome)
+            assert outcome.wrong is None, describe(outcome)
     finally:
         gc.enable()
-    print(summary(SCHEDULES, counts, ended, struck, time.process_time() - began))
+    print(f"seeds {first} to {first + SCHEDULES - 1}: {dict(counts)}, runs ended: {dict(ended)}")
     assert counts["crashes"] > SCHEDULES
     assert counts["takeovers"] > SCHEDULES / 10
     assert counts["tasks run twice"] > SCHEDULES
@@ -84,21 +90,24 @@ def test_whatever_fails_rows_come_out_once(seed, share):
 
 
 @pytest.mark.parametrize("number", MENDED)
-def test_what_a_schedule_has_found_stays_mended(number):
+def test_schedule_that_found_a_fault_is_right(number):
     """As far as its points are still the same."""
     outcome = play(number)
-    assert outcome.wrong is None, told(outcome)
+    assert outcome.wrong is None, describe(outcome)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_seen(name):
+def test_schedules_find_a_planted_bug(name):
     with PLANTED[name]():
-        seen = next((seed for seed in range(FROM.get(name, 0), WITHIN[name]) if play(seed).wrong), None)
-    assert seen is not None, f"{name}: not within {WITHIN[name]} schedules"
+        seeds = range(FIRST_SEED.get(name, 0), MAX_SCHEDULES[name])
+        found = next((seed for seed in seeds if play(seed).wrong), None)
+    assert found is not None, f"{name}: not within {MAX_SCHEDULES[name]} schedules"
 
 
-def test_a_seed_says_all_that_happens():
-    """In processes with other hashes of texts, too, and whatever was played before."""
+@pytest.mark.full
+def test_schedule_depends_on_its_seed_alone():
+    """Not on the hashes of the process's strings, and not on schedules played before."""
     code = (
         "import os, sys; from tests.simulation.schedule import play\n"
         "print(*(play(int(seed)).digest for seed in sys.argv[1:]), flush=True); os._exit(0)"

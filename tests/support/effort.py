@@ -1,15 +1,58 @@
-"""How many random cases a run of the tests plays: as many as a run of all tests has the time for, unless the
-variable WATERSMEET_RANDOM_CASES says otherwise. Tests take a share of it, which goes by what a case costs.
+"""How much a run of the tests does: the environment variable ``WATERSMEET_EFFORT``, and ``--slice``.
+
+``quick`` (the default) proves each rule, connector and promise once, with some hundred random cases per
+generator. ``full`` runs every test, with all random cases; tests that run at full effort only have the
+marker ``full``. ``--slice K/N`` runs the K-th of N parts of what ``full`` adds to ``quick``: the tests with
+that marker, and random tests, which draw other and more cases.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TypeVar
+from zlib import crc32
+
+import pytest
+
+T = TypeVar("T")
+
+VARIABLE = "WATERSMEET_EFFORT"
+EFFORT = os.environ.get(VARIABLE, "quick")
 
 
-def random_cases(otherwise: int) -> int:
-    """What the variable says, or so many."""
-    return int(os.environ.get("WATERSMEET_RANDOM_CASES", "0")) or otherwise
+def at_effort(*, quick: T, full: T) -> T:
+    """Return the one that is for this run's effort, such as a number of random cases."""
+    return full if EFFORT == "full" else quick
 
 
-RANDOM_CASES = random_cases(920)
+def check_options(config: pytest.Config) -> None:
+    """Raise `pytest.UsageError` if the effort or the slice is none."""
+    if EFFORT not in ("quick", "full"):
+        raise pytest.UsageError(f"{VARIABLE} is quick or full, not {EFFORT!r}")
+    text = config.getoption("--slice")
+    if text is None:
+        return
+    number, _, parts = text.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and int(number) < int(parts)):
+        raise pytest.UsageError(f"--slice takes K/N, with K from 0 to N - 1, not {text!r}")
+    if EFFORT != "full":
+        raise pytest.UsageError(f"--slice needs {VARIABLE}=full")
+
+
+def select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests that this effort, or this slice, leaves out."""
+    if EFFORT == "quick":
+        chosen = [item for item in items if not item.get_closest_marker("full")]
+    elif (text := config.getoption("--slice")) is not None:
+        number, parts = map(int, text.split("/"))
+        chosen = [item for item in items if _grows(item) and crc32(item.nodeid.encode()) % parts == number]
+    else:
+        return
+    left_out = set(map(id, items)) - set(map(id, chosen))
+    config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+    items[:] = chosen
+
+
+def _grows(item: pytest.Item) -> bool:
+    """Return True if full effort adds the test, or lets it draw more: random tests take the seed."""
+    return item.get_closest_marker("full") is not None or "seed" in getattr(item, "fixturenames", ())

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.effort import RANDOM_CASES
+from tests.support.effort import at_effort
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.whatif.judged import is_direct, kept_of, marks_of, retained, rows_of_query
@@ -19,7 +19,7 @@ from watersmeet.whatif.sample import Given, sample_of
 from watersmeet.whatif.setting import Setting, applied
 from watersmeet.whatif.tried import Trials
 
-CASES = max(28, RANDOM_CASES // 33)
+CASES = at_effort(quick=5, full=56)
 S = 1_000_000
 
 TABLES = """

@@ -1,7 +1,4 @@
-"""The nested-loop oracle agrees with an engine that merges all its runs in every tick.
-
-``WATERSMEET_RANDOM_CASES`` says how many cases, at most 300.
-"""
+"""The nested-loop oracle agrees with an engine that merges all its runs in every tick."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.oracle.test_windows_against_oracle import disagreements
-from tests.support.effort import random_cases
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_windows import random_window_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.tasks import merge
 
-CASES = min(300, random_cases(300))
+CASES = at_effort(quick=52, full=600)
 CHUNKS = 4
 
 

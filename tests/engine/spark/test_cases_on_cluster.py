@@ -1,8 +1,7 @@
 """Two executors that have only an S3 server in common, with the driver.
 
-A driver is killed, and its job goes on elsewhere. Cases of all kinds of nodes come to what they come to in
-one process; a few of them where `make cluster` was not asked for. And each task goes to the executor that had
-it before, whose cache has its state.
+A driver is killed, and its job resumes on another cluster. Cases with each kind of node have the results that
+they have in one process. Each task goes to the executor that ran it before, whose cache has its state.
 """
 
 from __future__ import annotations
@@ -16,35 +15,28 @@ from typing import Any
 
 import pytest
 
-from tests.engine.spark.test_cases_on_spark import CASES, CHOSEN, QUERIES, compared
+from tests.engine.spark.test_cases_on_spark import CHOSEN, QUERIES, compared
 from tests.engine.spark.test_state_in_objects import Orders, expected
+from tests.support.case_files import cases_by_name
 from tests.support.forked import run_forked
 from tests.support.s3 import KEYS, Proxy, make_bucket, s3_server
-from watersmeet.testing.cases import load_cases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 ROOT = Path(__file__).resolve().parents[3]
-FEW = (
-    "rescale-keeps-state",
-    "hz-F2-full",
-    "table-as-of-left",
-    "broadcast-full-join-over-a-rescale",
-)
-"""In every run of the tests."""
 SECONDS_EACH = 60
 
 
-def chosen() -> list[dict[str, Any]]:
-    """Those that are played on one machine, delta joins, and tables by their keys."""
-    cases = []
-    for path in sorted(CASES.glob("*.json")):
-        for case in load_cases(path):
-            wanted = case["case"] in CHOSEN.get(path.stem, ())
-            delta = case.get("options", {}).get("plan") == "delta"
-            keyed = any("primary_key" in table for table in case.get("tables", {}).values())
-            if wanted or delta or keyed:
-                cases.append(case)
+def chosen_cases() -> list[dict[str, Any]]:
+    """Return the cases chosen for Spark, each sixth one, delta joins, keyed tables, and each kind of join."""
+    cases = [
+        case
+        for number, case in enumerate(cases_by_name().values())
+        if case["case"] in CHOSEN
+        or number % 6 == 0
+        or case.get("options", {}).get("plan") == "delta"
+        or any("primary_key" in table for table in case.get("tables", {}).values())
+    ]
     return [*cases, *(compared(query) for query in QUERIES.values())]
 
 
@@ -80,9 +72,8 @@ class Told:
 def told(tmp_path_factory: Any) -> Told:
     """One cluster for both tests but for the one of the driver that is killed."""
     folder = tmp_path_factory.mktemp("cluster")
-    whole = "WATERSMEET_CLUSTER" in os.environ
-    cases = [case for case in chosen() if whole or case["case"] in FEW]
-    assert len(cases) >= (60 if whole else len(FEW))
+    cases = chosen_cases()
+    assert len(cases) > 60
     environment = {**os.environ, **KEYS, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     orders = Orders(folder / "job")
     orders.come(0, 20)

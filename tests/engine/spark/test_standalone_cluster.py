@@ -20,7 +20,7 @@ from tests.engine.spark.test_state_in_objects import Orders, expected
 from tests.support.s3 import KEYS, make_bucket, s3_server, store_at
 from tests.support.standalone import standalone
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 PATIENCE_S = 200
 """Three Java processes start for each driver, and a Python one for each of those."""
@@ -94,7 +94,6 @@ class Driver:
         self.process.wait()
 
 
-@pytest.mark.skipif("WATERSMEET_CLUSTER" not in os.environ, reason="takes minutes: make cluster")
 def test_machines_come_and_go(tmp_path, monkeypatch):
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)

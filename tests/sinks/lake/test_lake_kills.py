@@ -1,12 +1,11 @@
 """Killed at steps of a run and started again: what tables hold is exact, as other readers see it.
 
-At six steps of each case; at all of them with WATERSMEET_ALL_KILLS=1.
+At some steps of each case; at all of them at full effort.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import pytest
 
 from tests.sinks.lake.lake_runs import expected
 from tests.sinks.lake.lake_tables import Delta, Iceberg, Table
+from tests.support.effort import at_effort
 
 
 class Runner:
@@ -50,15 +50,12 @@ def runner():
     made.close()
 
 
-ALL = bool(os.environ.get("WATERSMEET_ALL_KILLS"))
-SEED = random.randrange(1 << 32)
-RANDOM = random.Random(SEED)
 CASES = {"append": (["a"], False), "two inserts": (["a", "b"], False), "merge": (["a"], True)}
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("table_class", [Delta, Iceberg])
-def test_killed_at_every_step(runner, tmp_path, case, table_class):
+def test_table_has_each_row_once_after_a_kill(runner, tmp_path, seed, case, table_class):
     inserts, keyed = CASES[case]
 
     def task(table: Table, kill_at: int | None) -> dict[str, object]:
@@ -71,9 +68,8 @@ def test_killed_at_every_step(runner, tmp_path, case, table_class):
     steps = runner(**task(whole, None))["steps"]
     assert whole.rows() == expected(inserts, keyed)
     assert steps > 30
-    print("seed of the kills:", SEED)
-    some = range(1, steps + 1) if ALL else sorted(RANDOM.sample(range(1, steps + 1), 6))
-    for step in some:
+    drawn = random.Random(seed).sample(range(1, steps + 1), at_effort(quick=1, full=steps))
+    for step in drawn:
         table = table_class(tmp_path / f"at-{step}")
         assert runner(**task(table, step)) == {"killed": True}
         runner(**task(table, None))

@@ -1,0 +1,44 @@
+"""The conformance cases of ``tests/cases``; ``peers`` holds scenarios of other systems' own test suites.
+
+Each peer case states its origin (suite and test) in ``about``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from watersmeet.testing.cases import load_cases
+
+CASES = Path(__file__).parents[1] / "cases"
+CASE_FILES = sorted(CASES.rglob("*.json"))
+assert CASE_FILES, f"{CASES} has no case files"
+
+
+def file_id(path: Path) -> str:
+    """Return the id of a case file in a test's name: its path in `CASES` without the suffix."""
+    return path.relative_to(CASES).with_suffix("").as_posix()
+
+
+def all_cases() -> list[Any]:
+    """Return a pytest parameter for each case of each file."""
+    return [
+        pytest.param(case, id=f"{file_id(path)}-{case['case']}")
+        for path in CASE_FILES
+        for case in load_cases(path)
+    ]
+
+
+def cases_by_name() -> dict[str, dict[str, Any]]:
+    """Return all cases by their names, which are unique over all files.
+
+    Raises: AssertionError: two cases have one name.
+    """
+    cases: dict[str, dict[str, Any]] = {}
+    for path in CASE_FILES:
+        for case in load_cases(path):
+            assert case["case"] not in cases, f"{file_id(path)}: a second case {case['case']}"
+            cases[case["case"]] = case
+    return cases
