@@ -20,7 +20,7 @@ from tests.support.debezium import Capture, Captured, Event
 from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
 
-pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka, pytest.mark.full]
 
 TRANSACTIONS = 12
 MORE = ("--conf", "spark.sql.shuffle.partitions=2")

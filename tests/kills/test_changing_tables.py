@@ -17,7 +17,7 @@ import pytest
 
 from tests.kills.jobs import Process, differences, told_ticks
 
-pytestmark = [pytest.mark.kill, pytest.mark.spark]
+pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.full]
 
 FILE = "'connector' = 'file', 'path' = '{folder}/%s', 'format' = '%s'"
 DECLARED = f"""

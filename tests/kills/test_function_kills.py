@@ -92,6 +92,7 @@ def put(part, rows):
 '''
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_whole_jobs_killed_while_the_function_has_some_parts(seed, tmp_path):
     """The driver dies within a part; then between two sinks; another number of tasks goes on."""

@@ -59,6 +59,7 @@ def expected(last: int) -> Counter[tuple[bytes | None, bytes | None]]:
     )
 
 
+@pytest.mark.full
 def test_killed_at_every_point(tmp_path, broker):
     broker.create_topic("killed", partitions=3)
     tick = 0
@@ -111,6 +112,7 @@ def test_the_repeat_lets_readers_go_on_at_once(tmp_path, broker):
     assert time.monotonic() - began < timeout_s, "the broker's own time was not waited for"
 
 
+@pytest.mark.full
 def test_brokers_that_go_away_within_a_transaction_are_waited_for(tmp_path, broker):
     """For longer than the transaction may take: what was sent of it is sent again, in another one."""
     broker.create_topic("away", partitions=2)
@@ -138,6 +140,7 @@ COLUMNS = {"joined": ("a_id", "a_k", "b_id", "b_k"), "chain": ("a_id", "b_id", "
 NAMES = {"joined": "a_id, a_k, a_v, a_t, b_id, b_k, b_v, b_t", "chain": "a_id, b_id, c_id"}
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_whole_jobs_killed_between_their_sinks(seed, tmp_path, broker):
     """Two joins into a topic each, killed between the one's transaction and the other's; so is the broker."""

@@ -24,7 +24,7 @@ from tests.support.kafka import KafkaBroker
 from tests.support.lent_jvms import lent
 from tests.support.postgres import Postgres
 
-pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.kill, pytest.mark.spark, pytest.mark.kafka, pytest.mark.full]
 
 WITHIN_MS, LAG_MS, REOPENS_MS = 300_000, 20_000, 300_000
 RECORDS, EACH_TICK, APART_MS = 280, 70, 4_000

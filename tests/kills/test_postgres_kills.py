@@ -67,6 +67,7 @@ def test_killed_at_every_point(kind, tmp_path, postgres):
     assert postgres.staging() <= staged
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_whole_jobs_killed_between_their_sinks(seed, tmp_path, postgres):
     """Two joins into a table each, killed between staging, the one's transaction, the other's, and the state;
@@ -91,6 +92,7 @@ def test_whole_jobs_killed_between_their_sinks(seed, tmp_path, postgres):
     check_tables(tmp_path, postgres, "jobs", seed)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_whole_jobs_killed_in_the_middle_of_a_joint_commit(seed, tmp_path, postgres):
     """Rows, state and offsets of one transaction, killed before its COMMIT, and behind one that nobody was

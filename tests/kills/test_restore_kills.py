@@ -25,7 +25,7 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.state.manifest import PARTS, load_newest, manifest_names
 from watersmeet.state.store import LocalStore
 
-pytestmark = pytest.mark.kill
+pytestmark = [pytest.mark.kill, pytest.mark.full]
 
 MOST_STEPS = 60
 

@@ -13,6 +13,7 @@ from tests.soak.watched import Look, figure
 from tests.soak.whole import soak
 
 
+@pytest.mark.full
 @pytest.mark.kill
 @pytest.mark.spark
 @pytest.mark.kafka

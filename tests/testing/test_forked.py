@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.forked import Forked, run_forked
 
+pytestmark = pytest.mark.full
+
 SAYS = """
 import os, sys
 said = [__name__, sys.argv[1:], os.getcwd(), dict(os.environ)["GIVEN"]]

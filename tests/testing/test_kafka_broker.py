@@ -7,6 +7,8 @@ import pytest
 from tests.support.kafka import JARS_VARIABLE, KafkaBroker, broker_jars
 from watersmeet.errors import WatersmeetError
 
+pytestmark = pytest.mark.full
+
 
 def test_missing_jars_say_how_to_get_them(tmp_path, monkeypatch):
     monkeypatch.setenv(JARS_VARIABLE, str(tmp_path))

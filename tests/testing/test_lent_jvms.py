@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.lent_jvms import lent
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 SCRIPT = """
 import os, sys, time

@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.serving import REPOSITORY
 
+pytestmark = pytest.mark.full
+
 MEASURED = """
 from functools import cache, cached_property
 

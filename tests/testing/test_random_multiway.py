@@ -8,9 +8,13 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+import pytest
+
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.oracle.case import Oracle, Refused, run_case
 from watersmeet.testing.oracle.query import read_query
+
+pytestmark = pytest.mark.full
 
 CASES = 400
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import conditions, shrink, smaller
 from watersmeet.testing.oracle.case import run_case
+
+pytestmark = pytest.mark.full
 
 
 def test_conditions_of_a_tree_of_joins() -> None:

@@ -1,0 +1,64 @@
+"""Quick effort leaves tests out; the slices of full effort run each of them, and each random test, once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support import effort
+
+SLICES = 12
+
+
+class Item:
+    """A test: marked ``full`` or not, random (it takes the seed) or not."""
+
+    def __init__(self, number: int) -> None:
+        self.nodeid = f"tests/test_it.py::test_{number}"
+        self.full, self.fixturenames = number % 3 == 0, ["seed"] if number % 5 == 0 else []
+
+    def get_closest_marker(self, name: str) -> object:
+        return object() if name == "full" and self.full else None
+
+
+def config(chosen_slice: str | None = None) -> Any:
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    return SimpleNamespace(hook=hook, getoption=lambda name: chosen_slice)
+
+
+def selected(monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | None = None) -> list[str]:
+    monkeypatch.setattr(effort, "EFFORT", name)
+    items: list[Any] = [Item(number) for number in range(300)]
+    effort.check_options(config(chosen_slice))
+    effort.select(config(chosen_slice), items)
+    return [item.nodeid for item in items]
+
+
+def test_quick_effort_leaves_marked_tests_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert selected(monkeypatch, "quick") == [Item(n).nodeid for n in range(300) if n % 3]
+    assert len(selected(monkeypatch, "full")) == 300
+
+
+def test_slices_run_each_test_that_full_effort_adds_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [selected(monkeypatch, "full", f"{number}/{SLICES}") for number in range(SLICES)]
+    added = [Item(n).nodeid for n in range(300) if n % 3 == 0 or n % 5 == 0]
+    assert sorted(name for part in parts for name in part) == sorted(added)
+    assert max(map(len, parts)) < len(added) / 4
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen_slice", "problem"),
+    [
+        ("ful", None, "WATERSMEET_EFFORT is quick or full, not 'ful'"),
+        ("full", "12/12", "--slice takes K/N"),
+        ("full", "x", "--slice takes K/N"),
+        ("quick", "1/12", "--slice needs WATERSMEET_EFFORT=full"),
+    ],
+)
+def test_wrong_options_are_rejected(
+    monkeypatch: pytest.MonkeyPatch, name: str, chosen_slice: str | None, problem: str
+) -> None:
+    with pytest.raises(pytest.UsageError, match=problem):
+        selected(monkeypatch, name, chosen_slice)
