@@ -22,6 +22,7 @@ from watersmeet.front.text.tokens import parse_tokens, statements_of
 from watersmeet.front.types import infer
 from watersmeet.front.types.columns import type_named
 from watersmeet.front.types.infer import type_of
+from watersmeet.plan.planner import plan_job
 from watersmeet.spec.connectors import CONNECTORS
 from watersmeet.spec.model import EventTime, OnIdle, Options, OutputMode, Source, WatermarkRule
 from watersmeet.types.parser import sql_type
@@ -239,6 +240,14 @@ def test_every_case_file_parses_or_is_refused_by_name() -> None:
                 case_job(case)
         else:
             assert [insert.name for insert in case_job(case).inserts] == ["q"]
+
+
+def test_case_may_output_one_name_twice() -> None:
+    """As on the console; a sink that needs unique names rejects it."""
+    stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
+    case = {"case": "c", "streams": {"l": stream}, "query": "SELECT l.t, l.k AS t FROM l", "steps": []}
+    (planned,) = plan_job(case_job(case)).queries
+    assert [output.name for output in planned.outputs] == ["t", "t"]
 
 
 def test_case_fields() -> None:
