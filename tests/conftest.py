@@ -10,15 +10,14 @@ import gc
 import os
 import random
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import pytest
 
 from tests.support import effort, jvm_options
+from tests.support.package_paths import REPOSITORY, find_paths
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 DEFAULT_SEED = 20130101
-LONG = ("oracle", "laws", "testing")
+LONG = {folder.name for folder in find_paths(REPOSITORY / "tests", "oracle", "laws", "testing")}
 """Folders whose tests take longest, of those without a JVM."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "watersmeet"
+from tests.support.package_paths import PACKAGE
 
 
 def pytest_addoption(parser):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from tests.support.package_paths import PACKAGE, find_paths
 from watersmeet.errors import SpecError
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
 BY_ITS_NAME = {
     "spec/options/names.py": "each has options of its own",
     "spec/options/targets.py": "each names its targets by options of its own",
@@ -22,7 +21,9 @@ BY_ITS_NAME = {
 def test_nobody_compares_names_of_connectors():
     asked = re.compile(r"""connector\s*(==|!=|in\b|not in\b)\s*[("']""")
     found = {
-        str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if asked.search(path.read_text())
+        path.relative_to(PACKAGE).as_posix()
+        for path in find_paths(PACKAGE, "**/*.py")
+        if asked.search(path.read_text())
     }
     assert found == set(BY_ITS_NAME)
 

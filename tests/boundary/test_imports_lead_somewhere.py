@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "src"
-FOLDERS = ("src", "tests", "examples", "benchmarks", "scripts")
+from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
+
+FOLDERS = ("src", "tests", "examples", "benchmarks", "docs")
 
 
 def module_name(file: Path) -> str:
-    parts = file.relative_to(SOURCES).with_suffix("").parts
+    parts = file.relative_to(PACKAGE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -50,18 +50,19 @@ def nowhere(source: str, modules: Mapping[str, set[str]]) -> Iterator[str]:
 
 
 def modules_of_the_package() -> dict[str, set[str]]:
-    files = (SOURCES / "watersmeet").rglob("*.py")
+    files = find_paths(PACKAGE, "**/*.py")
     return {module_name(file): defined(ast.parse(file.read_text())) for file in files}
 
 
 def test_imports_lead_somewhere():
     modules = modules_of_the_package()
-    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")]
+    files = find_paths(REPOSITORY, *(f"{folder}/**/*.py" for folder in FOLDERS))
     found = [
-        f"{file.relative_to(ROOT)}: {name}" for file in files for name in nowhere(file.read_text(), modules)
+        f"{file.relative_to(REPOSITORY)}: {name}"
+        for file in files
+        for name in nowhere(file.read_text(), modules)
     ]
     assert not found, "\n".join(found)
-    assert len(files) > len(modules) > 300
 
 
 @pytest.mark.parametrize(

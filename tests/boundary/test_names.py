@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.boundary.test_import_edges import PACKAGE
+from tests.support.package_paths import PACKAGE, find_paths
 
 EMPTY = {"found", "each", "known"}
 """Words that fit any value, and so say nothing of one."""
@@ -20,7 +20,7 @@ def names(tree: ast.AST) -> list[str]:
 def test_names_are_no_empty_words():
     uses = {
         str(path.relative_to(PACKAGE)): sorted(EMPTY.intersection(names(ast.parse(path.read_text()))))
-        for path in PACKAGE.rglob("*.py")
+        for path in find_paths(PACKAGE, "**/*.py")
     }
     assert {path: words for path, words in uses.items() if words} == {}, "say what the value is"
 

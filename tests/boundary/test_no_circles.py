@@ -11,9 +11,10 @@ from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from tests.boundary.test_import_edges import PACKAGE, imports, module_name
+from tests.boundary.test_import_edges import imports, module_name
+from tests.support.package_paths import PACKAGE, find_paths
 
-FILES = {module_name(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+FILES = {module_name(file): file for file in find_paths(PACKAGE, "**/*.py")}
 
 
 def imported(source: str, module: str, known: Mapping[str, object]) -> set[str]:

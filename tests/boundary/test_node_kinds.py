@@ -16,7 +16,10 @@ from functools import cache
 
 import pytest
 
-from tests.boundary.test_import_edges import PACKAGE, module_name
+from tests.boundary.test_import_edges import module_name
+from tests.support.package_paths import PACKAGE, find_paths
+from watersmeet import plan as planner
+from watersmeet.engine.driver.kinds import registry
 from watersmeet.engine.driver.kinds.base import NodeDriver
 from watersmeet.engine.driver.kinds.registry import NODE_KINDS
 from watersmeet.engine.messages.shapes import NodeShape
@@ -25,8 +28,6 @@ from watersmeet.plan.conditions.placement import _sunk
 from watersmeet.plan.identity.fingerprint import _by_kind
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.nodes.tree import Node
-
-REGISTRY = "watersmeet.engine.driver.kinds.registry"
 
 MOST_IN_PLAN = 6
 """How many tests on the class of a node the planner has: to be lowered."""
@@ -86,7 +87,10 @@ def lists_of_kinds(tree: ast.AST) -> Iterator[int]:
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    return {module_name(file): ast.parse(file.read_text(encoding="utf-8")) for file in PACKAGE.rglob("*.py")}
+    return {
+        module_name(file): ast.parse(file.read_text(encoding="utf-8"))
+        for file in find_paths(PACKAGE, "**/*.py")
+    }
 
 
 def test_every_kind_of_node_is_in_the_registry_once():
@@ -98,13 +102,13 @@ def test_every_kind_of_node_is_in_the_registry_once():
 
 def test_there_is_one_registry():
     found = {name: list(lists_of_kinds(tree)) for name, tree in modules().items()}
-    assert {name: len(lines) for name, lines in found.items() if lines} == {REGISTRY: 1}
+    assert {name: len(lines) for name, lines in found.items() if lines} == {registry.__name__: 1}
 
 
 def test_nobody_outside_of_the_planner_asks_for_the_class_of_a_node():
     found = {name: list(class_tests(tree)) for name, tree in modules().items()}
     outside = {
-        name: lines for name, lines in found.items() if lines and not name.startswith("watersmeet.plan.")
+        name: lines for name, lines in found.items() if lines and not name.startswith(f"{planner.__name__}.")
     }
     assert outside == {}
     inside = sum(map(len, found.values()))
@@ -134,7 +138,8 @@ def test_tasks_load_no_plan():
     """In an interpreter of its own: what a worker imports to run any kind of node."""
     tasks = sorted({kind.task.__module__ for kind in NODE_KINDS} | {"watersmeet.engine.nodes.task"})
     code = (
-        f"import sys, {', '.join(tasks)}; print([n for n in sys.modules if n.startswith('watersmeet.plan')])"
+        f"import sys, {', '.join(tasks)};"
+        f"print([n for n in sys.modules if n.startswith({planner.__name__!r})])"
     )
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     run = subprocess.run(

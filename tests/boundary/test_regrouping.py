@@ -4,9 +4,9 @@ the first of several parts for all of them, for Arrow splits a column at 2 GiB."
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
+from tests.support.package_paths import PACKAGE, find_paths
+
 HOME = "kernel/batches.py"
 PARTS = ("kernel", "state", "engine", "sinks", "observe", "cli")
 
@@ -40,8 +40,7 @@ def test_raw_calls_are_seen():
 def test_rows_are_regrouped_in_one_place():
     found = [
         f"{path.relative_to(PACKAGE)}:{line}: {name}"
-        for part in PARTS
-        for path in sorted((PACKAGE / part).rglob("*.py"))
+        for path in find_paths(PACKAGE, *(f"{part}/**/*.py" for part in PARTS))
         if str(path.relative_to(PACKAGE)) != HOME
         for line, name in raw_uses(path.read_text())
     ]

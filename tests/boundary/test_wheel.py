@@ -20,9 +20,9 @@ from types import SimpleNamespace
 import pytest
 
 import watersmeet
+from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.package_paths import REPOSITORY as ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "watersmeet"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SITE = Path(os.path.dirname(__import__("numpy").__file__)).parent
 
@@ -126,7 +126,7 @@ def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
 def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
     """An extra that nothing needs does nothing; one that a message names has to be there."""
     texts = [
-        path.read_text() for path in (*PACKAGE.rglob("*.py"), ROOT / "README.md", *ROOT.glob("docs/*.md"))
+        path.read_text() for path in find_paths(ROOT, "src/watersmeet/**/*.py", "README.md", "docs/*.md")
     ]
     asked = {
         name
