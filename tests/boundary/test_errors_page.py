@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from tests.support.error_codes import COMPOSED, all_codes, composed, is_said
+from tests.support.error_codes import COMPOSED, NO_CODES, all_codes, composed, is_said, kebab_texts
+from tests.support.package_paths import REPOSITORY
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
+PAGE = REPOSITORY / "docs" / "errors.md"
 ROWS = re.findall(r"^\| `([a-z0-9-]+)` \| `(.+?)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
 
 
@@ -21,6 +21,10 @@ def test_every_code_has_its_row_and_no_other():
 def test_codes_that_are_put_together_are_known():
     """Those that the source does not spell out are listed by hand."""
     assert composed() == set(COMPOSED)
+
+
+def test_texts_that_are_no_codes_are_texts_of_the_source():
+    assert NO_CODES - kebab_texts() == set(), "the source has no such texts: correct NO_CODES"
 
 
 def test_messages_are_such_as_the_code_says():

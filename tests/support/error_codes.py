@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "watersmeet"
+from tests.support.package_paths import PACKAGE, find_paths
 
 COMPOSED = {
     "f'file-{what}'": ("file-changed", "file-torn", "file-gone", "file-unread", "file-vanished"),
@@ -21,20 +20,24 @@ COMPOSED = {
 }
 """Codes that the source puts together -> what comes of it."""
 
-_BY_TABLES = (
-    "engine",
-    "front",
-    "plan",
-    "local",
-    "pipelines",
-    "sinks",
-    "state",
-    "types",
-    "objects",
-    "relations",
-)
-"""Parts in which codes go by tables and tuples."""
-_NO_CODES = {
+_BY_TABLES = {
+    path.relative_to(PACKAGE).as_posix()
+    for part in (
+        "engine",
+        "front",
+        "plan",
+        "local",
+        "pipelines",
+        "sinks",
+        "state",
+        "types",
+        "objects",
+        "relations",
+    )
+    for path in find_paths(PACKAGE, f"{part}/**/*.py")
+}
+"""Modules in which codes go by tables and tuples."""
+NO_CODES = {
     "bounded-state", "broken-records", "early-planner", "early-workers", "event-times", "find-spark-home",
     "idle-ticks", "java-opts", "late-rows", "latin-1", "pyspark-shell", "rate-micro-batch", "schema-registry",
     "shed-rows", "spark-class", "spark-submit", "tick-progress", "utf-16", "utf-16-be", "utf-16-le",
@@ -83,7 +86,7 @@ def _nodes() -> dict[str, list[ast.AST]]:
         file.relative_to(PACKAGE).as_posix(): [
             node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kinds)
         ]
-        for file in sorted(PACKAGE.rglob("*.py"))
+        for file in find_paths(PACKAGE, "**/*.py")
     }
 
 
@@ -135,15 +138,19 @@ def _calls() -> Iterator[ast.Call]:
 def all_codes() -> frozenset[str]:
     """Every code that an error can have."""
     spelled = {code for call in _calls() for value in _given(call) if (code := _code_of(value)) is not None}
-    by_tables = {
+    made = {code for codes in COMPOSED.values() for code in codes}
+    return frozenset(spelled | (kebab_texts() - NO_CODES) | made)
+
+
+def kebab_texts() -> set[str]:
+    """Return the hyphenated texts of the modules in which codes go by tables and tuples."""
+    return {
         node.value
         for name, nodes in _nodes().items()
-        if name.split("/")[0] in _BY_TABLES
+        if name in _BY_TABLES
         for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _KEBAB.fullmatch(node.value)
     }
-    made = {code for codes in COMPOSED.values() for code in codes}
-    return frozenset(spelled | (by_tables - _NO_CODES) | made)
 
 
 def composed() -> set[str]:
