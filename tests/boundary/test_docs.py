@@ -13,16 +13,19 @@ from pathlib import Path
 import pytest
 
 import watersmeet
+from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.package_paths import REPOSITORY as ROOT
 from watersmeet.cli.main import app
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "watersmeet"
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PAGES = find_paths(ROOT, "*.md", "docs/**/*.md")
 README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", DOCS / "architecture.md", DOCS / "glossary.md"
 FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
-ELSEWHERE = {"docs/questions.md": {"https://github.com"}}
-"""Where a page may link to outside of the repository."""
+EXAMPLES = find_paths(DOCS, "examples/*.md")
+FOLDERS = [
+    path.name
+    for path in find_paths(ROOT, "src", "tests", "scripts", "docs", "benchmarks", "examples", "monitoring")
+]
 GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (
     *(
@@ -45,17 +48,20 @@ COMMANDS = (
     ),
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
-SOURCES = {
-    "docs.confluent.io",
-    "docs.hazelcast.com",
-    "docs.ksqldb.io",
-    "docs.risingwave.com",
-    "issues.apache.org",
-    "materialize.com",
-    "nightlies.apache.org",
-    "spark.apache.org",
+HOSTS = {
+    "docs/questions.md": {"github.com"},
+    "docs/coming-from/*.md": {
+        "docs.confluent.io",
+        "docs.hazelcast.com",
+        "docs.ksqldb.io",
+        "docs.risingwave.com",
+        "issues.apache.org",
+        "materialize.com",
+        "nightlies.apache.org",
+        "spark.apache.org",
+    },
 }
-"""Where others document what the pages of docs/coming-from say of them."""
+"""Hosts that pages may link to."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -131,8 +137,8 @@ def test_sql_is_planned(page):
     """A block with declarations and a query is a whole job; any other goes with the first query. On the page
     of an example it stands in one of its jobs, which are run elsewhere."""
     for block in blocks(page, "sql"):
-        if page.parent == ROOT / "docs" / "examples":
-            jobs = (ROOT / "examples" / page.stem).glob("*.sql")
+        if page in EXAMPLES:
+            jobs = find_paths(ROOT, f"examples/{page.stem}/*.sql")
             assert any(block in job.read_text() for job in jobs), block
             continue
         query = re.search(r"^(INSERT|SELECT|EXPLAIN)\b", block, re.MULTILINE)
@@ -195,7 +201,7 @@ def test_python_runs(page, monkeypatch):
 def documented_modules() -> list[str]:
     """Modules with examples."""
     found = []
-    for file in sorted(PACKAGE.rglob("*.py")):
+    for file in find_paths(PACKAGE, "**/*.py"):
         names = file.relative_to(PACKAGE.parent).with_suffix("").parts
         name = ".".join(names[:-1] if names[-1] == "__init__" else names)
         if ">>> " in file.read_text():
@@ -285,7 +291,7 @@ def test_links_lead_somewhere(page):
 def test_paths_are_there(page):
     """Files and folders of the repository that a page names, from its root or from the package's."""
     for code in inline(page):
-        if re.fullmatch(r"(src|tests|scripts|docs|benchmarks|examples)/[\w./-]+", code):
+        if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w./-]+", code):
             assert (ROOT / code).exists(), code
         elif re.fullmatch(r"[\w/]+\.py", code):
             assert (PACKAGE / code).exists(), code
@@ -294,8 +300,8 @@ def test_paths_are_there(page):
 def test_the_architecture_names_every_part():
     table = section(ARCHITECTURE, "Folders, and what must not enter them")
     named = {name.split("/")[0] for name in re.findall(r"^\| `([\w./]+)`", table, re.MULTILINE)}
-    parts = {path.name for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
-    assert named == parts - {"__init__.py", "__pycache__"}
+    parts = {path.name for path in find_paths(PACKAGE, "*") if path.is_dir() or path.suffix == ".py"}
+    assert named == parts - {"__init__.py"}
 
 
 def test_the_glossary_has_each_word_once_and_in_order():
@@ -306,10 +312,10 @@ def test_the_glossary_has_each_word_once_and_in_order():
 
 def test_pages_keep_to_themselves():
     """No machine's paths, no addresses but those of examples."""
+    allowed = {page: hosts for pattern, hosts in HOSTS.items() for page in find_paths(ROOT, pattern)}
     for page in PAGES:
         text = page.read_text()
         name = page.relative_to(ROOT).as_posix()
         assert not re.search(r"(?<![\w.])/(home|root|work|tmp|Users)/", text), name
         hosts = set(re.findall(r"https?://[\w.-]+", text))
-        others = {f"https://{host}" for host in SOURCES} if page.parent.name == "coming-from" else set()
-        assert hosts <= others | {"https://www.apache.org"} | ELSEWHERE.get(name, set()), name
+        assert hosts <= {f"https://{host}" for host in {"www.apache.org"} | allowed.get(page, set())}, name

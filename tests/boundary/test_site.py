@@ -5,19 +5,20 @@ from __future__ import annotations
 import importlib
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from docs.site import built, pages
 from docs.site.pictures import FOLDER, PICTURES
+from tests.support.package_paths import REPOSITORY as ROOT
+from tests.support.package_paths import find_paths
 
-ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = tomllib.loads((ROOT / "docs/site/navigation.toml").read_text())["section"]
 
 
-def test_every_page_of_the_repository_has_its_place(tmp_path):
+def test_every_page_of_the_repository_has_its_place_and_every_place_its_page(tmp_path):
     assert pages.gather(ROOT, tmp_path) == []
+    assert find_paths(tmp_path / "pages", *(page for section in SECTIONS for page in section["pages"]))
     made = {path.relative_to(tmp_path / "pages").as_posix() for path in (tmp_path / "pages").rglob("*.md")}
     there = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert made == there | {"index.md", "contributing.md", "security.md", "changelog.md", "license.md"}
