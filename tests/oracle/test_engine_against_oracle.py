@@ -16,10 +16,9 @@ from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import shrink
+from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
-
-local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
 CASES = at_effort(quick=160, full=1840)
 MANY = CASES * 17 // 10
@@ -43,7 +42,7 @@ def outcomes(case: dict[str, Any], partitions: int, hash_seed: str | None) -> tu
     want, account = run_case_with_account(case)
     if any(counts["not_there"] for counts in account.values()):
         return None  # a delete of what is not there: reported, not applied; how is the surface's matter
-    return want, local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    return want, replay_case(case, partitions=partitions, hash_seed=hash_seed)
 
 
 def differences(

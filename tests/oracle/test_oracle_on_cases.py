@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.case_files import CASES, all_cases
+from tests.support.package_paths import find_paths
 from watersmeet.testing.cases import check_case, load_cases
 from watersmeet.testing.oracle.case import run_case, run_case_with_account
 from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
@@ -33,5 +34,5 @@ def test_copies_are_the_shared_cases() -> None:
     shared = Path(__file__).parents[3] / "shared" / "cases"
     if not shared.is_dir():
         pytest.skip("no ../shared/cases beside this clone")
-    for path in shared.rglob("*.json"):
+    for path in find_paths(shared, "**/*.json"):
         assert load_cases(path) == load_cases(CASES / path.relative_to(shared)), path

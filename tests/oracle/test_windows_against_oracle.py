@@ -13,10 +13,9 @@ import pytest
 from tests.oracle.test_engine_against_oracle import check, differences
 from tests.support.effort import at_effort
 from tests.support.random_windows import random_window_case
+from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
-
-local = pytest.importorskip("watersmeet.engine.local", reason="the in-process engine")
 
 CASES = at_effort(quick=40, full=400)
 CHUNKS = 10
@@ -27,7 +26,7 @@ def disagreements(case: dict[str, Any], partitions: int, hash_seed: str | None) 
     if not case["steps"]:
         return []
     want = run_windowed_case(case)
-    got = local.replay_case(case, partitions=partitions, hash_seed=hash_seed)
+    got = replay_case(case, partitions=partitions, hash_seed=hash_seed)
     return differences(case, want, got, compare_step)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.package_paths import REPOSITORY, find_paths
 from watersmeet.testing.cases import load_cases
 
-CASES = Path(__file__).parents[1] / "cases"
-CASE_FILES = sorted(CASES.rglob("*.json"))
-assert CASE_FILES, f"{CASES} has no case files"
+CASES = REPOSITORY / "tests" / "cases"
+CASE_FILES = find_paths(CASES, "**/*.json")
 
 
 def file_id(path: Path) -> str:

@@ -23,6 +23,10 @@ INSERT INTO again SELECT o.v, d.k FROM orders o LEFT JOIN deliveries d
 """Two queries of one join: one of them makes the other one's rows."""
 
 
+def test_what_is_of_the_tick_alone_are_fields_of_the_result():
+    assert OF_A_TICK - {field.name for field in fields(QueryResult)} == set(), "correct OF_A_TICK"
+
+
 @pytest.mark.parametrize("text", [TEXT, SHARED], ids=["each alone", "one for another"])
 def test_it_is_the_last_result_but_for_what_was_of_the_tick(text):
     job = WatchedJob(text=text)
