@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 import urllib.error
@@ -196,6 +197,23 @@ def test_what_is_no_address_is_refused(text):
     with pytest.raises(SpecError, match="no port") as refused:
         ui("job.sql", text)
     assert refused.value.code == "wrong-option"
+
+
+@pytest.mark.parametrize(
+    ("handler", "is_stopped"), [(signal.SIG_IGN, False), (signal.SIG_DFL, True)], ids=["ignored", "default"]
+)
+def test_ctrl_c_stops_the_page_unless_the_process_ignores_it(history, handler, is_stopped):
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        serving = Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", 0))
+        server = serving._server()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    serving.listening.close()
+    server.handle_exit(signal.SIGINT, None)
+    assert server.should_exit is is_stopped
+    server.handle_exit(signal.SIGTERM, None)
+    assert server.should_exit
 
 
 def test_a_library_that_is_not_installed_is_named(monkeypatch):

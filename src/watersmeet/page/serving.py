@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import secrets
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -45,7 +47,7 @@ class Serving:
         return cls(app_of(feed, hosts, token), listening, url)
 
     def run(self) -> None:
-        """Answer until SIGINT or SIGTERM."""
+        """Answer until SIGINT or SIGTERM; an ignored SIGINT stays ignored."""
         self._server().run(sockets=[self.listening])
 
     @contextmanager
@@ -67,7 +69,19 @@ class Serving:
     def _server(self) -> uvicorn.Server:
         config = uvicorn.Config(self.app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_is_told)
-        return uvicorn.Server(config)
+        return _Server(config)
+
+
+class _Server(uvicorn.Server):
+    """A server that SIGINT does not stop if the process ignores it, as a background job of a shell does."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ignores_ctrl_c = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if not (sig == signal.SIGINT and self._ignores_ctrl_c):
+            super().handle_exit(sig, frame)
 
 
 def _is_told(record: logging.LogRecord) -> bool:

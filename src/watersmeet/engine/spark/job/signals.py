@@ -11,7 +11,10 @@ from types import FrameType
 
 @contextmanager
 def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
-    """``stop_event`` is set by SIGINT and SIGTERM; a second one stops at once. In the main thread alone."""
+    """Set ``stop_event`` on SIGINT or SIGTERM; a second signal stops at once. In the main thread only.
+
+    An ignored SIGINT stays ignored: a shell starts a background job so (``nohup watersmeet run job.sql &``).
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -21,7 +24,9 @@ def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
             raise KeyboardInterrupt
         stop_event.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    numbers = [signal.SIGTERM] if is_ignored else [signal.SIGINT, signal.SIGTERM]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:

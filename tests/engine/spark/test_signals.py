@@ -1,0 +1,37 @@
+"""Signals that stop a run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from watersmeet.engine.spark.job.signals import stopped_by_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_run_and_a_second_one_stops_it_at_once(number):
+    stop = threading.Event()
+    before = signal.getsignal(number)
+    with stopped_by_signals(stop):
+        signal.raise_signal(number)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():
+    """As in `nohup watersmeet run job.sql &`; SIGTERM stops it."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stopped_by_signals(stop):
+            signal.raise_signal(signal.SIGINT)
+            assert not stop.is_set()
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "so do processes that the run starts"
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
