@@ -9,12 +9,11 @@ from __future__ import annotations
 import gc
 import os
 import random
-import signal
 from collections import Counter, defaultdict
 
 import pytest
 
-from tests.support import effort, jvm_options
+from tests.support import caller, effort, jvm_options
 from tests.support.package_paths import REPOSITORY, find_paths
 
 DEFAULT_SEED = 20130101
@@ -31,8 +30,9 @@ def pytest_addoption(parser):
     parser.addoption("--slice", metavar="K/N", help="the K-th of N parts of what full effort adds")
 
 
+@pytest.hookimpl(trylast=True)  # pytest has chosen its own colours by then
 def pytest_configure(config):
-    _restore_signals()
+    caller.undo_settings()
     effort.check_options(config)
     asked = config.getoption("--seed")
     try:
@@ -41,17 +41,6 @@ def pytest_configure(config):
         raise pytest.UsageError(f"--seed takes a number or 'random', not {asked!r}") from None
     config.option.seed = str(config.watersmeet_seed)  # that of the workers, too
     os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options.ALL)
-
-
-def _restore_signals():
-    """Restore the signals that tests send, for this process and all that it starts.
-
-    A shell starts a background job with SIGINT ignored, and child processes inherit that. SIGHUP stays
-    ignored, so that `nohup make test` survives its terminal.
-    """
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
-        if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, handler)
 
 
 @pytest.hookimpl(trylast=True)  # of those that are not deselected

@@ -1,13 +1,15 @@
-"""Tests do not depend on what the process that starts them leaves behind."""
+"""Results of tests do not depend on who starts them."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.caller import VARIABLES
 from tests.support.package_paths import REPOSITORY
 
 IGNORE_AND_EXECUTE = """
@@ -25,15 +27,20 @@ def test_a_signal_ends_a_process_that_a_test_starts(number):
     assert ended.returncode == -number
 
 
-def test_signals_that_the_caller_ignores_end_processes_of_tests():
+def test_variables_of_the_caller_are_unset():
+    assert VARIABLES.intersection(os.environ) == set()
+
+
+def test_a_caller_that_ignores_signals_and_sets_variables_changes_nothing():
     """As in `make test &`, which a shell starts with SIGINT ignored."""
-    test = f"{__file__}::{test_a_signal_ends_a_process_that_a_test_starts.__name__}"
-    pytest_command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    options = ["-q", "-p", "no:cacheprovider", "-k", "not changes_nothing"]
     ran = subprocess.run(
-        [sys.executable, "-c", IGNORE_AND_EXECUTE, *pytest_command],
+        [sys.executable, "-c", IGNORE_AND_EXECUTE, "-m", "pytest", *options, __file__],
         cwd=REPOSITORY,
+        env=os.environ | dict.fromkeys(VARIABLES, "1"),
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout
