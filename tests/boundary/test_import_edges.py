@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -272,9 +273,9 @@ def test_every_part_with_a_library_imports_it():
         for part in lists[library]
     }
     imported = {
-        (part_of(module_name(file)), name.split(".")[0])
+        (part_of(module_name(file)), name)
         for file in find_paths(PACKAGE, "**/*.py")
-        for _, name, _ in imports(ast.parse(file.read_text(encoding="utf-8")))
+        for name in re.findall(r"^\s*(?:from|import) (\w+)", file.read_text(), re.MULTILINE)
     }
     assert listed - imported == set(), "not imported there: correct LIBRARIES or NAMED_IN_TYPES"
 
@@ -300,10 +301,10 @@ def test_the_list_has_no_cycle():
 @pytest.mark.parametrize(
     ("module", "source", "edge"),
     [
-        ("watersmeet.kernel.band", "from watersmeet.plan import model", "kernel -> plan"),
-        ("watersmeet.kernel.band", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
+        ("watersmeet.kernel.match.bands", "from watersmeet.plan import model", "kernel -> plan"),
+        ("watersmeet.kernel.match.bands", "def f():\n    import watersmeet.state.runs", "kernel -> state"),
         ("watersmeet.plan.rules", "from watersmeet import front", "plan -> front"),
-        ("watersmeet.engine.local", "import watersmeet.engine.spark.task", "engine.local -> engine.spark"),
+        ("watersmeet.engine.local", "import watersmeet.engine.spark.job", "engine.local -> engine.spark"),
         ("watersmeet.engine.tasks", "from pyspark.sql import types", "engine.tasks -> pyspark"),
         ("watersmeet.cli.run", "import pyspark.sql as sql", "cli -> pyspark"),
         ("watersmeet.testing.oracle.sql", "import watersmeet.kernel", "testing.oracle -> kernel"),

@@ -1,9 +1,11 @@
-"""What is imported of the package is there, also by imports within functions."""
+"""Modules that are imported or named of the package are there, also in functions, strings and comments."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
 
 FOLDERS = ("src", "tests", "examples", "benchmarks", "docs")
+NAME = re.compile(r"(?<![\w./@-])watersmeet(?:\.[A-Za-z_]\w*){2,}")
+"""A module of the package, or a name in one. With one dot only, loggers and settings look the same."""
 
 
 def module_name(file: Path) -> str:
@@ -49,6 +53,20 @@ def nowhere(source: str, modules: Mapping[str, set[str]]) -> Iterator[str]:
                 yield f"{module}.{name}"
 
 
+def misnamed(text: str, modules: Mapping[str, set[str]]) -> list[str]:
+    """Return the modules, and names in modules, that a text mentions and the package lacks."""
+    return [name for name in NAME.findall(text) if not _is_there(name, modules)]
+
+
+def _is_there(name: str, modules: Mapping[str, set[str]]) -> bool:
+    """Return whether a name is a module, or begins with one and what that defines."""
+    module, _, attribute = name.rpartition(".")
+    while module and module not in modules:
+        module, _, attribute = module.rpartition(".")
+    return name in modules or attribute in modules.get(module, ())
+
+
+@cache
 def modules_of_the_package() -> dict[str, set[str]]:
     files = find_paths(PACKAGE, "**/*.py")
     return {module_name(file): defined(ast.parse(file.read_text())) for file in files}
@@ -63,6 +81,32 @@ def test_imports_lead_somewhere():
         for name in nowhere(file.read_text(), modules)
     ]
     assert not found, "\n".join(found)
+
+
+def test_names_in_texts_lead_somewhere():
+    modules = modules_of_the_package()
+    files = find_paths(REPOSITORY, *(f"{folder}/**/*.py" for folder in FOLDERS))
+    found = [
+        f"{file.relative_to(REPOSITORY)}: {name}"
+        for file in files
+        if file != Path(__file__)
+        for name in misnamed(file.read_text(), modules)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("watersmeet.here.gone", ["watersmeet.here.gone"]),
+        ("see `watersmeet.moved.there`.", ["watersmeet.moved.there"]),
+        ("watersmeet.here.Class.method is at watersmeet.here.there", []),
+        ("watersmeet.logger", []),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_seen(text, expected):
+    modules = {"watersmeet": {"__getattr__"}, "watersmeet.here": {"there", "Class"}}
+    assert misnamed(text, modules) == expected
 
 
 @pytest.mark.parametrize(

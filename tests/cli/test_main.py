@@ -18,7 +18,6 @@ from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.held import Held
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
-FRONT = "watersmeet.front.sql"
 
 
 def test_help_is_quick_and_loads_nothing_heavy():

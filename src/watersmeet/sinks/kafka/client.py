@@ -11,7 +11,7 @@ from watersmeet.spec.secrets import Secret, public
 
 LOG = logging.getLogger("watersmeet.sinks.kafka")
 
-_LIBRARY_LOG = logging.getLogger("watersmeet.sinks.kafka.librdkafka")
+_LIBRARY_LOG = LOG.getChild("librdkafka")
 _LIBRARY_LOG.setLevel(logging.CRITICAL + 1)  # all that matters of what it says comes as errors, too
 
 _QUEUE = "queue.buffering.max.kbytes"
