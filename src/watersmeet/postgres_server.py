@@ -32,9 +32,10 @@ Result = TypeVar("Result")
 
 LOG = logging.getLogger("watersmeet.postgres")
 
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 10.0
-_LEAST_ANSWER_S = 60.0
-"""An answer is waited for at least so long, however little patience there is: a server may be slow."""
+RETRY_WAIT_S, MAX_RETRY_WAIT_S = 0.1, 10.0
+"""Seconds before the first retry of a transaction, and the maximum before any later one."""
+MIN_ANSWER_S = 60.0
+"""Minimum seconds to wait for a connection or a COMMIT, however short the wait for a retry is."""
 
 
 def client() -> Any:
@@ -173,23 +174,31 @@ class Server:
         limit_s = self._wait_s if wait_s is None else min(wait_s, self._wait_s)
         attempts = Retrying(
             retry=retry_if_exception(self.may_pass),
-            wait=wait_exponential(multiplier=_FIRST_WAIT_S, max=_LONGEST_WAIT_S)
-            + wait_random(0, _FIRST_WAIT_S),
+            wait=wait_exponential(multiplier=RETRY_WAIT_S, max=MAX_RETRY_WAIT_S)
+            + wait_random(0, RETRY_WAIT_S),
             stop=stop_after_delay(limit_s),
             before_sleep=say,
             reraise=True,
         )
         try:
-            result: Result = attempts(self._once, work)
+            result: Result = attempts(self.run_once, work)
         except Exception as error:
             if not self.may_pass(error):
                 raise
             raise self.away(time.monotonic() - away_since, words(error, self._url)) from None
         return result
 
-    def _once(self, work: Callable[[Cursor], Result]) -> Result:
-        """One attempt, in a thread: nothing of it is the server's here until it has come back."""
-        limit_s = max(self._wait_s, _LEAST_ANSWER_S)
+    def run_once(self, work: Callable[[Cursor], Result]) -> Result:
+        """Do ``work`` in one transaction, without retry.
+
+        It runs in a thread that owns the connection until it answers, so that a call which is given up leaves
+        no half-used connection behind.
+
+        Raises:
+            GivenUp: the server did not answer in time.
+            Exception: whatever ``work`` or the client raised.
+        """
+        limit_s = max(self._wait_s, MIN_ANSWER_S)
         steps = Steps()
         connection, self._connection = self._connection, None
         if connection is None and self._pool is not None:

@@ -105,7 +105,7 @@ def test_a_topic_that_gets_more_partitions(spark, kafka_broker):
 
 
 def test_what_others_wrote_into_new_partitions_before_the_tick_is_not_of_it(spark, kafka_broker, monkeypatch):
-    monkeypatch.setattr("watersmeet.engine.spark.tick.taken._WAIT_S", 0.5)
+    monkeypatch.setattr("watersmeet.engine.spark.tick.taken.MAX_WAIT_S", 0.5)
     options = {"bootstrap.servers": kafka_broker.bootstrap_servers, "topic": "taken-others"}
     sink, takings = SentSink(Sink("out", "kafka", options)), Takings(spark)
     kafka_broker.create_topic("taken-others", partitions=1)

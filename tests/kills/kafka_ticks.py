@@ -50,7 +50,7 @@ def main(folder: str, servers: str, topic: str, last: int, point: str, fatal: in
         os.kill(os.getpid(), signal.SIGKILL)
 
     stopping_at(point, f"{topic}-ticks", ROWS // 2, lambda: now["tick"] == fatal, die)
-    producing._POLLED = 7
+    producing.POLL_ROWS = 7
     sink = prepared(
         sink_of(servers, topic, **{"transaction.timeout.ms": timeout_ms}), place / "files", begins=False
     )

@@ -100,10 +100,10 @@ def main(kind: str, folder: str, url: str, last: int, point: str, fatal: int) ->
     elif point == "moved":
         after(Ledger, "add", is_tick)
     elif point == "answered":
-        after(Server, "_once", lambda work: is_publishing() and work.__name__ == "show")
+        after(Server, "run_once", lambda work: is_publishing() and work.__name__ == "show")
     elif point == "published":
         after(PostgresSink, "publish", is_tick)
-    parts._PIECE_ROWS = random.choice([3, 7, 100])
+    parts.CHUNK_ROWS = random.choice([3, 7, 100])
     key = ("n",) if kind == "upsert" else ()
     sink = PostgresSink(Sink("out", "postgres", {"url": url, "table": f"killed_{kind}"}, None, key))
     types = TYPES[kind]

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.postgres
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(client_module, "_FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(client_module, "_LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr(client_module, "RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr(client_module, "MAX_RETRY_WAIT_S", 0.2)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_what_is_read_together_comes_whole_whatever_one_statement_gives(
     store, postgres, pipeline, monkeypatch, at_once, seed
 ):
     monkeypatch.setattr(tables_rows, "PART_BYTES", 10)
-    monkeypatch.setattr(tables_rows, "_AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(tables_rows, "FETCH_BYTES", at_once)
     draw = random.Random(seed)
     files = {
         f"runs/{number}.arrow": draw.randbytes(draw.choice([0, 1, 9, 10, 11, 50])) for number in range(12)
@@ -317,7 +317,7 @@ def test_a_session_that_ends_at_any_message_changes_nothing(postgres, fault, mon
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""
     monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
-    monkeypatch.setattr(tables_rows, "_AT_ONCE_BYTES", 4000)
+    monkeypatch.setattr(tables_rows, "FETCH_BYTES", 4000)
     rounds = 0
     for number in itertools.count(0, 1 if fault == "lost" else 2):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:
@@ -401,7 +401,7 @@ def no_standby(postgres):
 def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
     postgres, store, no_standby, monkeypatch, caplog
 ):
-    monkeypatch.setattr(client_module, "_LEAST_ANSWER_S", 1.0)
+    monkeypatch.setattr(client_module, "MIN_ANSWER_S", 1.0)
     monkeypatch.setattr(awaited, "NOTICE_S", 0.3)
     store.check()
     impatient = TablesStore(TablesPlace(store.place.given, patience_s=0.3))

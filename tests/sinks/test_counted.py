@@ -28,7 +28,7 @@ def as_spark_writes(value: str | None) -> str:
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 7, 1 << 20])
 def test_records_of_csv(seed, piece, tmp_path, monkeypatch):
-    monkeypatch.setattr(counted, "_PIECE", piece)
+    monkeypatch.setattr(counted, "CHUNK_BYTES", piece)
     source = random.Random(seed)
     for number in range(40):
         rows = [

@@ -111,7 +111,7 @@ def test_files_of_tasks(tmp_path):
 
 
 def test_of_wide_rows_few_are_held_to_be_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet_part, "_HELD_BYTES", 10_000)
+    monkeypatch.setattr(parquet_part, "SAMPLE_BYTES", 10_000)
     alive: list[weakref.ref[pa.RecordBatch]] = []
 
     def wide_rows():

@@ -258,7 +258,7 @@ def test_staged_rows_that_are_gone_are_not_the_functions_fault(tmp_path, name):
 
 
 def test_wide_rows_are_cut_into_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(staged_rows, "_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr(staged_rows, "MAX_FILE_BYTES", 1 << 20)
     wide = [(f"k{n}", "x" * 400_000) for n in range(7)]
     sink = prepared(sink_of("keep"), tmp_path)
     assert put_out(sink, 1, wide, 1)

@@ -316,7 +316,7 @@ def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic
     assert publish(sink, 1)
     assert len(tries) == 3
     assert held(kafka_broker, topic) == times(1)
-    monkeypatch.setattr(producing, "_KNOWN_S", 0.0)
+    monkeypatch.setattr(producing, "TOPIC_READY_S", 0.0)
     tries.clear()
     assert refused(lambda: publish(sink, 2)).code == "sink-refused"
 

@@ -259,10 +259,10 @@ def test_an_empty_tick_is_no_part(postgres, table):
 
 def test_rows_of_attempts_that_do_not_count_stay_out(postgres, table, monkeypatch):
     """And so do pieces that were sent, and whose answer was lost."""
-    monkeypatch.setattr(part, "_PIECE_ROWS", 2)
+    monkeypatch.setattr(part, "CHUNK_ROWS", 2)
     sink = prepared(postgres, table, {"n": "BIGINT"})
     made = sink.arrow_part(numbers().schema, "q", 1, "a")
-    once = client.Server._once
+    once = client.Server.run_once
     lost = iter([False, True, False, True])
 
     def answer_is_lost(self, work):
@@ -273,7 +273,7 @@ def test_rows_of_attempts_that_do_not_count_stay_out(postgres, table, monkeypatc
             )
         return result
 
-    monkeypatch.setattr(client.Server, "_once", answer_is_lost)
+    monkeypatch.setattr(client.Server, "run_once", answer_is_lost)
     told = made.write(0, numbers().schema, iter(numbers(*range(7)).to_batches()))
     assert [rows for _, rows in told["parts"]] == [2, 2, 2, 1]
     sink.take_parts("q", 1, "a", [told])
@@ -303,7 +303,7 @@ def test_staged_rows_that_are_gone_are_missed(postgres, table):
 def test_the_table_is_one_jobs(postgres, table, monkeypatch):
     sink = prepared(postgres, table, {"n": "BIGINT"})
     put(sink, numbers(1), 1)
-    monkeypatch.setattr(postgres_lock, "_LOCK_WAIT_S", 0.3)
+    monkeypatch.setattr(postgres_lock, "LOCK_WAIT_S", 0.3)
     with pytest.raises(EngineError, match="another run is writing"):
         prepared(postgres, table, {"n": "BIGINT"})
     monkeypatch.undo()
@@ -752,7 +752,7 @@ def test_a_server_that_stays_away_ends_the_wait(postgres, table):
 def test_a_commit_whose_answer_is_lost_is_looked_for(postgres, table, monkeypatch):
     sink = prepared(postgres, table, {"n": "BIGINT"})
     stage(sink, numbers(1, 2), 1)
-    once = client.Server._once
+    once = client.Server.run_once
     calls = []
 
     def answer_is_lost(self, work):
@@ -765,7 +765,7 @@ def test_a_commit_whose_answer_is_lost_is_looked_for(postgres, table, monkeypatc
             )
         return result
 
-    monkeypatch.setattr(client.Server, "_once", answer_is_lost)
+    monkeypatch.setattr(client.Server, "run_once", answer_is_lost)
     assert sink.publish("q", 1, "a", ORIGIN)
     assert calls
     assert stored(postgres, table) == ["1", "2"]

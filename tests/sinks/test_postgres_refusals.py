@@ -32,8 +32,8 @@ SECRET = "a-secret-word"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(client_module, "_FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr(client_module, "_LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr(client_module, "RETRY_WAIT_S", 0.05)
+    monkeypatch.setattr(client_module, "MAX_RETRY_WAIT_S", 0.2)
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,7 @@ def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table,
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
     sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
     stage(sink, numbers(1, 7), 1)
-    once, lost = client.Server._once, []
+    once, lost = client.Server.run_once, []
 
     def answer_is_lost(self, work):
         result = once(self, work)
@@ -170,7 +170,7 @@ def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table,
             raise client.client().OperationalError("server closed the connection", status_code=_io())
         return result
 
-    monkeypatch.setattr(client.Server, "_once", answer_is_lost)
+    monkeypatch.setattr(client.Server, "run_once", answer_is_lost)
     assert sink.publish("q", 1, "a", ORIGIN)
     assert lost
     assert (stored(postgres, table), len(aside(postgres, table))) == (["1"], 1)

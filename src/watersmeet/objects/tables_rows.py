@@ -21,8 +21,8 @@ PART_BYTES = 8 << 20
 _BATCH_ROWS = 10_000
 """Rows that are sent together, of files that are small."""
 
-_AT_ONCE_BYTES = 32 << 20
-"""Of what is read by one statement, or one row."""
+FETCH_BYTES = 32 << 20
+"""Maximum bytes that one statement reads, unless a single row has more."""
 
 _ROWS = pa.schema(
     [
@@ -94,7 +94,7 @@ class Reading:
         ]
         if not asked:
             return True
-        cursor.execute(_CONTENTS, parameters=(self._place.pipeline, json.dumps(asked), _AT_ONCE_BYTES))
+        cursor.execute(_CONTENTS, parameters=(self._place.pipeline, json.dumps(asked), FETCH_BYTES))
         rows = cursor.fetch_arrow_table()
         self.statements += 1
         numbers, sizes = rows.column("number").to_pylist(), rows.column("size").to_pylist()

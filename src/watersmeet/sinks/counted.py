@@ -28,7 +28,8 @@ OPENERS: dict[str, Any] = {
 """By the end of a file's name, what opens it."""
 
 _LINE_END, _QUOTE, _ESCAPE = b'\n"\\'
-_PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
+"""Bytes of a file to read at a time."""
 
 Places = npt.NDArray[np.int64]
 
@@ -45,7 +46,7 @@ class _Inflated(io.RawIOBase):
 
     def readinto(self, wanted: Any) -> int:
         while not self._inflating.eof:
-            packed = self._inflating.unconsumed_tail or self._packed.read(_PIECE)
+            packed = self._inflating.unconsumed_tail or self._packed.read(CHUNK_BYTES)
             inflated = self._inflating.decompress(packed, len(wanted))
             if inflated:
                 wanted[: len(inflated)] = inflated
@@ -128,5 +129,5 @@ def _counted(file: Path, count: Callable[[npt.NDArray[np.uint8]], int]) -> int:
 
 
 def _next(content: IO[bytes]) -> npt.NDArray[np.uint8] | None:
-    read = content.read(_PIECE)
+    read = content.read(CHUNK_BYTES)
     return np.frombuffer(read, np.uint8) if read else None

@@ -22,8 +22,8 @@ from pyarrow import parquet
 from watersmeet.sinks.dictionaries import LOOK_FROM, worth_a_dictionary
 from watersmeet.sinks.on_disk import refusals_told
 
-_HELD_BYTES = 32 << 20
-"""Rows of so many are looked at, if they are fewer than are worth it."""
+SAMPLE_BYTES = 32 << 20
+"""Maximum bytes of rows to buffer before deciding which columns get a dictionary."""
 
 HINT = "make room there (or see to the rights) and run again: the tick is repeated"
 
@@ -66,7 +66,7 @@ def _first(rows: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """As many as are enough to look at, or to hold: of wide rows these are few."""
     first: list[pa.RecordBatch] = []
     count = nbytes = 0
-    while count < LOOK_FROM and nbytes < _HELD_BYTES and (batch := next(rows, None)) is not None:
+    while count < LOOK_FROM and nbytes < SAMPLE_BYTES and (batch := next(rows, None)) is not None:
         first.append(batch)
         count += batch.num_rows
         nbytes += batch.nbytes

@@ -14,7 +14,8 @@ import pyarrow as pa
 from watersmeet.errors import EngineError
 from watersmeet.sinks.base import Files, StagedPart
 
-_FILE_BYTES, _FILE_ROWS = 32 << 20, 500_000
+MAX_FILE_BYTES, MAX_FILE_ROWS = 32 << 20, 500_000
+"""Size at which a staged file is closed and the next one begins."""
 
 Staged = tuple[str, int]
 """A file, and how many rows it has."""
@@ -82,7 +83,7 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
     held: list[pa.RecordBatch] = []
     for batch in _cut(batches):
         held.append(batch)
-        if sum(b.nbytes for b in held) >= _FILE_BYTES or sum(b.num_rows for b in held) >= _FILE_ROWS:
+        if sum(b.nbytes for b in held) >= MAX_FILE_BYTES or sum(b.num_rows for b in held) >= MAX_FILE_ROWS:
             yield held
             held = []
     if held:
@@ -92,5 +93,5 @@ def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 def _cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of very wide rows, in some that are as large as a file may be, about."""
     for batch in batches:
-        step = max(1, min(_FILE_ROWS, batch.num_rows * _FILE_BYTES // max(batch.nbytes, 1)))
+        step = max(1, min(MAX_FILE_ROWS, batch.num_rows * MAX_FILE_BYTES // max(batch.nbytes, 1)))
         yield from (batch.slice(first, step) for first in range(0, batch.num_rows, step))

@@ -32,8 +32,8 @@ IDENTITY = {"rows": "of one tick"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(client_module, "_FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(client_module, "_LONGEST_WAIT_S", 0.2)
+    monkeypatch.setattr(client_module, "RETRY_WAIT_S", 0.01)
+    monkeypatch.setattr(client_module, "MAX_RETRY_WAIT_S", 0.2)
 
 
 def sink_at(url, table=None, owner="job-1", kind="BIGINT"):

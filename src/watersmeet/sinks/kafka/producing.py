@@ -28,11 +28,11 @@ Record = tuple[bytes | None, bytes | None]
 _REQUEST_S, _METADATA_S = 30.0, 5.0
 _MADE_S = 5.0
 """So soon brokers that make topics by themselves have made one."""
-_KNOWN_S = 10.0
-"""So soon all brokers know of a topic that was made."""
+TOPIC_READY_S = 10.0
+"""Seconds within which all brokers know a new topic; until then "unknown topic" is retried."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-_POLLED = 2_000
-"""So many records are sent before it is asked which failed."""
+POLL_ROWS = 2_000
+"""Records to send between two polls for delivery failures."""
 _TOO_SLOW = 2
 """So often a transaction may be given up by the brokers for its time, which they may have been away."""
 
@@ -221,7 +221,7 @@ class Producing:
         topic, send = self.control.topic, self._sender(producer)
         for number, (key, value) in enumerate(records):
             send(topic, value, key)
-            if number % _POLLED == 0:
+            if number % POLL_ROWS == 0:
                 producer.poll(0)
                 if self._failed:
                     break
@@ -254,7 +254,7 @@ class Producing:
             except library().KafkaException as error:
                 self._client.listen()
                 away_s = time.monotonic() - away_since
-                refusal = self._client.refusal(error, self._failed, soon=away_s + pause_s < _KNOWN_S)
+                refusal = self._client.refusal(error, self._failed, soon=away_s + pause_s < TOPIC_READY_S)
                 text = self._client.last_words(error)
                 self.close()
                 if refusal is not None:

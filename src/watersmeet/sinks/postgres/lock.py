@@ -12,8 +12,8 @@ import time
 from watersmeet.errors import EngineError
 from watersmeet.postgres_server import Cursor, Server, rows_of
 
-_LOCK_WAIT_S = 10.0
-"""For so long the session of a run that was killed may hold its lock."""
+LOCK_WAIT_S = 10.0
+"""Seconds to wait for the lock: the session of a killed run may hold it for a while."""
 
 
 def session_of(cursor: Cursor) -> int:
@@ -31,7 +31,7 @@ def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) 
     Raises:
         EngineError: another run has it, or a pooler is in between.
     """
-    until = time.monotonic() + _LOCK_WAIT_S
+    until = time.monotonic() + LOCK_WAIT_S
     asked = "SELECT pg_try_advisory_lock($1), pg_backend_pid()"
     while True:
         is_taken, session = server.run(lambda cursor: rows_of(cursor, asked, lock)[0])

@@ -32,7 +32,8 @@ MOST_REFUSED = 10_000
 single rows."""
 
 _UNSTAGED = pa.schema([("record", pa.string()), ("reason", pa.string()), ("sqlstate", pa.string())])
-_PIECE_ROWS, _PIECE_BYTES = 200_000, 32 << 20
+CHUNK_ROWS, CHUNK_BYTES = 200_000, 32 << 20
+"""Size at which the rows of a task are sent by one COPY; a single row may be larger."""
 _LINE = re.compile(r"\bline (\d+)\b")
 _SHOWN = 300
 
@@ -170,11 +171,11 @@ def _pieces(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows in order, so many at once as are to be held; a row may be larger than that."""
     held: list[pa.RecordBatch] = []
     for batch in rows:
-        step = max(1, min(_PIECE_ROWS, batch.num_rows * _PIECE_BYTES // max(1, batch.nbytes)))
+        step = max(1, min(CHUNK_ROWS, batch.num_rows * CHUNK_BYTES // max(1, batch.nbytes)))
         for low in range(0, batch.num_rows, step):
             held.append(batch.slice(low, step))
             size = sum(part.nbytes for part in held)
-            if size >= _PIECE_BYTES or sum(part.num_rows for part in held) >= _PIECE_ROWS:
+            if size >= CHUNK_BYTES or sum(part.num_rows for part in held) >= CHUNK_ROWS:
                 yield pa.Table.from_batches(held)
                 held = []
     if held:

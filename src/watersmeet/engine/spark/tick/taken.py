@@ -18,7 +18,9 @@ from watersmeet.engine.spark.sources.brokers import ADMIN_TIMEOUT_MS, partitions
 from watersmeet.errors import EngineError, counted
 from watersmeet.sinks.base import LeftOut, Sink, Topic
 
-_WAIT_S, _PAUSE_S = 5.0, 0.1
+MAX_WAIT_S = 5.0
+"""Maximum seconds to wait until a topic has as many new records as the tick sent."""
+_PAUSE_S = 0.1
 
 _END = re.compile(r"-(\d+)=\w+\(offset=(\d+),")
 """In the text of what brokers answer: a partition, and its end."""
@@ -83,7 +85,7 @@ class Takings:
 
     def _grown(self, topic: Topic, before: Ends, wanted: int) -> int:
         """By how many records, waited for; those of partitions that came with the rows are all counted."""
-        until = time.monotonic() + _WAIT_S
+        until = time.monotonic() + MAX_WAIT_S
         rows = _apart(self._ends(topic), before)
         if rows < wanted:
             self._requests.pop(topic, None)  # has it more partitions by now? The rows are sent: once will do
