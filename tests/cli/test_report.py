@@ -32,10 +32,9 @@ def ran(tmp_path, monkeypatch):
     (tmp_path / "job.sql").write_text(JOB)
     checkpoint = Checkpoint(tmp_path / ".watersmeet" / "job")
     clock = [1_700_000_000_000_000]
-    monkeypatch.setattr("watersmeet.history.recording._now_us", lambda: clock[0])
 
     def run(ticks, outcome, error=None):
-        job = RecordedJob(JOB, checkpoint.store, clock_us=clock[0])
+        job = RecordedJob(JOB, checkpoint.store, clock_us=clock[0], clock=lambda: clock[0])
         with job.run(outcome):
             for _ in range(ticks):
                 clock[0] += 1_000_000

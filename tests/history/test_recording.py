@@ -174,8 +174,7 @@ def test_the_oldest_runs_are_forgotten(monkeypatch):
     monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
     store = MemoryStore()
     for number in range(5):
-        monkeypatch.setattr("watersmeet.history.recording._now_us", lambda number=number: number)
-        with RecordedJob(TEXT, store).run(CAUGHT_UP):
+        with RecordedJob(TEXT, store, clock=lambda number=number: number).run(CAUGHT_UP):
             pass
     assert [run.begun.started_us for run in read(store).runs] == [2, 3, 4]
     assert len([name for name in store.names(FOLDER) if "/run-" in name]) == 6
@@ -185,8 +184,7 @@ def test_a_run_is_not_forgotten_for_its_clock_that_went_back(monkeypatch):
     monkeypatch.setattr("watersmeet.history.runs.MOST_RUNS", 3)
     store = MemoryStore()
     for clock in (7, 8, 9, 2):
-        monkeypatch.setattr("watersmeet.history.recording._now_us", lambda clock=clock: clock)
-        with RecordedJob(TEXT, store).run(CAUGHT_UP):
+        with RecordedJob(TEXT, store, clock=lambda clock=clock: clock).run(CAUGHT_UP):
             past = read(store)
             assert clock in [run.begun.started_us for run in past.runs]
     assert not read(store).problems

@@ -14,7 +14,6 @@ from tests.engine.spark.running import Running, until_caught_up
 from tests.support.kafka import KafkaBroker
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job import query
 from watersmeet.errors import EngineError
 from watersmeet.sinks.memory import MemorySink
 
@@ -33,12 +32,15 @@ INSERT INTO out SELECT l.k, l.t, r.k AS rk, r.t AS rt FROM l RIGHT JOIN r
 
 
 class Clock:
-    """Stands where the engine reads the time; moved by the test alone. ``before_batch``: called once, between
+    """The clock of runs, in µs; moved by the test alone. ``before_batch``: called once, between
     Spark's planning of the next batch and its tick."""
 
     def __init__(self) -> None:
         self.us = 1_700_000_000 * S
         self.before_batch = None
+
+    def __call__(self) -> int:
+        return self.us
 
     def move(self, seconds: float) -> None:
         self.us += round(seconds * S)
@@ -56,7 +58,6 @@ def clock(monkeypatch):
         return replace(offsets(self, batch), clock_us=found.us)
 
     monkeypatch.setattr(Checkpoint, "offsets", planned)
-    monkeypatch.setattr(query, "_now_us", lambda: found.us)
     return found
 
 
@@ -94,7 +95,9 @@ def arrived(run: Running, rows: int) -> int:
 def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
     """Rows reach a silent partition while a tick with other rows runs, in which it would have gone idle."""
     topics.left((0, 100), (1, 20))
-    with Running(spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state") as run:
+    with Running(
+        spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state", clock=clock
+    ) as run:
         assert arrived(run, 2) == 15
         clock.move(2.4)
         time.sleep(3)  # heartbeats look
@@ -115,7 +118,9 @@ def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
 def test_a_silent_partition_goes_idle_in_a_tick_with_rows(spark, topics, tmp_path, clock):
     """The same without the row: the broker is asked, has nothing, and the partition is idle."""
     topics.left((0, 100), (1, 20))
-    with Running(spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state") as run:
+    with Running(
+        spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state", clock=clock
+    ) as run:
         assert arrived(run, 2) == 15
         for _ in range(2):
             clock.move(2.4)
@@ -128,18 +133,18 @@ def test_a_silent_partition_goes_idle_in_a_tick_with_rows(spark, topics, tmp_pat
 def test_an_hour_in_which_nobody_looked(spark, topics, tmp_path, clock):
     """A tick of an hour, a machine that slept: nothing is idle after it."""
     topics.left((0, 100), (1, 20))
-    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
         assert arrived(run, 2) == 15
         clock.before_batch = lambda: clock.move(3600)
         topics.left((0, 110))
         assert arrived(run, 3) == 15
         clock.move(31)
         run.wait_for(lambda: run.ticks[-1].queries["out"].input_watermarks["l.t"] == 105)
-    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
         clock.move(3600)
         topics.left((1, 106), (0, 120))
         assert arrived(run, 5) == 105
-    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state") as run:
+    with Running(spark, topics.text(", 'idle_timeout' = '1 minute'"), tmp_path / "state", clock=clock) as run:
         clock.move(3600)
         topics.left((0, 130))
         assert arrived(run, 6) == 105, "the job was down for an hour"
@@ -214,7 +219,7 @@ def test_stopping_while_the_broker_is_away(spark, tmp_path, clock, tick_in_hand)
             broker.create_topic(topic, partitions=2 if topic == "away-l" else 1)
         topics = Topics(broker, "away")
         topics.left((0, 100), (1, 100))
-        with Running(spark, topics.text(), tmp_path / "state") as run:
+        with Running(spark, topics.text(), tmp_path / "state", clock=clock) as run:
             arrived(run, 2)
             if tick_in_hand:
                 clock.before_batch = broker.stop
@@ -229,7 +234,7 @@ def test_stopping_while_the_broker_is_away(spark, tmp_path, clock, tick_in_hand)
         assert len(run.ticks) == 1
         broker.start()
         topics.left((1, 120))
-        again = until_caught_up(spark, topics.text(), tmp_path / "state")
+        again = until_caught_up(spark, topics.text(), tmp_path / "state", clock=clock)
         assert again.total("in", "out", "l") == (4 if tick_in_hand else 3)
     MemorySink.clear()
 
@@ -248,7 +253,7 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
         commit(self, host, published)
 
     def until_it_is_idle() -> None:
-        with Running(spark, text, tmp_path / "state") as run:
+        with Running(spark, text, tmp_path / "state", clock=clock) as run:
             assert arrived(run, 2) == 15
             for _ in range(2):
                 clock.move(2.5)
@@ -261,7 +266,7 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
             until_it_is_idle()
     assert MemorySink.rows("out") == [pad]
     clock.move(3600)
-    with Running(spark, text, tmp_path / "state") as run:
+    with Running(spark, text, tmp_path / "state", clock=clock) as run:
         run.wait_for(lambda: bool(run.ticks))
         assert run.ticks[0].queries["out"].input_watermarks["l.t"] == 95
         topics.left((0, 200), (1, 200))

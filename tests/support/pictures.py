@@ -43,8 +43,8 @@ TEXT = """
 def history() -> MemoryStore:
     """Two hours of orders and their deliveries, of which partition 2 falls silent after 85 minutes."""
     rng, store = random.Random(7), MemoryStore()
-    job = RecordedJob(TEXT, store, clock_us=START_US)
     clock = SimpleNamespace(us=START_US)
+    job = RecordedJob(TEXT, store, clock_us=START_US, clock=lambda: clock.us)
     waiting: list[tuple[float, int]] = []
     number = 0
 
@@ -52,7 +52,6 @@ def history() -> MemoryStore:
         return datetime.fromtimestamp(START_US / 1_000_000 + second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
     with (
-        patch("watersmeet.history.recording._now_us", lambda: clock.us),
         patch("platform.node", lambda: "worker-1"),
         patch("time.monotonic", lambda: clock.us / 1_000_000),
         job.run(OPEN),

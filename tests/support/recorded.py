@@ -19,16 +19,26 @@ OPEN = SimpleNamespace(finished=False, stopped=True)
 
 
 class RecordedJob:
-    """A job of which each tick is told to a recording; ``results``: of its ticks."""
+    """A job of which each tick is told to a recording; ``results``: of its ticks.
+
+    Args:
+        clock: of the recording, in µs; None: the system's.
+    """
 
     def __init__(
-        self, text: str, store: Store, *, clock_us: int = 0, say: Callable[[str], None] | None = None
+        self,
+        text: str,
+        store: Store,
+        *,
+        clock_us: int = 0,
+        say: Callable[[str], None] | None = None,
+        clock: Callable[[], int] | None = None,
     ) -> None:
         description = watersmeet.parse_job(text)
         plan = watersmeet.plan_job(description)
         self.job = LocalJob(plan, store, clock_us=clock_us)
         self.results: list[TickResult] = []
-        self.recording = Recording(lambda: store, About.of(description, plan))
+        self.recording = Recording(lambda: store, About.of(description, plan), clock)
         self.say = say or (lambda _: None)
         self.watching = Watching([self.recording])
         conclude = self.job.driver.conclude

@@ -66,12 +66,16 @@ class Recording(Watcher):
 
     Args:
         store: gives the store of the state, once the run has begun.
+        clock: returns the time in µs since 1970.
     """
 
-    def __init__(self, store: Callable[[], Store], about: About) -> None:
+    def __init__(
+        self, store: Callable[[], Store], about: About, clock: Callable[[], int] | None = None
+    ) -> None:
         self._place = store
         self._say: Callable[[str], None] = lambda _: None
         self._about = about
+        self._clock = clock or _now_us
         self._looks = Looks(about.plan)
         self._not_looked_at: tuple[TickResult, int] | None = None
         self._notices: list[str] = []
@@ -109,7 +113,7 @@ class Recording(Watcher):
     def _begun(self) -> runs.Begun:
         about = self._about
         return runs.Begun(
-            started_us=_now_us(),
+            started_us=self._clock(),
             version=_version(),
             machine=platform.node(),
             settings=about.settings,
@@ -131,7 +135,7 @@ class Recording(Watcher):
             figures = figures_of(report, result)
             told = [words for words in figures.told if self._told.get(words[:2]) != words[2]]
             self._told = {words[:2]: words[2] for words in figures.told}
-            now_us, looked = _now_us(), Figures()
+            now_us, looked = self._clock(), Figures()
             self._not_looked_at = result, now_us
             if self._looks.is_due(result):
                 looked, self._not_looked_at = self._looks.figures(result), None
@@ -158,7 +162,7 @@ class Recording(Watcher):
         if self._store is None or self._run is None:
             return
         told = None if error is None else printable(str(error))
-        ended = runs.Ended(ended_us=_now_us(), how=how, error=told, notices=tuple(self._notices))
+        ended = runs.Ended(ended_us=self._clock(), how=how, error=told, notices=tuple(self._notices))
         try:
             runs.end(self._store, self._run, ended)
         except Exception as problem:  # see `started`

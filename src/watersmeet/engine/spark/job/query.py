@@ -124,7 +124,7 @@ class JobRun:
             repeated = self.begun.intent(manifest)
             if manifest is not None and manifest.finished:
                 if not self.settings.finish:
-                    self.driver.begin(_now_us())  # says that the job takes no more
+                    self.driver.begin(self.settings.clock())  # says that the job takes no more
                 self.result.finished = True
                 self.result.changed = changed_in(manifest.host)
                 return self.result
@@ -223,7 +223,7 @@ class JobRun:
             self.plan,
             scanned.schemas,
             store,
-            started_us=_now_us(),
+            started_us=self.settings.clock(),
             tables=table_readers(self.plan, scanned, read_table),
             snapshots=snapshot_readers(self.plan, scanned, read_table, self.telling.note),
             change_queries=settings.change_queries,
@@ -274,7 +274,7 @@ class JobRun:
     def _read_tables(self) -> None:
         """A tick without rows of streams, if a table is due that is compared and may have changed."""
         with self._lock:
-            if not self.settings.stop.is_set() and self.driver.reads_tables(_now_us()):
+            if not self.settings.stop.is_set() and self.driver.reads_tables(self.settings.clock()):
                 self._own_tick(self._intended(end=False))
 
     def _stream_once(self) -> None:
@@ -372,7 +372,7 @@ class JobRun:
         end: bool = False,
     ) -> None:
         self.telling.begins(self.driver.tick + 1)
-        self.driver.look(_now_us())  # a batch of an earlier run has that one's clock
+        self.driver.look(self.settings.clock())  # a batch of an earlier run has that one's clock
         try:
             result = self.ticks.run(
                 reading,
@@ -407,7 +407,7 @@ class JobRun:
 
     def _intended(self, *, end: bool) -> Intent:
         """The next tick as one of our own, recorded: after a crash it comes first, as it was."""
-        intent = Intent(self.driver.tick + 1, _now_us(), end)
+        intent = Intent(self.driver.tick + 1, self.settings.clock(), end)
         self.begun.intend(self.driver.manifest, intent)
         return intent
 
@@ -431,9 +431,9 @@ class JobRun:
         read: a tick with those comes first."""
         if self._batch_is_due():
             return False
-        if self.driver.reads_tables(_now_us()):
+        if self.driver.reads_tables(self.settings.clock()):
             return True
-        if not self._host or not self.driver.is_due(_now_us()):
+        if not self._host or not self.driver.is_due(self.settings.clock()):
             return False
         held = self.driver.held()
         names = [source.name for source in self.plan.sources if source.name not in held]
@@ -460,7 +460,7 @@ class JobRun:
 
         def beat() -> None:
             with self._lock:
-                self.driver.look(_now_us())
+                self.driver.look(self.settings.clock())
                 if self.settings.stop.is_set() or time.monotonic() - self._last_tick < pause_s:
                     return
                 try:
@@ -494,7 +494,3 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
             raise started.begun.told(readable_error(error), getattr(started, "driver", None)) from None
         finally:
             started._failure = None
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,10 @@ DEFAULT_TRIGGER = "1 second"
 OnStart = Callable[[Mapping[str, Mapping[str, tuple[Holding, ...]]], TickResult | None], None]
 
 
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """How a job is run.
@@ -44,6 +49,7 @@ class RunSettings:
         given: the DataFrames of sources that are made of one, by name.
         makers: what makes those of tables, by name.
         stop: ends the run, when it is set, as a signal does.
+        clock: returns the time in µs since 1970.
         on_notice: called with what a person should know and does not stop the job.
         keep_ticks: how many ticks can be gone back to, the newest one among them (`state.kept_ticks`).
         store: where the state is; None: in the checkpoint directory.
@@ -73,6 +79,7 @@ class RunSettings:
     given: Mapping[str, DataFrame] = field(default_factory=dict)
     makers: Mapping[str, Maker] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    clock: Callable[[], int] = _now_us
     on_start: OnStart | None = None
     on_notice: Callable[[str], None] | None = None
     on_begin: Callable[[int], None] | None = None

@@ -30,7 +30,7 @@ class Telling:
         """The first tick comes next. ``unread``: the partitions of sources that have rows to be read; asked
         for where somebody wants to know."""
         if self._asked.on_start is not None:
-            waiting = driver.waiting(time.time_ns() // 1000, unread())
+            waiting = driver.waiting(self._asked.clock(), unread())
             self._asked.on_start(waiting, resumed(driver.plan, driver.manifest))
 
     def begins(self, tick: int) -> None:
