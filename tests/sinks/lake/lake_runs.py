@@ -118,7 +118,7 @@ def run(task: dict[str, Any], steps: Steps) -> None:
     steps.around(LakePart, "write")
     steps.around(Storage, "remove")
     for name in ("open", "look", "append", "merge", "fence"):
-        steps.around(sink._table, name)
+        steps.around(sink.table, name)
     for _ in inserts:
         sink.prepare(COLUMNS, "job-1")
     committed, parts = state_of(state)

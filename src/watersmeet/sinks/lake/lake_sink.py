@@ -67,7 +67,11 @@ _Key = tuple[str, int, str]
 
 
 class LakeSink:
-    """See the module. A format brings its `LakeTable`."""
+    """See the module.
+
+    Args:
+        table: the table in its format.
+    """
 
     idempotent = True
     stages = True
@@ -79,7 +83,7 @@ class LakeSink:
     def __init__(self, spec: SinkSpec, table: LakeTable) -> None:
         self._spec = spec
         self._begins_after = begins_after(spec.options)
-        self._table = table
+        self.table = table
         self._owner: str | None = None
         self._staged: dict[_Key, list[StagedPart]] = {}
         self._fences: dict[str, int | None] = {}
@@ -99,7 +103,7 @@ class LakeSink:
         if self.keyed is not None:
             columns = tuple(column for column in columns if column.name not in CHANGE_COLUMNS)
             raise_all(_key_problems(self._spec, columns))
-        self._table.open(columns)
+        self.table.open(columns)
         self._owner = owner or ""
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
@@ -114,7 +118,7 @@ class LakeSink:
 
         newer = newer_parts(
             self._spec.name,
-            self._table.place,
+            self.table.place,
             [(insert, last.tick) for insert, last in there.items()],
             inserts,
             identity_of,
@@ -122,7 +126,7 @@ class LakeSink:
         )
         if newer:
             raise EngineError(
-                f"{self._table.place} holds {listed(newer)}, but the checkpoint is at tick "
+                f"{self.table.place} holds {listed(newer)}, but the checkpoint is at tick "
                 f'{resumed.committed} (sink "{self._spec.name}"), and ticks of a table cannot be set aside: '
                 "others may have changed it since. Nothing was written",
                 code="sink-ahead",
@@ -141,7 +145,7 @@ class LakeSink:
             return
         has = "no ticks" if there is None else f"tick {there.tick}"
         raise EngineError(
-            f'{self._table.place} has {has} of "{insert}", and the checkpoint knows of tick {last[0]} (sink '
+            f'{self.table.place} has {has} of "{insert}", and the checkpoint knows of tick {last[0]} (sink '
             f'"{self._spec.name}"): the table is older than the checkpoint, or was made anew, or rows went '
             "elsewhere until now. Nothing was written",
             code="sink-behind",
@@ -170,9 +174,9 @@ class LakeSink:
             return True
         else:
             there = persistent(
-                lambda: self._table.peek(Writer(owner, insert)),
-                f'sink "{self._spec.name}" could not read {self._table.place}',
-                self._table.shown,
+                lambda: self.table.peek(Writer(owner, insert)),
+                f'sink "{self._spec.name}" could not read {self.table.place}',
+                self.table.shown,
             )
         return there is not None and there.tick >= tick
 
@@ -196,9 +200,9 @@ class LakeSink:
         if not files:
             there = self._look(insert).last
             if there is None or there.tick < tick:
-                check_before(there, commit, self._spec.name, self._table.place)
+                check_before(there, commit, self._spec.name, self.table.place)
         else:
-            there = committed(self._table, commit, lambda: self._put(files, commit), self._spec.name)
+            there = committed(self.table, commit, lambda: self._put(files, commit), self._spec.name)
             if there is None and self.keyed is not None:
                 self._remove_own(insert, tick, attempt)
             if there is None:
@@ -224,14 +228,14 @@ class LakeSink:
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
         if self.keyed is None:
-            self._table.append(files, commit)
+            self.table.append(files, commit)
             return
         from pyarrow import concat_tables, parquet
 
         held, memory = sum(int(file["bytes"]) for file in files), memory_of_machine()
         if held > memory * _MERGED:
             raise EngineError(
-                f"tick {commit.tick} has {held:,} bytes of rows for {self._table.place} "
+                f"tick {commit.tick} has {held:,} bytes of rows for {self.table.place} "
                 f'(sink "{self._spec.name}"), which the driver would merge by their keys in its memory, and '
                 f"the machine has {memory:,}: it was not published",
                 code="tick-too-large",
@@ -239,23 +243,23 @@ class LakeSink:
                 "such as by 'maxOffsetsPerTrigger' or 'maxFilesPerTrigger' of the sources",
             )
 
-        connected = self._table.storage.connect()
+        connected = self.table.storage.connect()
         rows = [
             parquet.read_table(str(file["path"]), filesystem=connected, partitioning=None) for file in files
         ]
-        self._table.merge(concat_tables(rows), self.keyed.columns, commit)
+        self.table.merge(concat_tables(rows), self.keyed.columns, commit)
 
     def _check_staged(self, files: Sequence[StagedPart], commit: Commit) -> None:
         """Raise: EngineError, if a file is gone; OvertakenError, if it was another run that took it away."""
-        gone = self._table.storage.gone([(str(file["path"]), int(file["size"])) for file in files])
+        gone = self.table.storage.gone([(str(file["path"]), int(file["size"])) for file in files])
         if not gone:
             return
-        now = self._table.look(commit.writer)
+        now = self.table.look(commit.writer)
         if now.fence != commit.fence or (now.last is not None and now.last.tick >= commit.tick):
             raise OvertakenError
         raise EngineError(
             f"of {counted(len(files), 'file')} that tasks wrote for tick {commit.tick} into "
-            f"{self._table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink "
+            f"{self.table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink "
             f'"{self._spec.name}"): the tick was not published',
             code="staged-rows-gone",
             hint="does somebody remove files there that no commit names yet, such as VACUUM that retains "
@@ -267,16 +271,16 @@ class LakeSink:
         own = f"{number_of(attempt):016x}"
         with suppress(OSError):
             files = self._files(insert, tick)
-            self._table.storage.remove([path for path in files if _attempt(path) == own])
+            self.table.storage.remove([path for path in files if _attempt(path) == own])
 
     def _writer(self, insert: str) -> Writer:
         return Writer(self._owner or "", insert)
 
     def _look(self, insert: str) -> Seen:
         return persistent(
-            lambda: self._table.look(self._writer(insert)),
-            f'sink "{self._spec.name}" could not read {self._table.place}',
-            self._table.shown,
+            lambda: self.table.look(self._writer(insert)),
+            f'sink "{self._spec.name}" could not read {self.table.place}',
+            self.table.shown,
         )
 
     def _begin(self, insert: str, seen: Seen, tick: int, *, knows_part: bool) -> None:
@@ -300,37 +304,37 @@ class LakeSink:
         writer = self._writer(insert)
 
         def fence() -> None:
-            if self._table.look(writer).fence != number:
-                self._table.fence(writer, number)
+            if self.table.look(writer).fence != number:
+                self.table.fence(writer, number)
 
         persistent(
-            fence, f'sink "{self._spec.name}" could not commit to {self._table.place}', self._table.shown
+            fence, f'sink "{self._spec.name}" could not commit to {self.table.place}', self.table.shown
         )
         self._fences[insert] = number
         now = self._before[insert] = self._look(insert).last
         if left and now == last:  # else somebody was faster than the fence
             named = persistent(
-                self._table.named,
-                f'sink "{self._spec.name}" could not read {self._table.place}',
-                self._table.shown,
+                self.table.named,
+                f'sink "{self._spec.name}" could not read {self.table.place}',
+                self.table.shown,
             )
-            self._table.storage.remove([path for path in left if path.rsplit("/", 1)[-1] not in named])
+            self.table.storage.remove([path for path in left if path.rsplit("/", 1)[-1] not in named])
 
     def _check_there(self, there: Committed, insert: str, tick: int, identity: Identity) -> None:
         if there.tick > tick:
             raise EngineError(
-                f'{self._table.place} has tick {there.tick} of "{insert}" already, and this is tick {tick} '
+                f'{self.table.place} has tick {there.tick} of "{insert}" already, and this is tick {tick} '
                 f'(sink "{self._spec.name}"): another run of this job is at work. Nothing was published',
                 code="sink-taken",
                 hint="stop one of the runs; the other one goes on where they are",
             )
         if there.identity != number_of(dict(identity)):
             if insert in self._fences and self._look(insert).fence != self._fences[insert]:
-                raise begun_since(tick, self._spec.name, self._table.place)
-            stored = self._table.made_from(self._writer(insert), tick)
+                raise begun_since(tick, self._spec.name, self.table.place)
+            stored = self.table.made_from(self._writer(insert), tick)
             stored = None if stored == identity else stored
             try:
-                check_same(self._spec.name, self._table.place, insert, tick, stored, identity)
+                check_same(self._spec.name, self.table.place, insert, tick, stored, identity)
             except EngineError as error:
                 error.hint = (
                     "was the checkpoint restored from a copy? Restore the table from a copy of the same "
@@ -340,7 +344,7 @@ class LakeSink:
 
     def _part(self, insert: str, tick: int, attempt: str) -> LakePart:
         folder = self._folder(insert, tick)
-        storage = self._table.storage
+        storage = self.table.storage
         storage.make_folder(folder)
         self._staged.setdefault((insert, tick, attempt), [])
         return LakePart(
@@ -349,16 +353,16 @@ class LakeSink:
             storage.s3,
             storage.endpoint,
             storage.region,
-            self._table.widened,
-            {} if self.keyed else dict(self._table.ids),
+            self.table.widened,
+            {} if self.keyed else dict(self.table.ids),
         )
 
     def _folder(self, insert: str, tick: int) -> str:
-        return f"{self._table.data}/{self._writer(insert).folder}-{tick:012d}"
+        return f"{self.table.data}/{self._writer(insert).folder}-{tick:012d}"
 
     def _files(self, insert: str, tick: int, *, but: int | None = None) -> list[str]:
         """Files of a tick, of all attempts or of all ``but`` one."""
-        paths = self._table.storage.files_in(self._folder(insert, tick))
+        paths = self.table.storage.files_in(self._folder(insert, tick))
         return [path for path in paths if but is None or _attempt(path) != f"{but:016x}"]
 
 
