@@ -19,7 +19,7 @@ from watersmeet.engine.driver.query_tick import QueryTick
 from watersmeet.engine.driver.settling import ending
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import StateError
-from watersmeet.sinks.lake.commits import Commit, Seen, committed, number_of
+from watersmeet.sinks.lake.commits import Commit, Seen, Writer, committed, number_of
 from watersmeet.sinks.lake.lake_sink import LakeSink
 from watersmeet.state import manifest as manifests
 from watersmeet.state.commits import Commits
@@ -95,6 +95,7 @@ def fences_ignored() -> Iterator[None]:
     """Of two drivers none is told of the other: not by the manifest, not by what a tick begins with, not by
     the table. (With one of these fences alone nothing is lost: the next one holds.)"""
     begin, look = StoredJob.begin, SimulatedTable.look
+    fences: dict[tuple[int, Writer], int] = {}
 
     def commit(self: Any, manifest: Any, create: Any = None) -> Any:
         assert World.current is not None
@@ -107,14 +108,16 @@ def fences_ignored() -> Iterator[None]:
         with suppress(StateError):
             begin(self, tick, record, follows)
 
-    def seen(self: Any, writer: Any) -> Seen:
-        there = look(self, writer)
-        return Seen(there.last, None)
+    def fence(self: Any, writer: Writer, number: int) -> None:
+        fences[id(self), writer] = number
+
+    def seen(self: Any, writer: Writer) -> Seen:
+        return Seen(look(self, writer).last, fences.get((id(self), writer)))
 
     with (
         patch.object(Commits, "commit", commit),
         patch.object(StoredJob, "begin", begun),
-        patch.object(LakeSink, "_begin", lambda *_, **__: None),
+        patch.object(SimulatedTable, "fence", fence),
         patch.object(SimulatedTable, "look", seen),
         patch("watersmeet.sinks.lake.commits.check_before", lambda *_: None),
         patch("watersmeet.sinks.lake.lake_sink.check_before", lambda *_: None),
@@ -140,7 +143,7 @@ def beginning_forgotten() -> Iterator[None]:
 @contextmanager
 def passed_not_seen() -> Iterator[None]:
     """Who begins a tick does not look whether others have committed it meanwhile."""
-    with patch.object(StoredJob, "_check_not_passed", lambda *_: None):
+    with patch.object(StoredJob, "check_not_committed", lambda *_: None):
         yield
 
 
@@ -208,7 +211,7 @@ def released_before_matched() -> Iterator[None]:
 @contextmanager
 def cache_not_compared() -> Iterator[None]:
     """What a cache has under a name is taken for what the store has, whatever it is."""
-    with patch("watersmeet.objects.cache._seal", lambda *_: b"0" * 20):
+    with patch("watersmeet.objects.cache.checksum", lambda *_: b"0" * 20):
         yield
 
 

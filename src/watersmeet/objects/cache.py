@@ -33,7 +33,7 @@ _SUFFIX = ".object"
 _STAGED = ".tmp"
 _STALE_S = 3600.0
 _OF_A_TICK = "work/passing-"
-_SEAL_BYTES = 20
+_CHECKSUM_BYTES = 20
 _MOST_COMPARED = 10_000
 _compared: dict[str, int] = {}
 """Of this process: files whose checksum was right, with their inodes."""
@@ -72,12 +72,12 @@ class Cache:
             return None
         try:
             status = os.fstat(handle)
-            if status.st_uid != os.getuid() or status.st_size < _SEAL_BYTES:
+            if status.st_uid != os.getuid() or status.st_size < _CHECKSUM_BYTES:
                 return None
             stored = pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
-            content = stored.slice(0, stored.size - _SEAL_BYTES)
+            content = stored.slice(0, stored.size - _CHECKSUM_BYTES)
             if _compared.get(path) != status.st_ino:
-                if stored.slice(content.size).to_pybytes() != _seal(path, content):
+                if stored.slice(content.size).to_pybytes() != checksum(path, content):
                     self.drop(name)
                     return None
                 _compared[path] = status.st_ino
@@ -102,7 +102,7 @@ class Cache:
                 return
             handle = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
-                for part in (content, pa.py_buffer(_seal(path, content))):
+                for part in (content, pa.py_buffer(checksum(path, content))):
                     view = memoryview(part)
                     while view:
                         view = view[os.write(handle, view) :]
@@ -167,5 +167,6 @@ def may_be_kept(name: str) -> bool:
     return name.startswith(_LASTING)
 
 
-def _seal(path: str, content: pa.Buffer) -> bytes:
+def checksum(path: str, content: pa.Buffer) -> bytes:
+    """Return what follows a cached file's content: the CRC of its name and content, and its size."""
     return b"%08x%012x" % (zlib.crc32(content, zlib.crc32(os.path.basename(path).encode())), content.size)

@@ -110,7 +110,7 @@ class StoredJob:
         record = {**record, _FOLLOWS: follows}
         for _ in range(3):
             if self._create(_begun(tick), record):
-                return self._check_not_passed(tick, follows)
+                return self.check_not_committed(tick, follows)
             try:
                 there = self._read(_begun(tick))
             except StateError as error:
@@ -120,15 +120,17 @@ class StoredJob:
             if _is_of(there, follows):
                 if any(there.get(told) != record.get(told) for told in _TOLD):
                     raise _fenced(tick)
-                return self._check_not_passed(tick, follows)
+                return self.check_not_committed(tick, follows)
             if follows and writer_of(self._store, tick - 1) != follows:
                 raise _fenced(tick)
             self._store.delete(_begun(tick))
         raise _fenced(tick)
 
-    def _check_not_passed(self, tick: int, follows: str) -> None:
-        """A record goes when its tick is committed, and then its name is free again for a driver that was
-        behind: which must not put the tick out, of other rows perhaps, before it comes to the manifest.
+    def check_not_committed(self, tick: int, follows: str) -> None:
+        """Refuse to begin ``tick`` if another run has committed it.
+
+        Committing deletes the record of the tick, so its name is free again for a driver that is behind. That
+        driver must not emit the tick, perhaps with other rows, before it reaches the manifest.
 
         Raises:
             StateError: the tick is committed, or others are further on.
