@@ -17,8 +17,10 @@ from pyarrow import parquet
 from tests.support.columns import column
 from tests.support.parquet_rows import table_in
 from tests.support.ticks import QUERY, Rows
+from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.local.output import as_written
+from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, Intent
 from watersmeet.engine.spark.checkpoint.restart import (
     BATCH,
@@ -123,7 +125,6 @@ class _Run:
         self.job = LocalJob(self.plan, checkpoint.store, partitions=2)
         self.driver = self.job.driver
         self.host: dict[str, Any] = {}
-        self.rows: list[dict[str, Any]] = []
         self.number = self.driver.tick
 
     def execute(self, until: int | None, finish: bool) -> None:
@@ -190,30 +191,23 @@ class _Run:
     def tick(self, rows: Rows, clock_us: int, host: Mapping[str, Any], *, end: bool = False) -> None:
         self.number = self.driver.tick + 1
         self.killed("begin")
-        run, conclude, commit = self.job._run, self.driver.conclude, self.driver.commit
 
-        def ran(query: Any) -> Any:
-            found = run(query)
-            self.rows = [] if found is None else as_written(found[1].rename_columns(found[0]))
-            return found
-
-        def published(_: Any = None) -> None:
-            attempt = self.driver._current().start.attempt
+        def put_out(start: TickStart, outputs: Mapping[str, tuple[list[str], Any]]) -> TickResult:
+            names, table = outputs.get(QUERY, ([], None))
+            result = self.driver.conclude()
             self.killed("write")
-            self.sink.write(Frame(self.rows), QUERY, self.number, attempt)
+            frame = Frame([] if table is None else as_written(table.rename_columns(names)))
+            self.sink.write(frame, QUERY, self.number, start.attempt)
             identity = self.driver.identify(told_of(host, self.driver.settings))
             self.sink.check(QUERY, self.number, identity)
             self.killed("publish")
-            part = self.sink.publish(QUERY, self.number, attempt, identity)
+            part = self.sink.publish(QUERY, self.number, start.attempt, identity)
             self.killed("commit")
-            commit(host, [QUERY] if part else [])
+            self.driver.commit(host, [QUERY] if part else [])
+            self.driver.commits.check()
+            return result
 
-        self.job._run, self.driver.commit = ran, published  # type: ignore[method-assign, assignment]
-        try:
-            self.job.tick(rows, clock_us=clock_us, end=end)
-        finally:
-            self.job._run, self.driver.commit = run, commit  # type: ignore[method-assign]
-            self.driver.conclude = conclude  # type: ignore[method-assign]
+        self.job.tick(rows, clock_us=clock_us, end=end, put_out=put_out)
 
     def killed(self, where: str) -> None:
         if self.kill == (self.number, where):

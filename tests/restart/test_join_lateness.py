@@ -92,7 +92,7 @@ def test_killed_at_every_single_change_of_the_store(
     for number, (rows, end) in enumerate(steps()):
         survived, change = False, 1
         while not survived:
-            before = dict(store._data)
+            before = dict(store.contents)
             job = LocalJob(plan, store, partitions=2)
             store.left, store.done_first = change, done_first
             try:
@@ -107,7 +107,7 @@ def test_killed_at_every_single_change_of_the_store(
             else:
                 assert again.state[QUERY] == uninterrupted[number][3]
             if not survived:
-                store._data = before
+                store.contents = before
                 change += 1
     assert deaths > 40
 

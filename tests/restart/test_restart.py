@@ -154,7 +154,7 @@ class FailingStore(MemoryStore):
         self._change(lambda: super(FailingStore, self).write(name, data))
 
     def create(self, name: str, data: bytes) -> bool:
-        if name in self._data:
+        if name in self.contents:
             return False
         self._change(lambda: MemoryStore.write(self, name, data))
         return True
@@ -173,7 +173,7 @@ def test_killed_at_every_single_change_of_the_store(
     for number, (rows, end) in enumerate(steps()):
         survived, change = False, 1
         while not survived:
-            before = dict(store._data)
+            before = dict(store.contents)
             job = LocalJob(plan, store, partitions=2)
             store.left, store.done_first = change, done_first
             try:
@@ -191,7 +191,7 @@ def test_killed_at_every_single_change_of_the_store(
                 assert again.driver.tick == number + 1
                 assert again.state[QUERY] == uninterrupted[number][3]
             if not survived:
-                store._data = before
+                store.contents = before
                 change += 1
     assert deaths > 50
 

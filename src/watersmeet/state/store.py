@@ -296,20 +296,21 @@ class MemoryStore:
     traffic = None
 
     def __init__(self) -> None:
-        self._data: dict[str, pa.Buffer] = {}
+        self.contents: dict[str, pa.Buffer] = {}
+        """What is stored, by name."""
         self.opened: dict[str, Any] = {}
 
     def write(
         self, name: str, data: pa.Buffer | bytes, *, lasting: bool = True, sections: Sequence[str] = ()
     ) -> None:
         self.opened.pop(name, None)
-        self._data[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+        self.contents[name] = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
 
     def together(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def create(self, name: str, data: bytes) -> bool:
-        if name in self._data:
+        if name in self.contents:
             return False
         self.write(name, data)
         return True
@@ -317,7 +318,7 @@ class MemoryStore:
     def read(self, name: str) -> pa.Buffer:
         section = section_of(name)
         try:
-            return self._data[name] if section is None else section.of(self._data[section.object])
+            return self.contents[name] if section is None else section.of(self.contents[section.object])
         except KeyError:
             raise missing(name) from None
 
@@ -325,14 +326,14 @@ class MemoryStore:
         return [self.read(name) for name in names]
 
     def has(self, name: str) -> bool:
-        return object_of(name) in self._data
+        return object_of(name) in self.contents
 
     def names(self, folder: str) -> list[str]:
-        return sorted(name for name in self._data if name.rpartition("/")[0] == folder)
+        return sorted(name for name in self.contents if name.rpartition("/")[0] == folder)
 
     def delete(self, name: str) -> None:
         self.opened.pop(name, None)
-        self._data.pop(name, None)
+        self.contents.pop(name, None)
 
     def delete_all(self, names: Sequence[str]) -> int:
         for name in names:
