@@ -10,7 +10,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -33,7 +32,16 @@ sys.stdin.read()  # to its end, as Spark does
 
 
 @pytest.fixture
-def started(monkeypatch):
+def taken(monkeypatch):
+    """The gateways that PySpark would use."""
+    gateways = []
+    monkeypatch.setattr(gateway, "current_gateway", lambda: None)
+    monkeypatch.setattr(gateway, "adopt_gateway", gateways.append)
+    return gateways
+
+
+@pytest.fixture
+def started(monkeypatch, taken):
     """Starts a Python program for Java; what was started."""
     processes: list[subprocess.Popen] = []
 
@@ -47,7 +55,6 @@ def started(monkeypatch):
         return processes[-1]
 
     monkeypatch.setattr(gateway, "Popen", popen)
-    monkeypatch.setattr(SparkContext, "_gateway", None)
     monkeypatch.delenv(submitted.GATEWAY, raising=False)
     yield by
     gateway.end_begun()
@@ -59,7 +66,7 @@ class Connected:
     proc = None
 
 
-def test_a_jvm_is_connected_with_by_what_it_says(started, monkeypatch):
+def test_a_jvm_is_connected_with_by_what_it_says(started, taken, monkeypatch):
     processes, seen = started(SAYS), []
 
     def launch_gateway():
@@ -72,8 +79,6 @@ def test_a_jvm_is_connected_with_by_what_it_says(started, monkeypatch):
     asked: list[dict[str, str]] = []
     asking = threading.Thread(target=lambda: asked.append(submitted.submitted()))
     monkeypatch.setattr(gateway, "launch_gateway", launch_gateway)
-    taken = []
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: taken.append(gateway))
     gateway.launch(settings(), None)
     asking.join()
     assert seen == [("4711", "secret")]
@@ -112,11 +117,9 @@ def test_ctrl_c_while_it_is_waited_for_leaves_no_process(started, monkeypatch):
     assert [process.returncode for process in processes] == [-9]
 
 
-def test_one_that_was_begun_is_taken(started, monkeypatch):
+def test_one_that_was_begun_is_taken(started, taken, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
-    taken = []
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: taken.append(gateway))
     gateway.begin(settings(), None)
     gateway.begin(settings(), None)
     assert len(processes) == 1, "at most one"
@@ -130,7 +133,6 @@ def test_one_that_was_begun_is_taken(started, monkeypatch):
 def test_one_that_was_begun_otherwise_is_not_taken(started, monkeypatch, changed):
     processes = started(SAYS)
     monkeypatch.setattr(gateway, "launch_gateway", Connected)
-    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda gateway: None)
     gateway.begin(settings(), None)
     command = gateway.java_command()
     more = {"arguments": [*command.arguments, "-"], "environment": {**command.environment, "A": "1"}}
@@ -186,7 +188,7 @@ def test_a_job_whose_settings_are_refused_begins_none(started, monkeypatch, jars
 
 def test_one_that_is_there_is_kept(started, monkeypatch):
     processes = started(SAYS)
-    monkeypatch.setattr(SparkContext, "_gateway", Connected())
+    monkeypatch.setattr(gateway, "current_gateway", Connected)
     gateway.launch(settings(), io.BytesIO())
     assert processes == []
 
@@ -194,7 +196,7 @@ def test_one_that_is_there_is_kept(started, monkeypatch):
 @pytest.mark.spark
 def test_the_jvm_of_a_session_is_started_directly(spark):
     """Else a JVM more is started for each job, and nothing else would show it."""
-    assert SparkContext._gateway.proc.args[0].endswith("/bin/java")
+    assert gateway.current_gateway().proc.args[0].endswith("/bin/java")
 
 
 INTERRUPTED = """

@@ -13,17 +13,16 @@ import pytest
 
 from watersmeet.engine.spark.job import gateway, session
 
-LET_WORKERS_IMPORT = session._let_workers_import
-
 
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch):
     """As if no session ran; what `start` sets in this process is taken back."""
     monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
-    monkeypatch.setattr(session.SparkContext, "_gateway", None)
+    monkeypatch.setattr(gateway, "current_gateway", lambda: None)
+    monkeypatch.setattr(gateway, "adopt_gateway", lambda _: None)
     monkeypatch.setattr(logging.getLogger(), "filters", [])
-    monkeypatch.setattr(session, "_let_workers_import", lambda: None)
-    monkeypatch.setenv("PYSPARK_PYTHON", "as it was")
+    for name in ("PYTHONPATH", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
 class _Started:
@@ -97,7 +96,9 @@ def test_ctrl_c_while_spark_starts_leaves_no_process(monkeypatch):
 
 def test_workers_import_the_package_from_where_it_is(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "elsewhere")
-    LET_WORKERS_IMPORT()
+    monkeypatch.setattr(gateway, "begin", lambda *_: None)
+    with session.begun(session.settings()):
+        pass
     first, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "watersmeet" / "__init__.py").is_file()
     assert others == ["elsewhere"]

@@ -77,7 +77,7 @@ _ahead: list[_Begun] = []
 def begin(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
     """Start the JVM that `launch` will want, if that is known, and do not wait for it. Arguments as there;
     what fails here will fail there, and is said then."""
-    if SparkContext._gateway is None and not _ahead:
+    if current_gateway() is None and not _ahead:
         with suppress(Exception), names_in_utf8():
             command = _command(conf)
             if command is not None:
@@ -100,7 +100,7 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
     Raises:
         Exception: it ended, or cannot be started; its process is gone.
     """
-    if SparkContext._gateway is not None:
+    if current_gateway() is not None:
         return
     with names_in_utf8():
         command = _command(conf)
@@ -109,7 +109,20 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
             gateway: Any = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
         else:
             gateway = _launch_directly(command, words)
-    SparkContext._ensure_initialized(gateway=gateway)
+    adopt_gateway(gateway)
+
+
+def current_gateway() -> Any:
+    """Return PySpark's connection with the driver's JVM, None if there is none."""
+    return SparkContext._gateway
+
+
+def adopt_gateway(gateway: Any) -> None:
+    """Let PySpark use ``gateway`` for all sessions; None: forget the one it has, whose JVM died."""
+    if gateway is None:
+        SparkContext._gateway = None
+    else:
+        SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _command(conf: Mapping[str, str]) -> Command | None:

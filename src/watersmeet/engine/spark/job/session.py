@@ -39,7 +39,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from pyspark import SparkContext, __version__
+from pyspark import __version__
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -360,7 +360,7 @@ def _is_one(one: str, other: str) -> bool:
 
 def end_java(session: SparkSession, patience_s: float = 120) -> None:
     """Stop a session that this process has started, and wait until its JVM has ended."""
-    started: Any = SparkContext._gateway
+    started = gateway.current_gateway()
     java = started.proc
     session.stop()
     started.shutdown()
@@ -423,7 +423,7 @@ _HINTS = (
 
 
 def _not_started(error: BaseException, conf: Mapping[str, str], words: str) -> EngineError:
-    SparkContext._gateway = None  # a gateway that died would be taken for a live one
+    gateway.adopt_gateway(None)  # a gateway that died would be taken for a live one
     hint = next((hint for said, hint in _HINTS if said.search(words)), None)
     packages = conf.get("spark.jars.packages")
     if packages and hint is None:
