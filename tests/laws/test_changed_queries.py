@@ -137,9 +137,9 @@ def test_a_query_that_keeps_rows_longer_than_those_before(
     what was merged.
     """
     if retains == "least":
-        same = changed_queries.Coming._same
+        donors = changed_queries.Coming.donors
         monkeypatch.setattr(
-            changed_queries.Coming, "_same", lambda own, side: reversed(list(same(own, side)))
+            changed_queries.Coming, "donors", lambda own, side: reversed(list(donors(own, side)))
         )
     old_pairs = 0
     for number in range(seed, seed + CASES // 4):

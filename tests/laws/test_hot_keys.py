@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.laws.test_laws import KEYED, RICH, Streams
-from tests.support.split_keys import Splits, split_every_key
+from tests.support.split_keys import Splits, settle_without_asking, split_every_key
 from tests.support.ticks import QUERY, arriving, bag, check_account, plan_of, stream
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after
@@ -25,7 +26,7 @@ from watersmeet.engine.tasks.cut import HashRange
 from watersmeet.event_time import Side
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import load_newest
-from watersmeet.state.marks import read_marks
+from watersmeet.state.marks import MarkWriter, read_marks
 from watersmeet.state.runs.opened import OpenRun
 from watersmeet.state.store import MemoryStore
 
@@ -185,12 +186,18 @@ def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str
 
 
 def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = cuts.Spread._part
-    monkeypatch.setattr(
-        cuts.Spread,
-        "_part",
-        lambda self, rows, bucket, first, end: (first, real(self, rows, bucket, first, end)[1]),
-    )
+    real = cuts.Spread.parts
+
+    def with_those_before(self: cuts.Spread, rows: Any) -> Sequence[tuple[int, int]]:
+        parts: list[tuple[int, int]] = []
+        owners = [replace(self, partition=number) for number in range(self.partition + 1)]
+        for first, end in sorted(part for owner in owners for part in real(owner, rows)):
+            if parts and first <= parts[-1][1]:
+                first, end = parts[-1][0], max(parts.pop()[1], end)
+            parts.append((first, end))
+        return parts
+
+    monkeypatch.setattr(cuts.Spread, "parts", with_those_before)
     with pytest.raises(Exception):  # noqa: B017, PT011 the account, or a check before it
         assert split_as_unsplit(joined("FULL"), "lr", streams)
 
@@ -201,7 +208,8 @@ def test_parts_that_nobody_looks_through_are_found(streams: Streams, monkeypatch
 
 
 def test_marks_that_are_lost_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broadcast, "_report", lambda *args: None)
+    settle = broadcast.settle
+    monkeypatch.setattr(join, "settle", lambda *args: settle(*args[:-1], MarkWriter()))
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 
@@ -220,7 +228,7 @@ def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: p
 def test_matches_that_owners_do_not_ask_for_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broadcast, "_ask", lambda *args: None)
+    monkeypatch.setattr(join, "settle", settle_without_asking)
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 

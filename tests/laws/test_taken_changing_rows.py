@@ -21,6 +21,7 @@ from tests.laws.test_taken_final_rows import Ticks, check_each_as_alone
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import StateError
+from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import JoinPlan
 
@@ -331,7 +332,7 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     """The state of a version in which each joined for itself."""
     texts, store = [joined(0), windows(1, "FINAL"), joined(2, "x", "y")], MemoryStore()
     with monkeypatch.context() as patched:
-        patched.setattr("watersmeet.plan.taken._is_of_streams", lambda query, final: False)
+        patched.setattr(planner, "with_taken", lambda queries, *_: tuple(queries))
         job = LocalJob(planned(texts), store)
         assert takes(job.plan) == [False] * 3
         for tick in range(4):

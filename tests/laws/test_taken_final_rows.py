@@ -20,6 +20,7 @@ import watersmeet
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError
+from watersmeet.plan import planner
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.testing.memory_job import MemoryJob
 
@@ -372,7 +373,7 @@ def test_queries_that_kept_their_own_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     apart = planned(texts)
     plan = watersmeet.plan_job(watersmeet.parse_job(SOURCES + "".join(texts)))
     with monkeypatch.context() as patched:
-        patched.setattr("watersmeet.plan.taken._is_of_streams", lambda query, final: False)
+        patched.setattr(planner, "with_taken", lambda queries, *_: tuple(queries))
         apart = planned(texts)
         assert takes(apart) == [False, False]
         job = LocalJob(apart, store)

@@ -16,6 +16,7 @@ from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_unions import random_union_case
+from tests.support.split_keys import settle_without_asking
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.settling import kept_after
 from watersmeet.engine.local import replay
@@ -97,5 +98,5 @@ def test_what_could_go_wrong_is_seen(broken, monkeypatch):
         monkeypatch.setattr(join, "settle", as_if_alone)
         monkeypatch.setattr(kept_after, "overlap", lambda of_tick: False)
     if broken == "owners do not ask":
-        monkeypatch.setattr(broadcast, "_ask", lambda *found: None)
+        monkeypatch.setattr(join, "settle", settle_without_asking)
     assert bool(disagreements(LEFT_OF_TWO, 3, None)) == (broken is not None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,9 +12,11 @@ import pytest
 
 from watersmeet.engine.messages.shapes import JoinShape
 from watersmeet.engine.messages.work import NodeWork
-from watersmeet.engine.nodes import join
+from watersmeet.engine.nodes import broadcast, join
 from watersmeet.engine.nodes.spread import hot
+from watersmeet.engine.tasks.cut import Nothing
 from watersmeet.kernel.slots import TIME_BITS, Slots
+from watersmeet.state.marks import MarkWriter
 from watersmeet.state.runs import written
 from watersmeet.state.runs.heavy import HeavyKey, key_told
 
@@ -48,3 +51,10 @@ def split_every_key(monkeypatch: pytest.MonkeyPatch) -> Splits:
     monkeypatch.setattr(hot, "LEAST_WORK", 0.0)
     monkeypatch.setattr(join, "hot_keys", told)
     return splits
+
+
+def settle_without_asking(
+    shape: Any, share: Any, side: Any, own: Any, whole: broadcast.Whole, marks: MarkWriter
+) -> None:
+    """Plant a bug in `broadcast.settle`: owners of rows do not ask which matches other tasks found."""
+    broadcast.settle(shape, share, side, own, replace(whole, near=Nothing()), marks)

@@ -326,7 +326,7 @@ class Coming:
     def _begin(
         self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
     ) -> None:
-        other = None if side.stages else next(self._same(side), None)
+        other = None if side.stages else next(self.donors(side), None)
         rows, why = Arrangement(), "no other query keeps them as it needs them"
         if other is not None:
             name, _, own = other
@@ -359,8 +359,12 @@ class Coming:
             for _, branch in side.sources
         )
 
-    def _same(self, side: SidePlan) -> Iterator[tuple[str, int, SidePlan]]:
-        """Inputs of queries that stay which have the side's watermarks, those with its rows first."""
+    def donors(self, side: SidePlan) -> Iterator[tuple[str, int, SidePlan]]:
+        """Yield inputs of queries that stay and have the side's watermarks, the best ones first.
+
+        Each is a query, the number of its node and the input. Inputs that share the side's rows come before
+        all others, and those that retain more rows before those that retain fewer.
+        """
         asked = _times_of(side)
         candidates = [
             (query.name, node.number, own)
