@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.s3 import ClientWith
 from watersmeet.errors import StateError
+from watersmeet.objects.requests import Place
+from watersmeet.state import behind
 from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import Manifest, load, load_newest, manifest_name, manifest_names
@@ -76,20 +79,20 @@ def test_a_first_commit_whose_driver_slept_deletes_nothing_of_those_who_went_on(
 
 
 @pytest.mark.parametrize("begins", [True, False])
-def test_one_that_slept_deletes_nothing_once_others_went_back(store, begins):
+def test_one_that_slept_deletes_nothing_once_others_went_back(store, begins, monkeypatch):
     """Their ticks have its numbers again: the search must not take what they made for garbage."""
     for _ in range(4):
         Driver(store, "before", keep=100).tick()
     sleeper = Driver(store, "sleeper", keep=2)
     if not begins:
         sleeper.tick()
-        sleeper.kept._behind._ticks = 1000
     for _ in range(4):
         sleeper.commit()
     back_to(store, 3)
     other = Driver(store, "other", keep=100)
     for _ in range(3):
         other.tick()
+    monkeypatch.setattr(behind, "EVERY", 1)  # it searches
     sleeper.kept.commit(sleeper.newest)
     sleeper.kept.settle()
     assert load_newest(store) == other.newest
@@ -158,16 +161,16 @@ def test_what_passes_is_no_reason_to_delete_a_tick_that_is_kept(store, monkeypat
 def test_older_manifests_go_first_and_nothing_after_one_that_cannot_go(store, monkeypatch):
     for _ in range(5):
         Driver(store, "before", keep=100).tick()
-    driver, really = Driver(store, "again", keep=2), type(store)._delete
+    driver, client = Driver(store, "again", keep=2), store.place.client()
     driver.commit()
 
-    def stuck(self, names):
+    def stuck(names):
         if manifest_name(2) in names:
             raise StateError("the store is away", code="store-away", hint="run again")
-        really(self, names)
+        client.delete(names)
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(store), "_delete", stuck)
+        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=stuck))
         assert driver.kept.commit(driver.newest) > 0
     assert ticks(store) == [2, 3, 4, 5, 6]
     assert is_whole(store)

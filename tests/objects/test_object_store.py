@@ -13,9 +13,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from tests.support.s3 import FAULTS, Proxy, store_at
+from tests.support.s3 import FAULTS, ClientWith, Proxy, store_at
 from watersmeet.errors import SpecError, StateError
-from watersmeet.objects import requests
 from watersmeet.objects import store as store_module
 from watersmeet.objects.requests import Place, _client
 from watersmeet.objects.store import ObjectStore
@@ -260,40 +259,32 @@ def test_who_sleeps_in_the_middle_of_a_create_is_told_what_is_so_then(store, mon
     store.create("begun/1", b"of another")
     client = store.place.client()
 
-    class Frozen:
-        def __getattr__(self, name):
-            return getattr(client, name)
+    def get(name):
+        with suppress(FileNotFoundError):
+            client.delete([name])
+        later = time.monotonic() + 10_000
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        return client.get(name)
 
-        def get(self, name):
-            with suppress(FileNotFoundError):
-                client.delete([name])
-            later = time.monotonic() + 10_000
-            monkeypatch.setattr(time, "monotonic", lambda: later)
-            return client.get(name)
-
-    monkeypatch.setattr(Place, "client", lambda _: Frozen())
+    monkeypatch.setattr(Place, "client", lambda _: ClientWith(client, get=get))
     assert store.create("begun/1", b"mine")
     assert bytes(client.get("begun/1").bytes()) == b"mine"
 
 
 def test_of_many_deletes_one_that_is_missing_stops_none(store, monkeypatch):
     """As with a store that deletes them one after the other, and stops at the first that is not there."""
-    real = _client(store.place)
+    client = store.place.client()
 
-    class Stopping:
-        def __getattr__(self, name):
-            return getattr(real, name)
-
-        def delete(self, names):
-            for name in names:
-                real.head(name)
-                real.delete(name)
+    def delete(names):
+        for name in names:
+            client.head(name)
+            client.delete(name)
 
     names = [f"runs/{number}" for number in range(6)]
     for name in names[1:]:
         store.write(name, b"x")
     with monkeypatch.context() as patch:
-        patch.setattr(requests, "_client", lambda place: Stopping())
+        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=delete))
         assert store.delete_all(names) == 0
     assert store.names("runs") == []
 
@@ -314,15 +305,15 @@ def test_what_is_written_while_all_is_removed_goes_too(store, monkeypatch):
     """By a run on another machine, say; what goes on writing for ever is said."""
     store.write("runs/a", b"x")
     store.create("job/reset", b"{}")
-    real, late = type(store)._delete, iter(["runs/b", "runs/c"])
+    client, late = store.place.client(), iter(["runs/b", "runs/c"])
 
-    def with_one_more(self, names):
-        real(self, names)
-        if names and (name := next(late, None)) is not None:
+    def with_one_more(names):
+        client.delete(names)
+        if (name := next(late, None)) is not None:
             store.write(name, b"x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(store), "_delete", with_one_more)
+        patch.setattr(Place, "client", lambda _: ClientWith(client, delete=with_one_more))
         store.clear({"runs", "job"}, last="job/reset")
         assert store.names("runs") == []
         assert store.names("job") == []

@@ -37,7 +37,7 @@ def test_no_run_begins_once_the_first_sink_is_touched(ran, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(reset.Reset, "_empty_sinks", killed)
+        patch.setattr(reset.Reset, "empty_sinks", killed)
         for _ in range(2):  # the second time without the job's id
             with pytest.raises(KeyboardInterrupt):
                 reset.planned(reset_job(ran), str(ran.checkpoint.root)).run()

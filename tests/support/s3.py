@@ -36,6 +36,17 @@ OF_A_CONNECTION = ("content-length", "connection", "transfer-encoding", "date", 
 TIMEOUT_S = 0.25
 
 
+class ClientWith:
+    """A client of an object store with some ``methods`` of a test's own."""
+
+    def __init__(self, client: Any, **methods: Callable[..., Any]) -> None:
+        self._client = client
+        self.__dict__.update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
 @contextmanager
 def s3_server() -> Iterator[str]:
     """Its endpoint; all that is put is in memory."""

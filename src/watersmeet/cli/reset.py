@@ -80,7 +80,7 @@ class Reset:
             if self.checkpoint.root.exists():
                 held.enter_context(self.checkpoint.locked())
             if self.checkpoint.stored_job is not None:
-                self._empty_sinks(self.checkpoint.stored_job.begin_reset())
+                self.empty_sinks(self.checkpoint.stored_job.begin_reset())
                 self.checkpoint.stored_job.remove()
             if half in self.roots:
                 self._remove(half)
@@ -89,7 +89,7 @@ class Reset:
                 self._remove(half)
 
     def _remove(self, root: Path) -> None:
-        self._empty_sinks(_owner_of(root))
+        self.empty_sinks(_owner_of(root))
         for entry in sorted(root.iterdir(), key=lambda entry: entry.name == "job"):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
@@ -97,7 +97,8 @@ class Reset:
                 entry.unlink()
         root.rmdir()
 
-    def _empty_sinks(self, owner: str | None) -> None:
+    def empty_sinks(self, owner: str | None) -> None:
+        """Delete what the checkpoint ``owner`` has written to file sinks; None: delete nothing."""
         for owned in self.owned:
             if owner is not None and _is_owned(owned.path, owner):
                 _empty(owned)
