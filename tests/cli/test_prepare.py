@@ -65,7 +65,7 @@ def test_classes_of_another_user_are_not_loaded(kept):
 
 def test_other_jars_are_another_file(monkeypatch, tmp_path):
     (tmp_path / "jars").mkdir()
-    monkeypatch.setattr(class_archive, "_find_spark_home", lambda: str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     before = class_archive.place()
     (tmp_path / "jars" / "a.jar").write_bytes(b"a")
     assert class_archive.place() != before

@@ -81,13 +81,14 @@ def test_what_goes_back_is_seen(job, monkeypatch, place, detail):
 
 
 def test_limits_that_go_back_are_seen(job, monkeypatch):
-    real = query_tick.QueryTick._side_work
+    real = query_tick.QueryTick.work
 
     def wrong(*args):
         work = real(*args)
-        return work.model_copy(update={"new_limits": {"t": 1}})
+        work.sides[0].new_limits["t"] = 1
+        return work
 
-    monkeypatch.setattr(query_tick.QueryTick, "_side_work", wrong)
+    monkeypatch.setattr(query_tick.QueryTick, "work", wrong)
     broken(job, "the limit of l.t went back from")
 
 

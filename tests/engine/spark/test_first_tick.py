@@ -13,7 +13,6 @@ from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
 from watersmeet.engine.spark.tick.reading import by_tasks, readers
 from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
-from watersmeet.engine.tasks.files.part import Part
 
 JOB = """
 CREATE TABLE l (k BIGINT, t TIMESTAMP, WATERMARK FOR t AS t)
@@ -166,12 +165,12 @@ def test_a_file_that_goes_and_a_path_that_can_be_none_are_for_the_run_to_tell(fo
     (source, _) = plan_job(parse_job(JOB.format(l=folders[0], r=folders[1], of_l=of_l, of_r=""))).sources
     assert readers.seems_plain(source)
     gone = [str(folders[0] / "gone.csv")]
+    monkeypatch.setattr(readers, "first_files", lambda _: gone)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(readers, "_first_text", lambda _: Part(gone[0]))
+        patch.setattr(os.path, "getsize", lambda _: 1)  # it goes once its size is known
         assert not readers.seems_plain(source)
         reader = readers.reader_of(source, lambda: None, "UTC")
         assert not readers.begins_plain(source, reader)
-    monkeypatch.setattr(readers, "first_files", lambda _: gone)
     assert readers.seems_plain(source), "which is the first is not known"
     monkeypatch.undo()
     (odd, _) = plan_job(parse_job(JOB.format(l="/no\0path", r=folders[1], of_l=of_l, of_r=""))).sources

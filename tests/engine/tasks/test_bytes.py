@@ -25,6 +25,7 @@ from tests.support.ticks import (
 )
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
+from watersmeet.engine.nodes.task import NodeTask
 from watersmeet.engine.tasks import changes, memory
 from watersmeet.engine.tasks.write import SideWriter
 from watersmeet.errors import EngineError, SqlError
@@ -78,11 +79,14 @@ def test_batches_that_leave_are_cut_and_so_is_one_row_with_many_partners(monkeyp
     job = wide_job(JOINED)
     lefts = [{"t": 1, "k": "hot", "v": "x" * 50}]
     rights = [{"t": 1, "k": "hot", "v": f"{n:03}" * 20} for n in range(100)]
-    seen = []
-    whole = job._projected
-    monkeypatch.setattr(
-        job, "_projected", lambda query, task, batches: seen.extend(batches) or whole(query, task, batches)
-    )
+    seen, run = [], NodeTask.run
+
+    def noted(task, *partition):
+        *batches, control = run(task, *partition)
+        seen.extend(batches)
+        return iter([*batches, control])
+
+    monkeypatch.setattr(NodeTask, "run", noted)
     output = job.tick(arriving(l=lefts, r=rights))
     assert len(output.rows[QUERY]) == 100
     assert len(seen) > 10

@@ -109,15 +109,14 @@ def test_rows_that_were_released_cost_no_look_at_keys(monkeypatch):
     """They are counted for all keys at once."""
     query = f"SELECT l.t AS lt FROM l JOIN r ON {BAND}"
     job = LocalJob(plan_of(query, max_rows_per_key=5), MemoryStore())
-    monkeypatch.setattr(per_key, "_counted", None)
+    monkeypatch.setattr(per_key, "hash_columns", None)
     for t in (0, 100, 200):
         job.tick(arriving(l=[{"i": key, "t": t} for key in range(50)] * 4, r=[{"i": -1, "t": t}]))
 
 
 def test_no_more_keys_are_read_than_are_told(monkeypatch):
-    read = []
-    counted = per_key._counted
-    monkeypatch.setattr(per_key, "_counted", lambda *given: [read.append(1), *counted(*given)][1:])
+    read, hashed = [], per_key.hash_columns
+    monkeypatch.setattr(per_key, "hash_columns", lambda *keys: read.append(keys) or hashed(*keys))
     job = LocalJob(plan_of(f"SELECT l.t AS lt FROM l JOIN r ON {BAND}", max_rows_per_key=5), MemoryStore())
     with pytest.raises(EngineError, match=r"keys: i = 49 of l: 55, .*, .* of l: 53, and at least one more"):
         job.tick(arriving(l=[{"i": key, "t": 1} for key in range(50) for _ in range(6 + key)]))
