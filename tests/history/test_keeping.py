@@ -26,7 +26,7 @@ class Looked(MemoryStore):
     look = staticmethod(lambda: None)
 
     def write(self, name, data, *, lasting=True, sections=()):
-        assert name not in self._data, "nothing in a store is overwritten"
+        assert name not in self.contents, "nothing in a store is overwritten"
         super().write(name, data, lasting=lasting)
         self.look()
 

@@ -86,10 +86,10 @@ def test_what_cannot_be_read_is_tried_again():
     keeping.close()
     name = store.names("history")[0]
     content = store.read(name)
-    store._data[name] = bytes(content[:-1])
+    store.contents[name] = bytes(content[:-1])
     reader = Reader(store)
     assert len(reader.read().problems) == 1
-    store._data[name] = content
+    store.contents[name] = content
     assert reader.read().problems == []
     assert reader.read().until_us == 1
 

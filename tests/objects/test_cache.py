@@ -20,7 +20,7 @@ from watersmeet.objects.store import ObjectStore
 
 @pytest.fixture
 def cache(tmp_path):
-    cache_module._compared.clear()
+    cache_module.verified.clear()
     return Cache("s3://bucket/state", 1 << 20, str(tmp_path / "cache"))
 
 

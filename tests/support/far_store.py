@@ -37,7 +37,7 @@ class FarStore(MemoryStore):
         return content
 
     def names(self, folder: str) -> list[str]:
-        return sorted(name for name in list(self._data) if name.rpartition("/")[0] == folder)
+        return sorted(name for name in list(self.contents) if name.rpartition("/")[0] == folder)
 
 
 def cut_small(monkeypatch: pytest.MonkeyPatch, most: int = 16) -> None:

@@ -34,9 +34,9 @@ _STAGED = ".tmp"
 _STALE_S = 3600.0
 _OF_A_TICK = "work/passing-"
 _CHECKSUM_BYTES = 20
-_MOST_COMPARED = 10_000
-_compared: dict[str, int] = {}
-"""Of this process: files whose checksum was right, with their inodes."""
+_MAX_VERIFIED = 10_000
+verified: dict[str, int] = {}
+"""Inodes of the files whose checksum this process found right, by path."""
 
 
 @dataclass
@@ -76,13 +76,13 @@ class Cache:
                 return None
             stored = pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
             content = stored.slice(0, stored.size - _CHECKSUM_BYTES)
-            if _compared.get(path) != status.st_ino:
+            if verified.get(path) != status.st_ino:
                 if stored.slice(content.size).to_pybytes() != checksum(path, content):
                     self.drop(name)
                     return None
-                _compared[path] = status.st_ino
-                while len(_compared) > _MOST_COMPARED:
-                    _compared.pop(next(iter(_compared)), None)
+                verified[path] = status.st_ino
+                while len(verified) > _MAX_VERIFIED:
+                    verified.pop(next(iter(verified)), None)
             with suppress(OSError):
                 os.utime(handle)
             return content
