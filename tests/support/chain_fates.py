@@ -39,7 +39,7 @@ def chain_fates(case: dict[str, Any]) -> dict[Who, KnownOfChain]:
         raise Unsupported("more than joins of streams")
     (block,) = oracle.blocks
     heard: dict[Who, KnownOfChain] = {}
-    judge, join_all = block._judge, block._join
+    judge, join_all = block.judge, block.join_rows
     tick = 0
 
     def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
@@ -57,7 +57,7 @@ def chain_fates(case: dict[str, Any]) -> dict[Who, KnownOfChain]:
                         heard[who].out[tick, frozenset(shown)] += 1
         return rows, rose
 
-    block._judge, block._join = judged, joined
+    block.judge, block.join_rows = judged, joined
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             tick += 1

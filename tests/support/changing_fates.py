@@ -105,8 +105,8 @@ def changing_fates(case: dict[str, Any]) -> tuple[int, dict[tuple[str, int], Kno
     oracle: Any = Oracle(case)
     (block,) = oracle.blocks
     heard: dict[tuple[str, int], KnownChanges] = {}
-    judge = block._judge
-    put_out = block._join if block.joins else block._pass
+    judge = block.judge
+    put_out = block.join_rows if block.joins else block.pass_through
     tick = 0
 
     def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
@@ -128,8 +128,8 @@ def changing_fates(case: dict[str, Any]) -> tuple[int, dict[tuple[str, int], Kno
                         heard[who].out.setdefault(others, Counter())[tick] += diff
         return rows, rose
 
-    block._judge = judged
-    setattr(block, "_join" if block.joins else "_pass", joined)
+    block.judge = judged
+    setattr(block, "join_rows" if block.joins else "pass_through", joined)
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             tick += 1

@@ -84,14 +84,14 @@ def fates(case: dict[str, Any]) -> dict[Who, Known]:
     join: Any = block.joins[0]
     join.__class__ = _Listening
     join.heard, join.oracle, oracle.tick = heard, oracle, 0
-    judge = block._judge
+    judge = block.judge
 
     def judged(source: Any, branch: Any, rows: Rows, values: Any, diff: int) -> str:
         verdict: str = judge(source, branch, rows, values, diff)
         heard[source.alias, values[ROW]] = Known(oracle.tick, verdict)
         return verdict
 
-    block._judge = judged
+    block.judge = judged
     for step in case["steps"]:
         if "restart" not in step and "rescale" not in step:
             oracle.tick += 1

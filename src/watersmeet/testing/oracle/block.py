@@ -140,14 +140,17 @@ class Block:
         branch = source.branches[origin[0]]
         row = {c: f((values,)) for c, f in branch.columns.items()}
         rows = tuple({**row, FROM: origin} if i == position else {} for i in range(len(self.new)))
-        verdict = self._judge(source, branch, rows, values, diff)
+        verdict = self.judge(source, branch, rows, values, diff)
         if verdict == "new":
             self.new[position].append((rows, diff))
         return verdict == "late", row
 
-    def _judge(self, source: Source, branch: Branch | StageBranch, rows: Rows, values: Any, diff: int) -> str:
-        """What becomes of a row that arrives at an input; every filter is above the ordering. A time that a
-        join padded is NULL; it is never late, and no reason to drop the row."""
+    def judge(self, source: Source, branch: Branch | StageBranch, rows: Rows, values: Any, diff: int) -> str:
+        """Return what becomes of a row that arrives at an input: late, null_time, filtered or new.
+
+        Every filter is above the ordering. A time that a join padded is NULL; it is never late, and no reason
+        to drop the row.
+        """
         counts = self.counts[source.alias]
         counts["in"] += abs(diff)
         position = self.query.inputs.index(source)
@@ -201,7 +204,7 @@ class Block:
                         shown = {c: to_json(v, source.kinds[c]) for c, v in row.items()}
                         late.append({"stream": self.prefix + source.alias, "row": shown})
             self._advance(position, ended)
-        joined, rose = self._join(ended) if self.joins else self._pass()
+        joined, rose = self.join_rows(ended) if self.joins else self.pass_through()
         self.put_out |= rose
         rows = [
             ([f(row) for _, _, f in self.query.outputs], diff)
@@ -210,14 +213,16 @@ class Block:
         ]
         return Put(rows, rose)
 
-    def _pass(self) -> tuple[Changes, dict[Key, Any]]:
+    def pass_through(self) -> tuple[Changes, dict[Key, Any]]:
+        """Return the new rows of the only input, and the output watermarks that rise."""
         (source,) = self.query.inputs
         (rows,) = self.new
         self.counts[source.alias]["passed"] += sum(abs(diff) for _, diff in rows)
         marks = {key: saturate(mark - self._lateness(source)) for key, mark in self.marks.items()}
         return rows, {key: mark for key, mark in marks.items() if mark > self.put_out.get(key, NEVER)}
 
-    def _join(self, ended: bool) -> tuple[Changes, dict[Key, Any]]:
+    def join_rows(self, ended: bool) -> tuple[Changes, dict[Key, Any]]:
+        """Return the rows of the last join of a tick, and the output watermarks that rise."""
         put_out: list[Changes] = []
         rose: dict[Key, Any] = {}
         for join in self.joins:
