@@ -7,7 +7,7 @@ import pytest
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
 from tests.support.effort import at_effort
 from tests.support.random_lookups import random_lookup_case
-from watersmeet.engine.local import tables
+from watersmeet.engine.values import HeldTables
 from watersmeet.testing.oracle.case import run_case, run_case_with_account
 
 CASES = at_effort(quick=36, full=402)
@@ -41,5 +41,5 @@ def test_the_oracles_account_adds_up(seed):
 
 def test_an_old_copy_of_a_table_is_seen(seed, monkeypatch):
     """An engine that never reads a table twice does otherwise than the oracle."""
-    monkeypatch.setattr(tables._Held, "version", lambda self: "always")
+    monkeypatch.setattr(HeldTables, "version", lambda self, source: "always")
     assert any(disagreements(random_lookup_case(number), 2, None) for number in range(seed, seed + 60))

@@ -66,10 +66,8 @@ def expr(text: str) -> Answers:
 
 
 def column(node: Any) -> Any:
-    kind = type("Column", (), {"__module__": "pyspark.sql.classic.column", "__iter__": None})
-    made = kind()
-    made._jc = Answers("Column", node=node)
-    return made
+    java = {"_jc": Answers("Column", node=node)}
+    return type("Column", (), {"__module__": "pyspark.sql.classic.column", "__iter__": None, **java})()
 
 
 A, B = name("o", "a"), name("d", "odd `name")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from tests.support.recorded_cases import RecordedCase
 from watersmeet.errors import SpecError
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
-from watersmeet.why.changed.versions import KeySteps, Versions
+from watersmeet.why.changed import versions
 from watersmeet.why.inputs import inputs_of_job
 from watersmeet.why.recorded import recorded
 
@@ -230,17 +229,16 @@ def test_what_took_a_place_and_is_there_is_told() -> None:
 
 
 def test_the_records_of_a_key_are_gone_through_once(monkeypatch: Any) -> None:
-    asked = Versions._steps_of
-    gone_through: list[int] = []
+    step, steps = versions.KeyStep, list[versions.KeyStep]()
 
-    def counted(self: Versions, group: Sequence[int]) -> KeySteps:
-        gone_through.append(len(group))
-        return asked(self, group)
+    def counted(*of: Any) -> versions.KeyStep:
+        steps.append(step(*of))
+        return steps[-1]
 
-    monkeypatch.setattr(Versions, "_steps_of", counted)
+    monkeypatch.setattr(versions, "KeyStep", counted)
     told = fates(ran(JOIN, [[row("p", 1, "Rye", n) for n in range(9)], [row("p", 2)]]), "p")
     assert [fate.what for fate in told] == ["never_there"] * 8 + ["there"] * 2
-    assert gone_through == [9, 1]
+    assert len(steps) == 9 + 1
 
 
 def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> None:

@@ -18,6 +18,7 @@ from tests.support.screen import Screen
 from watersmeet.errors import EngineError
 from watersmeet.observe.held import Held, Waiting
 from watersmeet.observe.live import view as view_module
+from watersmeet.observe.live.terminal import Terminal
 from watersmeet.observe.live.view import LiveView
 from watersmeet.observe.live.words import glyphs_for
 from watersmeet.observe.rows import TablePrinter
@@ -194,15 +195,14 @@ def test_an_error_of_the_view_is_told_and_ends_no_run(capsys):
 
 
 def test_rows_that_a_failing_view_had_taken_are_printed(monkeypatch, capsys):
-    shown = Shown()
-    draw = shown.view._terminal.draw
+    shown, draw = Shown(), Terminal.draw
 
-    def fails(lines, above=()):
+    def fails(self, lines, above=()):
         if above:
             raise ValueError("no")
-        draw(lines, above)
+        draw(self, lines, above)
 
-    monkeypatch.setattr(shown.view._terminal, "draw", fails)
+    monkeypatch.setattr(Terminal, "draw", fails)
     with shown.view:
         shown.view.print("a row")
     assert shown.screen.all.count("a row") == 1
@@ -232,11 +232,12 @@ def test_where_a_browser_sees_the_run_is_in_the_view():
         until(lambda: shown.says("for 0 s                                http://127.0.0.1:8765/"))
 
 
-def test_frames_that_do_not_differ_are_not_written():
+def test_frames_that_do_not_differ_are_not_written(monkeypatch):
+    stopped = SimpleNamespace(monotonic=lambda: 0.0, time_ns=lambda: 0)
+    monkeypatch.setattr(view_module, "time", stopped)
     shown = Shown()
     with shown.view:
         until(lambda: shown.says("starting"))
-        shown.view._over = shown.view._since  # no time goes by
         time.sleep(0.1)
         writes = shown.screen.writes
         time.sleep(0.2)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from threading import Event, Thread
 
 import pytest
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.observe.watched import TICKS, WatchedJob, row
@@ -213,17 +214,17 @@ def test_a_port_that_is_taken_is_told():
     assert refused.value.code == "cannot-listen"
 
 
-def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address):
-    _, metrics = watched(address)
-    endpoint = endpoint_at(address)
-    close, closing = endpoint._server.server_close, Event()
+def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address, monkeypatch):
+    close, closing = ThreadingWSGIServer.server_close, Event()
 
-    def slowly() -> None:
+    def slowly(server: ThreadingWSGIServer) -> None:
         closing.set()
         time.sleep(0.3)
-        close()
+        close(server)
 
-    endpoint._server.server_close = slowly
+    monkeypatch.setattr(ThreadingWSGIServer, "server_close", slowly)
+    _, metrics = watched(address)
+    endpoint = endpoint_at(address)
     ending = Thread(target=metrics.ended, args=(None,))
     ending.start()
     assert closing.wait(10)
