@@ -1,33 +1,46 @@
-"""A stream without rows that comes to a tick of Spark's begins anew: what is remembered of its end."""
+"""A stream without rows that comes to a tick of Spark's begins anew, with rows."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import nullcontext
-from types import SimpleNamespace
+import os
 
 import pytest
 
-from watersmeet.engine.spark.job.breaking import Stopping
-from watersmeet.engine.spark.job.query import JobRun
+from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.tick.reading.by_tasks import ReadByTasks
+from watersmeet.errors import WatersmeetError
+from watersmeet.sinks.memory import MemorySink
+
+pytestmark = pytest.mark.spark
+
+JOB = """
+CREATE TABLE s (k STRING, v INT)
+    WITH ('connector' = 'file', 'path' = '{folder}', 'format' = 'csv', 'maxFilesPerTrigger' = '1');
+CREATE SINK out WITH ('connector' = 'memory');
+INSERT INTO out SELECT k, v FROM s;
+"""
+FILES = [b"k,v\na,1\n", b"k,v\nb,2\rc,3\n", "k,v\nmüller,4\n".encode("latin-1")]
+"""Of these tasks read the first, and Spark alone the second; the third stops a job."""
 
 
-@pytest.mark.parametrize("failed", [None, ValueError("of another thread")])
-def test_the_next_stream_fails_in_its_own_words(failed):
-    """Spark's errors count unless the stream was told to stop: that the one before was is forgotten. What
-    failed meanwhile is not."""
-    run = JobRun.__new__(JobRun)
-    run._scanned, run._failure, run.by_tasks = [()], None, SimpleNamespace(gave_up=False)
-    run.settings = SimpleNamespace(stop=threading.Event(), until_caught_up=False)
-    run._heartbeat = nullcontext
-    begun = []
+def test_the_next_stream_fails_in_its_own_words(spark, tmp_path, monkeypatch):
+    """That the stream before was to end is no reason to pass over its error."""
+    begun, begin_stream = [], ReadByTasks.begin_stream
 
-    def stream_once():
-        begun.append(run._failure)
-        run.by_tasks.gave_up = len(begun) == 1
-        if run.by_tasks.gave_up:
-            run._failure = failed or Stopping()
+    def noted(self):
+        begun.append(begin_stream(self))
+        return begun[-1]
 
-    run._stream_once = stream_once
-    run._stream()
-    assert begun == [None, failed]
+    monkeypatch.setattr(ReadByTasks, "begin_stream", noted)
+    MemorySink.clear()
+    (tmp_path / "in").mkdir()
+    for number, content in enumerate(FILES):
+        path = tmp_path / "in" / f"{number}.csv"
+        path.write_bytes(content)
+        os.utime(path, (1e9 + number,) * 2)  # Spark reads the oldest first
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, JOB.format(folder=tmp_path / "in"), tmp_path / "state")
+    assert caught.value.code == "file-not-utf8"
+    assert begun == [True, False], "a stream without rows, then one with rows"
+    assert sorted(row["v"] for row in MemorySink.rows("out")) == [1, 2, 3]
+    MemorySink.clear()

@@ -249,7 +249,6 @@ class JobRun:
             while not self.settings.stop.is_set():
                 self._stream_once()
                 if self.by_tasks.gave_up:  # the batch in hand comes again
-                    self._failure = None if isinstance(self._failure, Stopping) else self._failure
                     continue
                 if not (self.settings.until_caught_up and self.alignment.goes_on(ends_in(self._host) or [])):
                     break
@@ -302,7 +301,8 @@ class JobRun:
             if self._failure is not None:  # of the tick in hand, while it was waited for
                 raise self._failure
         except Exception as error:
-            if not isinstance(self._failure, Stopping):
+            gave_up = self.by_tasks.gave_up and self._failure is None
+            if not (gave_up or isinstance(self._failure, Stopping)):
                 in_short = readable_error(self._failure or error)
                 raise self.topics.told(in_short, self._topics, ends_in(self._host)) from None
         finally:
@@ -353,7 +353,7 @@ class JobRun:
                 self.files.committed(files)
                 self._host = host
         except SparkReads as why:
-            self._failure, failed = Stopping(), str(why)
+            failed = str(why)
         except BaseException as error:
             if self._failure is None or not isinstance(error, Stopping):
                 self._failure = Stopping() if self._cancelled else error
