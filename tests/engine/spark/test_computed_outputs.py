@@ -18,7 +18,6 @@ from tests.engine.spark.running import until_caught_up
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.tick import plain as plain_module
 from watersmeet.engine.spark.tick import tick as tick_module
-from watersmeet.engine.spark.tick.nodes import SinkFrame
 from watersmeet.engine.spark.tick.plain import Plain
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.front.sql import parse_job
@@ -85,11 +84,24 @@ def killed(*_: Any) -> None:
     raise EngineError("killed", code="test")
 
 
-def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch):
+@pytest.fixture
+def staged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Queries whose rows of a tick the driver stages itself."""
+    names: list[str] = []
+    run_small = TickDriver.run_small
+
+    def noted(self, query, number, task, then=None):
+        rows = run_small(self, query, number, task, then)
+        if then is not None and rows is not None:  # asked with `then`: of the node whose rows go to the sink
+            names.append(query)
+        return rows
+
+    monkeypatch.setattr(TickDriver, "run_small", noted)
+    return names
+
+
+def test_values_and_types_are_those_of_spark(spark, tmp_path, monkeypatch, staged):
     written(tmp_path)
-    staged = []
-    stage = SinkFrame._stage
-    monkeypatch.setattr(SinkFrame, "_stage", lambda *given: staged.append(1) or stage(*given))
     own_job = JOB.format(folder=tmp_path, out=tmp_path / "own")
     with monkeypatch.context() as patched:
         patched.setattr(plain_module, "SUMMED_BYTES", 1)
@@ -156,11 +168,9 @@ def put_out(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
     return list(types), Counter(str(row) for table in tables for row in table.to_pylist())
 
 
-def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch):
+def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monkeypatch, staged):
     streams(tmp_path)
-    by_driver, without_spark = [], []
-    stage, planned = SinkFrame._stage, tick_module.plain_outputs
-    monkeypatch.setattr(SinkFrame, "_stage", lambda *given: by_driver.append(1) or stage(*given))
+    without_spark, planned = [], tick_module.plain_outputs
 
     def noted(*of: Any) -> Plain | None:
         found = planned(*of)
@@ -170,7 +180,7 @@ def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monk
     monkeypatch.setattr(tick_module, "plain_outputs", noted)
 
     def ran(name: str, small: str) -> tuple[list[tuple[str, Any]], Counter[str]]:
-        by_driver.clear()
+        staged.clear()
         without_spark.clear()
         text = APPEND.format(
             folder=tmp_path, out=tmp_path / name, small=small, format="parquet", columns=COLUMNS
@@ -180,11 +190,11 @@ def test_columns_of_rows_that_only_come_are_those_of_spark(spark, tmp_path, monk
         return put_out(tmp_path / name)
 
     found = ran("driver", "auto")
-    assert by_driver
+    assert staged
     assert without_spark
     assert ran("tasks", "spark") == found
     assert without_spark
-    assert not by_driver
+    assert not staged
     monkeypatch.setattr(tick_module, "plain_outputs", lambda *_: None)
     assert ran("spark", "spark") == found
     assert sum(found[1].values()) > 1_000

@@ -10,6 +10,7 @@ import pytest
 from watersmeet.engine.spark.job import early
 from watersmeet.engine.spark.job.early import load_planner, start_workers
 from watersmeet.engine.spark.tick.daemon import without_archives
+from watersmeet.engine.spark.tick.reading.listing import listing_of
 
 pytestmark = pytest.mark.spark
 
@@ -42,16 +43,16 @@ def test_sql_finds_the_daemon_that_is_there(spark):
 
 
 def test_the_planner_has_planned_what_a_stream_without_rows_is(spark, monkeypatch):
-    planned = []
-    monkeypatch.setattr(early, "_plan", lambda session, plan=early._plan: planned.append(plan(session)))
+    listed = []
+    monkeypatch.setattr(early, "listing_of", lambda frames: listed.append(listing_of(frames)) or listed[-1])
     load_planner(spark).join()
-    (frame,) = planned
+    (frame,) = listed
     assert frame.schema.names == ["kind", "text"]
     assert frame._jdf.queryExecution().tracker().phases().contains("planning")
 
 
 def test_what_fails_beside_the_start_is_no_matter_of_it(spark, monkeypatch):
-    monkeypatch.setattr(early, "_plan", lambda session: 1 / 0)
+    monkeypatch.setattr(early, "listing_of", lambda frames: 1 / 0)
     load_planner(spark).join()
 
 

@@ -111,18 +111,18 @@ def test_a_finished_job_takes_no_more_and_finishing_twice_is_nothing(job, put):
 
 
 def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.job.query import JobRun
+    from watersmeet.engine.spark.tick.tick import Ticks
 
     put("orders", order(1, "10:00:00"))
-    plain = JobRun._tick
+    plain = Ticks.run
 
     def killed(self, *arguments, end=False, **named):
         if end:
             raise EngineError("killed", code="test")
-        plain(self, *arguments, end=end, **named)
+        return plain(self, *arguments, end=end, **named)
 
     with monkeypatch.context() as patched:
-        patched.setattr(JobRun, "_tick", killed)
+        patched.setattr(Ticks, "run", killed)
         with pytest.raises(EngineError, match="killed"):
             job(finish=True)
     assert rows() == {}

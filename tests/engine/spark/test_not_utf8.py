@@ -12,7 +12,6 @@ from tests.fuzz.rows import bag, parquet_rows
 from watersmeet.engine.spark.sources.files.not_utf8 import not_utf8
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts
 from watersmeet.engine.spark.sources.files.texts import TEXT, first_text
-from watersmeet.engine.spark.tick.reading.again import Rereading
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
@@ -110,13 +109,13 @@ def test_json_of_whole_files_tells_bytes_that_are_none_of_its_encoding(spark, tm
 
 def test_a_file_that_goes_before_it_is_looked_at_is_told_as_that(spark, tmp_path, monkeypatch):
     """Its rows are neither left out in silence, nor is the job told of Spark's paths."""
-    own = Rereading._of_paths
+    own = JsonTexts.read
 
-    def of_paths(self, paths):
+    def read(self, session, paths):
         (tmp_path / "in" / "2").unlink()
-        return own(self, paths)
+        return own(self, session, paths)
 
-    monkeypatch.setattr(Rereading, "_of_paths", of_paths)
+    monkeypatch.setattr(JsonTexts, "read", read)
     text = job(tmp_path, wanted="json")
     for number in (1, 2):
         put(tmp_path / "in" / f"{number}", b'{"k":"a","v":1}{"k":"b","v":2}', number)

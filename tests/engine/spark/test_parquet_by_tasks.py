@@ -8,28 +8,34 @@ import os
 import random
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
+from pyspark import SparkContext
 
 from watersmeet import at_once as threads
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
+from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.nodes import task
 from watersmeet.engine.spark.job.job import run_job
 from watersmeet.engine.spark.job.session import hold_fixed
+from watersmeet.engine.spark.properties import PARTS, START, start_text
 from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.views import SourceView
+from watersmeet.engine.spark.sources.frames import read
+from watersmeet.engine.spark.sources.scan import scan
 from watersmeet.engine.spark.tick import nodes
+from watersmeet.engine.spark.tick.ingest import REPORT
 from watersmeet.engine.spark.tick.reading import by_tasks
-from watersmeet.engine.spark.tick.reading.by_tasks import NOT_PLAIN, IngestFiles, ReadByTasks, _Source
+from watersmeet.engine.spark.tick.reading.by_tasks import IngestFiles, ReadByTasks, few_rows
 from watersmeet.engine.tasks.files.parquet_rows import ParquetRows
 from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.spec.options.files import FileReader
 from watersmeet.state.file_lists import FileRead
-from watersmeet.state.store import MemoryStore
+from watersmeet.state.store import LocalStore
 from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
@@ -234,12 +240,26 @@ INSERT INTO joined SELECT a.k, a.t AS at, a.s, b.t AS bt, b.n FROM a LEFT JOIN b
 """
 
 
+def parts_told(monkeypatch) -> list[str]:
+    """What tasks are told of the files that they are to read, tick by tick."""
+    told, set_property = [], SparkContext.setLocalProperty
+
+    def noted(self, name, value):
+        if name == PARTS and value:
+            told.append(value)
+        set_property(self, name, value)
+
+    monkeypatch.setattr(SparkContext, "setLocalProperty", noted)
+    return told
+
+
 def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str = "auto"):
     """The rows and late rows of a run, per batch whether Spark did not read it, and per tick the most tasks
     that a node had, and whether tasks read it; per batch whether Spark planned scans; in how many threads the
     driver did what it did."""
-    seen, dealt, tasks, scans, shares = [], [], [], [], []
-    told, dealt_out = ReadByTasks.told, ReadByTasks._by_tasks
+    seen, tasks, scans, shares = [], [], [], []
+    dealt = parts_told(monkeypatch)
+    told = ReadByTasks.told
 
     def noted(self, batch, start):
         (stream,) = self._spark.streams.active
@@ -248,10 +268,6 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
         found = told(self, batch, start)
         seen.append(found is not None)
         return found
-
-    def handed_on(self, shares):
-        dealt.append(len(shares))
-        return dealt_out(self, shares)
 
     def ended(result, *_):
         tasks.append((max(result.tasks.values(), default=0), bool(dealt)))
@@ -265,7 +281,6 @@ def ran(monkeypatch, wanted: str, data: Path, out: Path, reader: str, small: str
         monkeypatch.setattr(module, "at_once", at_once)
     monkeypatch.setattr(amount, "WORTH_A_TASK", 50 if small == "auto" else amount.WORTH_A_TASK)
     monkeypatch.setattr(ReadByTasks, "told", noted)
-    monkeypatch.setattr(ReadByTasks, "_by_tasks", handed_on)
     job = parse_job(JOB.format(wanted=wanted, reader=reader, small=small, data=data, out=out))
     run_job(job, plan_job(job), checkpoint=str(out / "state"), finish=True, on_tick=ended)
     monkeypatch.undo()
@@ -334,63 +349,78 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
 
 
 def test_few_rows_are_known_by_what_files_say(tmp_path):
-    """And rows that come to more bytes than their files have are handed over."""
-    path, store = tmp_path / "a.parquet", MemoryStore()
+    path = tmp_path / "a.parquet"
+
+    def few(most=400, files=1):
+        return few_rows([("parquet", str(path), path.stat().st_size)] * files, most)
+
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
     size = path.stat().st_size
-    batch = BatchFiles(
-        [FileRead(0, 0, path.as_uri(), 0, size, 0), FileRead(0, -1, "file:///gone", 0, 9, 0)], [], {}
-    )
-    reader = ReadByTasks.__new__(ReadByTasks)
-    reader._formats = ["parquet"]
-    for small, few in ((400, True), (399, False), (-1, False)):
-        reader._small_rows = small
-        assert (reader._few(batch) is not None) is few
-    reader._small_rows = 400
+    assert [few(most) for most in (400, 399, -1)] == [400, None, None]
     path.write_bytes(b"no parquet")
-    assert reader._few(batch) is None
+    assert few() is None
     parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
-    reader._ingest = IngestFiles(
-        {0: _Source(SourceView("s", ()), {"c": ("c", sql_type("STRING"))}, ParquetRows())}, store
-    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_tasks, "SMALL_BYTES", size)
-        assert reader._few(batch) == 400
-        assert reader._by_driver([[(0, Part(str(path)))]], SimpleNamespace(ordered=True), 400) is None
+        assert few() == 400
         patch.setattr(by_tasks, "SMALL_BYTES", size - 1)
-        assert reader._few(batch) is None
+        assert few() is None
         parquet.write_table(
             pa.table({"c": ["x" * 500] * 400}), path, use_dictionary=False, compression="zstd"
         )
         assert path.stat().st_size < size - 1
-        assert reader._few(batch) is None, "200,000 bytes before they were compressed"
+        assert few() is None, "200,000 bytes before they were compressed"
         patch.setattr(by_tasks, "SMALL_BYTES", 210_000)
-        assert reader._few(batch) == 400
-    for files, few in ((by_tasks.MOST_FILES, True), (by_tasks.MOST_FILES + 1, False)):
-        reader._small_rows = 400 * files
-        assert (reader._few(BatchFiles(batch.files[:1] * files, [], {})) is not None) is few
+        assert few() == 400
+    assert few(400 * by_tasks.MOST_FILES, by_tasks.MOST_FILES) == 400 * by_tasks.MOST_FILES
+    assert few(400 * (by_tasks.MOST_FILES + 1), by_tasks.MOST_FILES + 1) is None
 
 
-def test_after_tries_in_vain_spark_reads_more_and_more_ticks(monkeypatch):
-    reader, tried = ReadByTasks.__new__(ReadByTasks), []
-    reader.why_not, reader._in_vain, reader._passed, reader._refused = None, 0, 0, None
+def reader_of(spark, tmp_path, wanted):
+    """Read the files of a batch as a job does that has a column of texts, up to 400 rows in the driver."""
+    (tmp_path / "in").mkdir()
+    job = f"""CREATE TABLE s (c STRING)
+        WITH ('connector' = 'file', 'path' = '{tmp_path}/in', 'format' = '{wanted}');
+        CREATE SINK o WITH ('connector' = 'memory'); INSERT INTO o SELECT c FROM s"""
+    plan, store = plan_job(parse_job(job)), LocalStore(tmp_path / "state")
+    hold_fixed(spark, plan.queries[0].options.time_zone)
+    scanned = scan(spark, plan, partial(read, spark))
+    reader = ReadByTasks(spark, plan, scanned, store, FileReader.AUTO, 400)
+    start = TickDriver.open(plan, scanned.schemas, store).begin(0)
+    spark.sparkContext.setLocalProperty(START, start_text(start))  # for tasks
+
+    def told(*paths: Path):
+        files = [FileRead(0, 0, path.as_uri(), 0, path.stat().st_size, 0) for path in paths]
+        of_another_batch = FileRead(0, -1, "file:///gone", 0, 9, 0)
+        return reader.told(BatchFiles([*files, of_another_batch], [], {}), start)
+
+    return told
+
+
+def test_rows_of_more_bytes_than_their_files_have_are_handed_to_tasks(spark, tmp_path, monkeypatch):
+    read_batch, path, handed = reader_of(spark, tmp_path, "parquet"), tmp_path / "a", parts_told(monkeypatch)
+    parquet.write_table(pa.table({"c": ["x" * 500] * 400}), path)
+    assert [kind for kind, _ in read_batch(path)] == [REPORT]
+    assert not handed
+    monkeypatch.setattr(by_tasks, "SMALL_BYTES", path.stat().st_size)
+    assert [kind for kind, _ in read_batch(path)] == [REPORT]
+    assert len(handed) == 1
+
+
+def test_after_tries_in_vain_spark_reads_more_and_more_ticks(spark, tmp_path, monkeypatch):
+    read_batch, tried, told = reader_of(spark, tmp_path, "json"), [], IngestFiles.told
+
+    def noted(self, parts, *more):
+        tried.extend(int(Path(part.path).name) for _, part in parts)
+        return told(self, parts, *more)
+
     monkeypatch.setattr(by_tasks, "MOST_PASSED", 4)
-    monkeypatch.setattr(reader, "_dealt", lambda batch: batch.files, raising=False)
-    monkeypatch.setattr(reader, "_few", lambda _: None, raising=False)
-
-    def by_tasks_told(files):
-        number = int(files[0].path.removeprefix("file:///"))
-        tried.append(number)
-        return [("report", "")] if 20 <= number < 23 else [(NOT_PLAIN, "")]
-
-    monkeypatch.setattr(reader, "_by_tasks", by_tasks_told, raising=False)
+    monkeypatch.setattr(IngestFiles, "told", noted)
     for number in range(27):
-        batch = BatchFiles([FileRead(0, 0, f"file:///{number}", 0, 9, 0)], [], {})
-        is_told = reader.told(batch, None) is not None
-        assert is_told is (20 <= number < 23)
-        if not is_told:  # it comes again, to a stream that has rows
-            before = len(tried), reader._passed
-            assert tried[-1:] != [number] or reader.told(batch, None) is None
-            assert (len(tried), reader._passed) == before
-        assert reader.told(BatchFiles([], [], {}), None) == [], "a tick without files does not count"
+        path, is_plain = tmp_path / str(number), 20 <= number < 23
+        path.write_text('{"c": "x"}' if is_plain else '{"c": "x"} {}')
+        assert (read_batch(path) is not None) is is_plain
+        if tried[-1:] == [number] and not is_plain:  # it comes again, to a stream that has rows
+            assert read_batch(path) is None
+        assert read_batch() == [], "a tick without files does not count"
     assert tried == [0, 2, 5, 10, 15, 20, 21, 22, 23, 25]

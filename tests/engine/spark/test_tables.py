@@ -139,8 +139,8 @@ def test_a_later_run_goes_on_with_its_copy(spark, folder, monkeypatch):
     reads = []
     from watersmeet.engine.spark.sources import tables
 
-    copied = tables.SparkTable._copied
-    monkeypatch.setattr(tables.SparkTable, "_copied", lambda *a: reads.append(1) or copied(*a))
+    read = tables.SparkTable.read
+    monkeypatch.setattr(tables.SparkTable, "read", lambda *a: reads.append(1) or read(*a))
     folder.put("customers", [{"id": 1, "name": "Ann"}])
     text = folder.text(ORDERS, JSON_TABLE, INSERT, kind="INNER")
     for expected in (1, 1, 2):

@@ -14,7 +14,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.tick.reading.listing import listing_of
 
@@ -44,10 +44,8 @@ def _beside(work: Callable[[SparkSession], object], session: SparkSession, *, na
     return thread
 
 
-def _plan(session: SparkSession) -> DataFrame:
-    batch = listing_of([session.range(0)] * 2)
-    batch._jdf.queryExecution().executedPlan()
-    return batch
+def _plan(session: SparkSession) -> None:
+    listing_of([session.range(0)] * 2)._jdf.queryExecution().executedPlan()
 
 
 def _run(session: SparkSession) -> None:
