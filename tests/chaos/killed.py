@@ -143,12 +143,12 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     points.after(StoredJob, "begin", "begun")
     points.after(TickDriver, "advance", "read")
     points.after(TickDriver, "settle", "node")
-    points.after(sinking, "_write", "half-staged")
+    points.after(sinking, "write_part", "half-staged")
     points.after(type(sink), "take_parts", "staged")
     points.after(type(sink), "check", "checked")
     points.after(type(sink), "publish", "published")
     points.after(Commits, "commit", "committed")
-    points.after(FunctionSink, "_cut", "cut")
+    points.after(FunctionSink, "record_parts", "cut")
     for one in (sink, shed):
         if isinstance(one, StagesInState):
             one.stage_in(store)

@@ -53,14 +53,14 @@ def main(folder: str, last: int, point: str, fatal: int) -> None:
         if point in points and now["tick"] == fatal:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    cut = FunctionSink._cut
+    record = FunctionSink.record_parts
 
-    def cut_and_die(self: FunctionSink, *given: Any) -> Any:
-        parts = cut(self, *given)
+    def record_and_die(self: FunctionSink, *given: Any) -> Any:
+        parts = record(self, *given)
         die_at("recorded")
         return parts
 
-    FunctionSink._cut = cut_and_die  # type: ignore[method-assign]
+    FunctionSink.record_parts = record_and_die  # type: ignore[method-assign]
     sink = prepared(sink_of("tests.kills.function_ticks:put"), store)
 
     def tasks(part: Any, count: int) -> list[Any]:

@@ -32,7 +32,6 @@ from watersmeet.postgres_server import Server
 from watersmeet.sinks.part_mark import Resumed
 from watersmeet.sinks.postgres import part as parts
 from watersmeet.sinks.postgres.ledger import Ledger
-from watersmeet.sinks.postgres.part import PostgresPart
 from watersmeet.sinks.postgres.sink import PostgresSink
 from watersmeet.spec.model import Sink
 
@@ -87,12 +86,12 @@ def main(kind: str, folder: str, url: str, last: int, point: str, fatal: int) ->
     def is_publishing(*_: object) -> bool:
         return now["tick"] == fatal and bool(now["publishing"])
 
-    def is_second_piece(*_: object) -> bool:
-        now["copied"] += 1
+    def is_second_piece(work: Callable[..., object]) -> bool:
+        now["copied"] += work.__name__ == "copy"
         return is_tick() and now["copied"] >= 2
 
     if point == "half-staged":
-        after(PostgresPart, "_copy", is_second_piece)
+        after(Server, "run_once", is_second_piece)
     elif point == "staged":
         after(PostgresSink, "take_parts", is_tick)
     elif point == "begun":

@@ -35,11 +35,18 @@ def prepared(sink: FunctionSink, files: Any, owner: str = "the job") -> Function
     return sink
 
 
-def stage(sink: FunctionSink, tick: int, rows: Sequence[Row], partitions: int) -> str:
+def stage(
+    sink: FunctionSink,
+    tick: int,
+    rows: Sequence[Row],
+    partitions: int,
+    insert: str = "q",
+    attempt: str | None = None,
+) -> str:
     """Stage rows as an attempt does, whose name is returned."""
-    attempt = uuid.uuid4().hex
+    attempt = attempt or uuid.uuid4().hex
     columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(2)]
     frame = ArrowFrame(pa.table(columns, names=["k", "v"]), ["STRING", "STRING"], partitions)
-    sink.write(frame, "q", tick, attempt)
-    assert sink.staged_rows("q", tick, attempt) == len(rows)
+    sink.write(frame, insert, tick, attempt)
+    assert sink.staged_rows(insert, tick, attempt) == len(rows)
     return attempt

@@ -25,10 +25,10 @@ def identity_of(tick: int) -> dict[str, str]:
     return {"rows": f"of tick {tick}"}
 
 
-def sink_of(servers: str, topic: str, /, **options: str) -> KafkaSink:
+def sink_of(servers: str, topic: str, name: str = "out", /, **options: str) -> KafkaSink:
     given = {"bootstrap.servers": servers, "topic": topic, "format": "upsert-json", "key.format": "raw"}
     given |= {"wait": "60 s", "transaction.timeout.ms": "5000", "control.topic": f"{topic}-ticks"}
-    return KafkaSink(Sink("out", "kafka", given | options, None, ("k",)))
+    return KafkaSink(Sink(name, "kafka", given | options, None, ("k",)))
 
 
 def prepared(sink: KafkaSink, files: Path, owner: str = "the job", *, begins: bool = True) -> KafkaSink:
@@ -40,13 +40,13 @@ def prepared(sink: KafkaSink, files: Path, owner: str = "the job", *, begins: bo
     return sink
 
 
-def stage(sink: KafkaSink, tick: int, rows: Sequence[KeyValue], partitions: int) -> str:
+def stage(sink: KafkaSink, tick: int, rows: Sequence[KeyValue], partitions: int, insert: str = "q") -> str:
     """Stage rows as an attempt does, whose name is returned."""
     attempt = uuid.uuid4().hex
     columns = [pa.array([row[n] for row in rows], pa.string()) for n in range(2)]
     frame = ArrowFrame(pa.table(columns, names=["key", "value"]), ["STRING", "STRING"], partitions)
-    sink.write(frame, "q", tick, attempt)
-    assert sink.staged_rows("q", tick, attempt) == len(rows)
+    sink.write(frame, insert, tick, attempt)
+    assert sink.staged_rows(insert, tick, attempt) == len(rows)
     return attempt
 
 

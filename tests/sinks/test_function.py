@@ -194,11 +194,11 @@ def test_a_run_that_slept_while_the_tick_was_ended_gives_nothing_out(tmp_path):
 
 def test_each_insert_has_parts_of_its_own(tmp_path):
     sink = prepared(sink_of("keep"), tmp_path)
-    frames = {insert: stage(sink, 1, ROWS[:n], 1) for insert, n in (("q", 2),)}
-    sink._staged[frames["q"], "other", 1] = sink._staged[frames["q"], "q", 1][:1]
-    assert sink.publish("q", 1, frames["q"], identity_of(1))
-    assert sink.publish("other", 1, frames["q"], identity_of(1))
-    assert [part.insert for part, _ in CALLS] == ["q", "other"]
+    for insert, rows in (("q", ROWS[:2]), ("other", ROWS[:1])):
+        stage(sink, 1, rows, 1, insert, attempt="one of both")
+    for insert in ("q", "other"):
+        assert sink.publish(insert, 1, "one of both", identity_of(1))
+    assert [(part.insert, table.num_rows) for part, table in CALLS] == [("q", 2), ("other", 1)]
 
 
 def test_rows_that_are_left_are_noticed(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 import time
@@ -190,7 +189,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
     """The other one begins, and sends, when this one has read the control topic and not said that it has the
     sink."""
     made().close()
-    note, begun = Producing._note, []
+    note, begun = Producing.record_run, []
 
     def later(self, **told):
         if not begun:
@@ -199,7 +198,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
             assert publish(begun[0], 1)
         note(self, **told)
 
-    monkeypatch.setattr(Producing, "_note", later)
+    monkeypatch.setattr(Producing, "record_run", later)
     sink = made(begins=False, **{"transactional.id": "own"})
     sink.resume(["q"], Resumed(0, True, {}))
     assert publish(sink, 1)
@@ -211,7 +210,7 @@ def test_two_runs_by_other_ids_that_begin_at_once(kafka_broker, topic, made, mon
 
 @real
 def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, topic, made, monkeypatch):
-    note, begun = Producing._note, []
+    note, begun = Producing.record_run, []
 
     def sooner(self, **told):
         note(self, **told)
@@ -219,7 +218,7 @@ def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, 
             begun.append(None)
             begun[0] = made(**{"transactional.id": "other"})
 
-    monkeypatch.setattr(Producing, "_note", sooner)
+    monkeypatch.setattr(Producing, "record_run", sooner)
     assert refused(lambda: made(**{"transactional.id": "own"})).code == "sink-taken"
     assert publish(begun[0], 1)
     assert held(kafka_broker, topic) == times(1)
@@ -232,9 +231,7 @@ def test_a_sink_that_was_renamed_fences_the_old_run(kafka_broker, topic, made, t
     publish(old, 1)
 
     def renamed():
-        sink = sink_of(kafka_broker.bootstrap_servers, topic)
-        sink._spec = dataclasses.replace(sink._spec, name="renamed")
-        sink._client.sink = "renamed"
+        sink = sink_of(kafka_broker.bootstrap_servers, topic, "renamed")
         prepared(sink, tmp_path / "files", begins=False)
         sink.resume(["q"], Resumed(1, False, {"q": (1, identity_of(1))}))
         assert publish(sink, 2)
@@ -264,9 +261,7 @@ def test_two_sinks_of_a_run_over_one_topic_let_each_other_be(kafka_broker, topic
     for run in range(2):
         sinks = []
         for name in ("one", "two"):
-            sink = sink_of(kafka_broker.bootstrap_servers, topic)
-            sink._spec = dataclasses.replace(sink._spec, name=name)
-            sink._client.sink = name
+            sink = sink_of(kafka_broker.bootstrap_servers, topic, name)
             store = store if name == "two" else LocalStore(tmp_path)
             sink.stage_in(store)
             sink.prepare(COLUMNS, "the job")
@@ -275,8 +270,7 @@ def test_two_sinks_of_a_run_over_one_topic_let_each_other_be(kafka_broker, topic
             sinks.append(sink)
         first = sinks[0]._producing._producer
         for sink, insert in zip(sinks, ("q", "r"), strict=True):
-            attempt = stage(sink, run + 1, ROWS, 2)
-            sink._staged[attempt, insert, run + 1] = sink._staged.pop((attempt, "q", run + 1))
+            attempt = stage(sink, run + 1, ROWS, 2, insert)
             assert sink.publish(insert, run + 1, attempt, identity_of(run + 1))
         assert sinks[0]._producing._producer is first, "it was not fenced"
         for sink in sinks:
@@ -302,7 +296,7 @@ def test_a_mark_that_is_gone_is_not_taken_for_a_tick_that_never_came(kafka_broke
 
 @real
 def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic, made, monkeypatch):
-    sink, transaction, tries = made(), Producing._transaction, []
+    sink, transaction, tries = made(), Producing.run_transaction, []
 
     def unknown(self, *told):
         tries.append(1)
@@ -312,7 +306,7 @@ def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic
             )
         transaction(self, *told)
 
-    monkeypatch.setattr(Producing, "_transaction", unknown)
+    monkeypatch.setattr(Producing, "run_transaction", unknown)
     assert publish(sink, 1)
     assert len(tries) == 3
     assert held(kafka_broker, topic) == times(1)
@@ -530,14 +524,14 @@ def test_prepare_without_an_owner_asks_no_broker():
     [
         ({}, "65536"),
         ({"message.max.bytes": str(100 << 20)}, str(200 << 10)),
-        ({"queue.buffering.max.kbytes": "9"}, None),
+        ({"queue.buffering.max.kbytes": "9"}, "9"),
     ],
 )
 def test_what_the_client_holds_is_bounded(options, kbytes, monkeypatch):
-    client, told = Client(options, "a"), {}
-    monkeypatch.setattr(client, "_made", lambda kind, more: told.update(more))
-    client.producer()
-    assert told.get("queue.buffering.max.kbytes") == kbytes
+    told = []
+    monkeypatch.setattr(library(), "Producer", lambda settings, **_: told.append(settings))
+    Client(options, "a").producer()
+    assert told[0]["queue.buffering.max.kbytes"] == kbytes
 
 
 TOPICS = """

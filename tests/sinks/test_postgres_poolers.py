@@ -12,6 +12,8 @@ from tests.support.pgbouncer import PgBouncer
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet.errors import EngineError, StateError
 from watersmeet.postgres_server import close_idle
+from watersmeet.sinks.postgres import sink as postgres_sink
+from watersmeet.sinks.postgres.lock import session_of
 
 pytestmark = pytest.mark.postgres
 COLUMNS = {"k": "BIGINT"}
@@ -47,11 +49,12 @@ def test_a_sink_s_lock_is_not_left_in_a_pool(postgres):
             assert locks(postgres) == before
 
 
-def test_a_session_that_becomes_another_is_noticed(postgres):
+def test_a_session_that_becomes_another_is_noticed(postgres, monkeypatch):
     """Where the pooler had another session to give when the lock was taken."""
-    sink = prepared(postgres, "becomes_another", COLUMNS, wait="5 s")
+    with monkeypatch.context() as patched:
+        patched.setattr(postgres_sink, "session_of", lambda cursor: session_of(cursor) + 1)
+        sink = prepared(postgres, "becomes_another", COLUMNS, wait="5 s")
     stage(sink, ROWS, 1)
-    sink._session += 1
     with pytest.raises(EngineError) as raised:
         sink.check("q", 1, {"rows": "1"})
     assert raised.value.code == "sink-pooled"

@@ -54,7 +54,7 @@ def _environment(monkeypatch):
 
     for where in ("watersmeet.sinks.stored.sink", "watersmeet.sinks.stored.stored_part"):
         monkeypatch.setattr(f"{where}.stored_place", place)
-    monkeypatch.setattr(places, "_patient", lambda place, size: place)
+    monkeypatch.setattr(places, "extend_timeout", lambda place, size: place)
 
 
 @pytest.fixture

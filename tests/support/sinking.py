@@ -58,7 +58,7 @@ def stage(
         return
     plain, secrets = json.dumps(plain_part(part)), dict(sink.secrets)
     said = [
-        run(_write, plain, secrets, task, rows.schema, _share(rows, task, tasks)) for task in range(tasks)
+        run(write_part, plain, secrets, task, rows.schema, _share(rows, task, tasks)) for task in range(tasks)
     ]
     sink.take_parts(insert, start.tick, start.attempt, [report for report in said if report is not None])
     staged = sink.staged_rows(insert, start.tick, start.attempt)
@@ -69,7 +69,7 @@ def _share(rows: pa.Table, task: int, tasks: int) -> pa.Table:
     return rows.take(pa.array(range(task, rows.num_rows, tasks), pa.int64()))
 
 
-def _write(plain: str, secrets: dict[str, str], task: int, schema: pa.Schema, rows: pa.Table) -> Any:
+def write_part(plain: str, secrets: dict[str, str], task: int, schema: pa.Schema, rows: pa.Table) -> Any:
     part = part_from(json.loads(plain), secrets)
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -124,7 +124,7 @@ class RecordedSink:
                 )
             if not staged:
                 return False
-            parts = self._cut(insert, tick, identity, staged)
+            parts = self.record_parts(insert, tick, identity, staged)
         if staged == parts:
             del self._staged[attempt, insert, tick]  # they stay until the tick is over
         else:
@@ -172,8 +172,12 @@ class RecordedSink:
             raise
         return [(str(part), int(rows)) for part, rows in told["parts"]]
 
-    def _cut(self, insert: str, tick: int, identity: Identity, staged: list[Staged]) -> list[Staged]:
-        """Record the parts, if nobody has by now; those that are recorded."""
+    def record_parts(self, insert: str, tick: int, identity: Identity, staged: list[Staged]) -> list[Staged]:
+        """Record which files are the parts of a tick, unless another run has; return those recorded.
+
+        Raises:
+            EngineError: another run has ended the tick.
+        """
         names = {"sink": self._spec.name, "insert": insert}
         told = json.dumps({**names, "identity": dict(identity), "parts": staged})
         if self._there().create(self._record(insert, tick), told.encode()):

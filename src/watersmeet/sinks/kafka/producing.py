@@ -73,7 +73,8 @@ class Producing:
             for run in (before.run, *map(run_in, others.values())):
                 older.update(() if run is None else run.ids)
             had.append(before.has_all)
-            self._note(has_all=before.has_all, unfenced=older - {self._run.transactional_id}, others=others)
+            unfenced = older - {self._run.transactional_id}
+            self.record_run(has_all=before.has_all, unfenced=unfenced, others=others)
             self._read_on()
             for run in self.marks.every.values():
                 older.update(run.ids if run.run not in before.every else ())
@@ -82,7 +83,7 @@ class Producing:
                 for transactional_id in sorted(unfenced):
                     self._fence(transactional_id)
                 self._read_on()
-                self._note(has_all=before.has_all)
+                self.record_run(has_all=before.has_all)
 
         self._tried(take, wait_s)
         return had[-1]
@@ -101,22 +102,28 @@ class Producing:
                 self._initialise()
                 if self.marks.run != self._run:
                     raise self._taken()
-            self._note(has_all=True)
+            self.record_run(has_all=True)
 
         self._tried(note, wait_s)
 
-    def _note(
+    def record_run(
         self,
         *,
         has_all: bool,
         unfenced: Collection[str] = (),
         others: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """``others``: what is told of sinks by other names, whose runs this one takes the place of."""
+        """Record in the control topic that this run has the sink.
+
+        Args:
+            has_all: whether the topic has all ticks that earlier runs sent.
+            unfenced: transactional ids of earlier runs that may still send.
+            others: records of sinks by other names, whose runs this one replaces.
+        """
         run = replace(self._run, unfenced=tuple(sorted(unfenced)))
         records = [self.control.taken_record(run, sink, told) for sink, told in others.items()]
         records.append(self.control.run_record(run, self.marks, has_all=has_all))
-        self._transaction(self._producer, iter(()), records)
+        self.run_transaction(self._producer, iter(()), records)
 
     def look(self, wait_s: float) -> Marks:
         """What the control topic says when nothing is on its way any more; no run is noted."""
@@ -157,7 +164,7 @@ class Producing:
                     return
             began = time.monotonic()
             try:
-                self._transaction(self._producer, records(), [mark])
+                self.run_transaction(self._producer, records(), [mark])
             except library().KafkaException:
                 if (time.monotonic() - began) * 1000 >= self._timeout_ms:
                     self._slow += 1
@@ -215,7 +222,12 @@ class Producing:
         if error is not None:
             self._failed.append(error)
 
-    def _transaction(self, producer: Any, records: Iterator[Record], marks: Sequence[Record]) -> None:
+    def run_transaction(self, producer: Any, records: Iterator[Record], marks: Sequence[Record]) -> None:
+        """Send ``records`` to the topic and ``marks`` to the control topic in one transaction, without retry.
+
+        Raises:
+            KafkaException: the transaction failed, or nobody knows whether it was committed.
+        """
         self._failed.clear()
         producer.begin_transaction()
         topic, send = self.control.topic, self._sender(producer)

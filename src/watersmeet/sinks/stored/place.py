@@ -54,7 +54,7 @@ def told_of(sink: str) -> Iterator[None]:
 def put(place: Place, name: str, file: Path) -> None:
     """Put a file; there is no other object of that name. Raises: StateError."""
     size = file.stat().st_size
-    place = _patient(place, min(size, _IN_PARTS))
+    place = extend_timeout(place, min(size, _IN_PARTS))
     asked(
         place,
         f'take "{name}"',
@@ -78,7 +78,7 @@ def create(place: Place, name: str, file: Path) -> bool:
             return False
         return True
 
-    return asked(_patient(place, file.stat().st_size), f'take "{name}"', created)
+    return asked(extend_timeout(place, file.stat().st_size), f'take "{name}"', created)
 
 
 def get_all(place: Place, names: Sequence[str], folder: Path) -> Iterator[Path]:
@@ -109,7 +109,7 @@ def move(place: Place, name: str, to: str) -> None:
     StateError."""
     try:
         size = asked(place, f'say how large "{name}" is', lambda client: int(client.head(name)["size"]))
-        asked(_patient(place, size), f'copy "{name}"', lambda client: client.copy(name, to))
+        asked(extend_timeout(place, size), f'copy "{name}"', lambda client: client.copy(name, to))
     except FileNotFoundError:
         return
     remove(place, [name])
@@ -208,9 +208,11 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _patient(place: Place, size: int) -> Place:
-    """Whose requests may take long enough for so many bytes; of few different times, for each has a client
-    of its own."""
+def extend_timeout(place: Place, size: int) -> Place:
+    """Return ``place`` with a timeout in which a slow network moves ``size`` bytes.
+
+    There are few different timeouts, since each has a client of its own.
+    """
     timeout = place.timeout_s
     while timeout * _SLOWEST < size and timeout < TIMEOUT_S * 64:
         timeout *= 4
