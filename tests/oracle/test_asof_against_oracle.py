@@ -22,7 +22,8 @@ def test_engine_agrees_on_asof_joins(seed: int, chunk: int) -> None:
     run_chunk(range(first + chunk, first + HERE, CHUNKS), random_multiway_case, asof=True)
 
 
-def test_what_is_drawn(seed: int) -> None:
+@pytest.mark.full
+def test_random_cases_cover_each_kind(seed: int) -> None:
     """Both kinds and both directions, with rows found, rows padded, and refusals, but not too many."""
     refused = found = padded = 0
     queries = []

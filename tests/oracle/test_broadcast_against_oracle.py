@@ -86,8 +86,9 @@ LEFT_OF_TWO = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("broken", [None, "marks are not united", "owners do not ask"])
-def test_what_could_go_wrong_is_seen(broken, monkeypatch):
+def test_planted_bug_is_found(broken, monkeypatch):
     if broken == "marks are not united":
         settle = broadcast.settle
 

@@ -18,8 +18,8 @@ from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 
-CASES = at_effort(quick=40, full=460)
-CHUNKS = 4
+CASES = at_effort(quick=10, full=460)
+CHUNKS = at_effort(quick=1, full=4)
 PARTITIONS = (1, 2, 3, 7)
 MOST_ROWS = 100_000
 """Of a case, over all its steps: a few in a thousand have millions, and take as long as all others."""

@@ -23,8 +23,8 @@ from watersmeet.front.case_file import case_job
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.planner import plan_job
 
-CASES = at_effort(quick=156, full=1840)
-CHUNKS = 4
+CASES = at_effort(quick=32, full=1840)
+CHUNKS = at_effort(quick=1, full=4)
 PARTITIONS = (1, 2, 3, 7)
 
 

@@ -20,8 +20,8 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
-CASES = at_effort(quick=160, full=1840)
-MANY = CASES * 17 // 10
+CASES = at_effort(quick=40, full=1840)
+MANY = at_effort(quick=30, full=CASES * 17 // 10)
 CHUNKS = 20
 PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)
 

@@ -23,7 +23,7 @@ from tests.support.effort import at_effort
 from tests.support.random_groups import COLUMNS, TABLES, GroupCase, random_group_case
 from watersmeet import LocalJob, MemoryStore
 
-CASES = at_effort(quick=8, full=60)
+CASES = at_effort(quick=4, full=60)
 CHUNKS = 4
 
 DECLARED = "SET output_mode = changelog;\n" + "\n".join(

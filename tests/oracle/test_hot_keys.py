@@ -22,7 +22,7 @@ from watersmeet.engine.local import replay
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import MemoryStore
 
-CASES = at_effort(quick=15, full=180)
+CASES = at_effort(quick=9, full=180)
 CHUNKS = 3
 PARTITIONS = (2, 3, 7)
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI")

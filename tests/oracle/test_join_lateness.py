@@ -23,7 +23,7 @@ from watersmeet.engine.driver import merge_policy
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = at_effort(quick=80, full=920)
+CASES = at_effort(quick=20, full=920)
 CHUNKS = 10
 
 
@@ -131,7 +131,8 @@ def test_windows_over_the_join(chunk: int, seed: int) -> None:
             assert compare_step(case, index, got[index], asked) == [], (case, index)
 
 
-def test_the_edges_are_there(seed: int) -> None:
+@pytest.mark.full
+def test_random_cases_cover_each_edge(seed: int) -> None:
     """What is drawn has late rows, pads, matches, rows below the least watermark that are on time."""
     seen = dict.fromkeys(("late", "pads", "matches", "kept", "met", "unmet"), 0)
     for number in range(seed, seed + 100):

@@ -11,6 +11,7 @@ import pytest
 
 import watersmeet
 from tests.support.duckdb_batch import as_duckdb
+from tests.support.effort import at_effort
 from watersmeet.plan.checks.one_row import has_one_row_per
 
 KEYS = {"p": ["a"], "q": ["a", "b"], "r": [], "s": ["c"]}
@@ -23,7 +24,7 @@ TABLES = "".join(
     for name, key in KEYS.items()
 )
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "CROSS JOIN")
-QUERIES, DATA = 500, 6
+QUERIES, DATA = at_effort(quick=100, full=500), 6
 
 
 def drawn_input(draw: random.Random, alias: str) -> str:

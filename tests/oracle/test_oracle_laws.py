@@ -17,6 +17,8 @@ from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.cases import bag, check_case
 from watersmeet.testing.oracle.case import Oracle, run_case, run_case_with_account
 
+pytestmark = pytest.mark.full
+
 CASES = 150
 Case = dict[str, Any]
 Draw = Callable[..., Case]

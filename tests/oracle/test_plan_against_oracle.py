@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
@@ -13,7 +14,7 @@ from watersmeet.plan.planner import plan_job
 from watersmeet.testing.oracle.case import Refused
 from watersmeet.testing.oracle.query import read_query
 
-CASES = 400
+CASES = at_effort(quick=40, full=400)
 
 
 def oracles_bounds(case: dict[str, Any]) -> Any:

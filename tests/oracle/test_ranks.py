@@ -16,8 +16,8 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
 from watersmeet.testing.oracle.ranked import run_ranked_case
 
-CASES = at_effort(quick=4, full=32)
-CHUNKS = 4
+CASES = at_effort(quick=2, full=32)
+CHUNKS = at_effort(quick=2, full=4)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -16,7 +16,7 @@ import pytest
 from tests.support.effort import at_effort
 from watersmeet.engine.local import replay_case
 
-CASES = at_effort(quick=16, full=184)
+CASES = at_effort(quick=6, full=184)
 KEYS = 3
 Rows = list[tuple[int, int]]
 

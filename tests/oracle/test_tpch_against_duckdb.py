@@ -29,7 +29,9 @@ def _written(value: Any) -> Any:
     return str(value) if isinstance(value, decimal.Decimal) else value
 
 
-@pytest.mark.parametrize("query", sorted(QUERIES))
+@pytest.mark.parametrize(
+    "query", [pytest.param(name, marks=() if name == "q5" else pytest.mark.full) for name in sorted(QUERIES)]
+)
 def test_changes_add_up_to_the_answer(query: str, tmp_path: Path) -> None:
     """Restarted after every tick, in another number of partitions."""
     tpch, store = Tpch(SCALE, tmp_path, TICKS), MemoryStore()

@@ -17,7 +17,7 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = at_effort(quick=40, full=400)
+CASES = at_effort(quick=20, full=400)
 CHUNKS = 10
 PARTITIONS = (1, 2, 3, 7)
 
