@@ -20,7 +20,10 @@ WAYS = {
 
 
 @pytest.mark.parametrize("case", all_cases())
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way",
+    [pytest.param(way, marks=() if WAYS[way][2] else pytest.mark.full) for way in WAYS],
+)
 def test_case(case: dict[str, Any], way: str, tmp_path: Path) -> None:
     partitions, hash_seed, stored = WAYS[way]
     outputs = replay_case(case, partitions, hash_seed, str(tmp_path) if stored else None)

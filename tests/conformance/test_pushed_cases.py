@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from tests.support.case_files import all_cases
+from tests.support.effort import at_effort
 from tests.support.pushed import replay_pushed
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import check_case, compare_step
 
-RANDOM = 60
+RANDOM = at_effort(quick=2, full=60)
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("case", all_cases())
 def test_case(case: dict[str, Any], partitions: int) -> None:
     seed = sum(case["case"].encode()) + partitions

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.conformance.test_subqueries import STREAMS, bag, of_duckdb, random_case
+from tests.support.effort import at_effort
 from watersmeet.engine.local import replay_case
 
 COLUMNS = ("t", "u", "k", "v", "i", "j")
@@ -54,7 +55,7 @@ def random_side(chance: random.Random, depth: int, alias: str) -> tuple[str, dic
     return f"{chance.choice(STREAMS)} {alias}", {name: f"{alias}.{column}" for name, column in own.items()}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(at_effort(quick=4, full=30)))
 def test_all_rows_are_duckdbs(seed: int) -> None:
     chance = random.Random(seed)
     sql = random_select(chance, 2)

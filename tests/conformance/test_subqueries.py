@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from tests.support.duckdb_batch import fill
+from tests.support.effort import at_effort
 from watersmeet.engine.local import replay_case
 
 STREAMS = ("a", "b", "c", "e")
@@ -147,12 +148,12 @@ def of_duckdb(sql: str, seed: int) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", [*FLAT, *NESTED])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=3)))
 def test_all_rows_are_duckdbs(name: str, seed: int) -> None:
     sql = FLAT[name][0] if name in FLAT else NESTED[name]
     expected = of_duckdb(sql, seed)
     assert len(expected) > 2
-    for partitions in (1, 5):
+    for partitions in at_effort(quick=(5,), full=(1, 5)):
         outputs = replayed(sql, seed, partitions)
         assert bag([row for output in outputs for row in output["rows"]]) == expected
 
