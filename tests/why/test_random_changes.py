@@ -1,5 +1,6 @@
-"""Every record of random changing inputs has the fate that a nested-loop oracle and plain counting know: when
-its row was there, by what it went, and what of the output was made with it and taken back.
+"""`why` gives every record of random changing inputs the fate that a nested-loop oracle and counting find.
+
+That is: when its row was there, what removed it, and which output was made with it and retracted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tests.support.changing_fates import (
     keyed_case,
     numbered_changes,
 )
+from tests.support.effort import at_effort
 from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
@@ -29,7 +31,7 @@ from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import Recorded, recorded
 
-CASES, KEYED_CASES, GAP_CASES = 12, 16, 8
+CASES, KEYED_CASES, GAP_CASES = at_effort(quick=(3, 5, 8), full=(12, 16, 8))
 
 CAME = ("there", "replaced", "withdrawn", "joined", "padded", "put_out", "retained", "released_unmatched")
 
@@ -182,7 +184,7 @@ def test_every_record_of_a_changing_input_has_the_fate_that_the_oracle_knows(see
         cases += 1
         check(seed + number, case, run, ticks, known, seen)
     wanted = ("there", "withdrawn", "delete", "delete_of_nothing", "joined", "late", "filtered", "taken back")
-    assert all(seen[what] for what in wanted), seen
+    assert sum(seen[what] > 0 for what in wanted) >= at_effort(quick=3, full=len(wanted)), seen
 
 
 def of_key(fate: Fate, known: KeyedRecord) -> list[str]:
@@ -234,7 +236,7 @@ def test_every_record_of_a_primary_key_has_the_fate_that_counting_knows(seed: in
         run = RecordedCase(case)
         assert run.problem is None, (number, run.problem, case)
         check_records(number, case, run, run.reread, seen)
-    assert all(seen[what] for what in OF_KEYS), seen
+    assert sum(seen[what] > 0 for what in OF_KEYS) >= at_effort(quick=5, full=len(OF_KEYS)), seen
 
 
 def test_of_changes_of_which_not_all_is_known_nothing_is_guessed(seed: int) -> None:

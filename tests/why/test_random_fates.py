@@ -1,4 +1,4 @@
-"""Every row of 300 random joins has the fate that a nested-loop oracle saw it come to."""
+"""`why` gives every row of random joins the fate that a nested-loop oracle sees."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.fates import ROW, Known, fates, numbered
 from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
@@ -18,7 +19,9 @@ from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
 
-CASES, CHUNKS, GAP_CASES = 300, 4, 60
+CASES = at_effort(quick=18, full=300)
+CHUNKS = at_effort(quick=1, full=4)
+GAP_CASES = at_effort(quick=12, full=60)
 ALL = 1_000_000
 
 
@@ -155,8 +158,9 @@ def test_what_is_not_known_is_not_guessed(seed: int) -> None:
                     run.plan.queries[0].sides[every.index(other)].sources[0][1].source.name
                 ].missing
                 seen["though some are gone"] += fate.what in ("padded", "released_unmatched") and bool(unseen)
-    assert seen["not known"] > 50
+    assert seen["not known"] > GAP_CASES * 5 // 6
     assert seen["known"] > seen["not known"], seen
     assert seen["by account"] > 0, seen
-    assert seen["late all the same"] > 5, seen
-    assert seen["though some are gone"] > 10, seen
+    assert seen["late all the same"] + seen["though some are gone"] > 0, seen
+    assert seen["late all the same"] >= at_effort(quick=0, full=6), seen
+    assert seen["though some are gone"] >= at_effort(quick=0, full=11), seen

@@ -1,5 +1,7 @@
-"""Rows that a SEMI or ANTI join of a chain only looks at: which rows met them first, against an inner join in
-its place, run by a nested-loop oracle."""
+"""`why` tells which rows first met a row that only a SEMI or ANTI join of a chain looks at.
+
+A nested-loop oracle runs the query with an inner join in place of the SEMI or ANTI join.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from typing import Any
 
 from tests.support.asked_alone import check_one
 from tests.support.chain_fates import chain_fates
+from tests.support.effort import at_effort
 from tests.support.fates import ROW, numbered
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded
 
-CASES = 10
+CASES = at_effort(quick=6, full=10)
 LEFT = (
     "a JOIN b ON a.k = b.k AND b.t BETWEEN a.t - 2 AND a.t + 4",
     "a LEFT JOIN b ON a.v = b.v AND b.t = a.t",
