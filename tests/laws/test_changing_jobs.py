@@ -18,8 +18,8 @@ from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = at_effort(quick=2, full=8)
-CHUNKS = 2
+CASES = at_effort(quick=1, full=8)
+CHUNKS = at_effort(quick=1, full=2)
 TICKS = 20
 SECOND = 1_000_000
 

@@ -1,4 +1,4 @@
-"""Laws of keys that are split over tasks: rows, state and account of every tick are those of one task.
+"""With keys split over tasks, rows, state and account of every tick equal those of one task.
 
 Each key is split, runs are merged all the time, and the number of tasks changes from tick to tick. The seed
 is the run's (``--seed``).
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.laws.test_laws import KEYED, RICH, Streams
+from tests.support.effort import at_effort
 from tests.support.split_keys import Splits, settle_without_asking, split_every_key
 from tests.support.ticks import QUERY, arriving, bag, check_account, plan_of, stream
 from watersmeet.engine.driver import merge_policy
@@ -136,13 +137,14 @@ def split_as_unsplit(text: str, names: str, streams: Streams, *, crashes: bool =
     return want == got
 
 
-@pytest.mark.parametrize("on", [KEYED, RICH], ids=["keyed", "rich"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("on", [KEYED, pytest.param(RICH, marks=pytest.mark.full)], ids=["keyed", "rich"])
+@pytest.mark.parametrize("kind", at_effort(quick=["FULL", "LEFT ANTI"], full=KINDS))
 def test_every_tick_is_as_of_one_task(streams: Streams, kind: str, on: str, splits: Splits) -> None:
     assert split_as_unsplit(joined(kind, on), "lr", streams)
     assert len(splits.keys) > 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "FULL"])
 def test_chains(streams: Streams, kind: str, splits: Splits) -> None:
     assert split_as_unsplit(CHAIN.format(kind=kind), "lrs", streams)
@@ -155,6 +157,7 @@ def test_rows_that_come_below_limits_from_above_match(streams: Streams, splits: 
     assert splits.keys
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_joined_with_itself(streams: Streams, kind: str, splits: Splits) -> None:
     text = SELF.format(kind=kind)
@@ -163,14 +166,14 @@ def test_a_stream_joined_with_itself(streams: Streams, kind: str, splits: Splits
     assert split_as_unsplit(text, "l", streams)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=KINDS))
 def test_ticks_that_crashed_are_repeated_by_other_tasks(streams: Streams, kind: str, splits: Splits) -> None:
     assert split_as_unsplit(joined(kind), "lr", streams, crashes=True)
     assert splits.keys
 
 
 @pytest.mark.parametrize("hot", ["l", "r"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT"], full=KINDS))
 def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str, splits: Splits) -> None:
     """One side has a tenth of its rows only: all tasks have it, but for the left one of a SEMI join."""
     few = "r" if hot == "l" else "l"
@@ -185,6 +188,7 @@ def test_the_lesser_side_of_a_key_is_whole(streams: Streams, kind: str, hot: str
 # Planted bugs: each is found.
 
 
+@pytest.mark.full
 def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     real = cuts.Spread.parts
 
@@ -202,17 +206,20 @@ def test_rows_that_two_tasks_own_are_found(streams: Streams, monkeypatch: pytest
         assert split_as_unsplit(joined("FULL"), "lr", streams)
 
 
+@pytest.mark.full
 def test_parts_that_nobody_looks_through_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "spread", lambda *args: (cuts.spread(*args)[0], {}))
     assert not split_as_unsplit(joined("INNER"), "lr", streams)
 
 
+@pytest.mark.full
 def test_marks_that_are_lost_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     settle = broadcast.settle
     monkeypatch.setattr(join, "settle", lambda *args: settle(*args[:-1], MarkWriter()))
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 
+@pytest.mark.full
 def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_after, "overlap", lambda segments: False)
     real = broadcast.settle
@@ -225,6 +232,7 @@ def test_marks_of_the_last_task_alone_are_found(streams: Streams, monkeypatch: p
     assert not split_as_unsplit(joined("FULL", RICH), "lr", streams)
 
 
+@pytest.mark.full
 def test_matches_that_owners_do_not_ask_for_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +240,7 @@ def test_matches_that_owners_do_not_ask_for_are_found(
     assert not split_as_unsplit(joined("FULL"), "lr", streams)
 
 
+@pytest.mark.full
 def test_hashes_that_are_not_left_to_the_parts_are_found(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.full), 3])
 def test_a_query_that_comes_keeps_nothing_of_tables_that_are_indexed(partitions: int) -> None:
     rng, store, history = random.Random(7), MemoryStore(), list[dict[str, Any]]()
     job = opened(store, *INDEXES.values(), partitions=partitions)
@@ -119,8 +119,17 @@ def test_a_query_that_comes_keeps_nothing_of_tables_that_are_indexed(partitions:
     assert +total == result(NAMES, history)
 
 
-@pytest.mark.parametrize("goes", sorted(INDEXES))
-@pytest.mark.parametrize("held_otherwise", [False, True])
+@pytest.mark.parametrize(
+    ("held_otherwise", "goes"),
+    [
+        pytest.param(False, "c_by", marks=pytest.mark.full),
+        pytest.param(False, "l_by", marks=pytest.mark.full),
+        (False, "o_by"),
+        pytest.param(True, "c_by", marks=pytest.mark.full),
+        (True, "l_by"),
+        pytest.param(True, "o_by", marks=pytest.mark.full),
+    ],
+)
 def test_whose_index_goes_keeps_the_rows_from_then_on(goes: str, held_otherwise: bool) -> None:
     """Held by the key by which it looks them up, whatever the index had first."""
     indexes = INDEXES
@@ -182,7 +191,7 @@ ALONE = (
 
 
 @pytest.mark.parametrize("statement", ALONE)
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_what_a_query_asks_of_a_table_alone_is_asked_of_its_rows_from_before(
     statement: str, partitions: int
 ) -> None:

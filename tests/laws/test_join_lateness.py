@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -106,7 +107,8 @@ def are_partners(case: Case, left: Row, right: Row) -> bool:
 @pytest.mark.parametrize("reopens", [False, True])
 def test_every_row_is_in_one_place(kind: str, reopens: bool, seed: int) -> None:
     pads = {"l": kind in ("LEFT", "FULL"), "r": kind in ("RIGHT", "FULL")}
-    for number, case in cases(seed, kind=kind, reopens=reopens):
+    drawn = cases(seed, kind=kind, reopens=reopens)
+    for number, case in islice(drawn, at_effort(quick=2, full=CASES)):
         lines, seen, pairs = played(case)
         assert set(pairs.values()) <= {1}, (number, pairs)
         horizon = horizons(case, lines)[-1]

@@ -44,6 +44,7 @@ from watersmeet.state.sealed import sealed, unsealed
 pytestmark = pytest.mark.usefixtures("merge_often")
 
 CASES = at_effort(quick=2, full=20)
+REACHED = at_effort(quick=any, full=all)
 COUNT = 12
 MIRRORED = {"JOIN": "JOIN", "LEFT JOIN": "RIGHT JOIN", "RIGHT JOIN": "LEFT JOIN", "FULL JOIN": "FULL JOIN"}
 ALIASES = {"a": "s", "b": "u", "c": "v"}
@@ -191,8 +192,9 @@ def test_joins_in_another_order_go_on(seed: int) -> None:
         assert found == numbers(lefts), said
         seen.update(link.kind for link in links)
         seen["inner chain"] += [link.kind for link in links] == ["JOIN", "JOIN"]
-    wanted_all = ("changed", "killed", "forgotten", "shared", "inner chain", *KINDS, *OF_LEFT)
-    assert all(seen[what] for what in wanted_all), seen
+    assert seen["changed"], seen
+    others = ("killed", "forgotten", "shared", "inner chain", *KINDS, *OF_LEFT)
+    assert REACHED(seen[what] for what in others), seen
 
 
 def test_order_and_condition_change_at_once(seed: int) -> None:
@@ -233,7 +235,7 @@ def test_order_and_condition_change_at_once(seed: int) -> None:
             job.driver.manifest.queries["o"].complete_from for job in jobs.values() if job.driver.manifest
         ]
         assert complete[0] == complete[1], number
-    assert all(seen[what] for what in ("ordered", "wider", "narrower")), seen
+    assert REACHED(seen[what] for what in ("ordered", "wider", "narrower")), seen
 
 
 TABLES = "".join(
@@ -314,7 +316,7 @@ def test_changing_tables_in_another_order(seed: int) -> None:
         assert {row: n for row, n in total.items() if n} == _joined(there, outer=outer), (number, text)
         seen["beside"] += bool(beside)
         seen["outer" if outer else "delta"] += 1
-    assert all(seen[what] for what in ("changed", "beside", "outer", "delta")), seen
+    assert REACHED(seen[what] for what in ("changed", "beside", "outer", "delta")), seen
 
 
 def _summed(rows: list[Row]) -> Counter[Any]:

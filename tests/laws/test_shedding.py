@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.shed_joins import KINDS, Crash, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
@@ -24,21 +25,23 @@ from watersmeet.state.store import MemoryStore
 
 
 @pytest.mark.parametrize("at_limit", ["shed_oldest", "shed_heaviest"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=KINDS))
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     assert check(planned(kind, at_limit), Plain(kind, True), at_limit, seed) > 0
 
 
-@pytest.mark.parametrize("at_limit", ["shed_oldest", "shed_heaviest"])
-@pytest.mark.parametrize("kind", ["LEFT", "LEFT ANTI", "FULL"])
+@pytest.mark.parametrize(
+    "at_limit", at_effort(quick=["shed_heaviest"], full=["shed_oldest", "shed_heaviest"])
+)
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT"], full=["LEFT", "LEFT ANTI", "FULL"]))
 def test_with_crashes_and_split_keys(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     split_every_key(monkeypatch)
     assert check(planned(kind, at_limit), Plain(kind, True), at_limit, seed, crashes=True) > 0
 
 
-@pytest.mark.parametrize("kind", ["FULL", "LEFT SEMI", "LEFT ANTI"])
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT ANTI"], full=["FULL", "LEFT SEMI", "LEFT ANTI"]))
 def test_without_a_key(kind, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     plan = planned(kind, "shed_oldest", keyed=False)
@@ -65,8 +68,8 @@ def test_the_oldest_by_a_number_and_by_a_timestamp():
     assert shed_in(output.shed) == [("l", 1), ("l", 2), ("r", 1), ("r", 2)]
 
 
-@pytest.mark.parametrize("side", ["l", "r"])
-@pytest.mark.parametrize("kind", ["FULL", "LEFT ANTI"])
+@pytest.mark.parametrize("side", at_effort(quick=["r"], full=["l", "r"]))
+@pytest.mark.parametrize("kind", at_effort(quick=["FULL"], full=["FULL", "LEFT ANTI"]))
 def test_with_a_broadcast_side(kind, side, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     plan = planned(kind, "shed_oldest", hint=f"/*+ BROADCAST({side}) */")

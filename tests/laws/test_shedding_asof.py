@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.shed_joins import LAG, NEVER, Row, ticks, tried
 from tests.support.ticks import arriving, check_account
 from watersmeet.engine.driver import merge_policy
@@ -133,8 +134,8 @@ def check(
     return total
 
 
-@pytest.mark.parametrize("kind", ["", "LEFT"])
-@pytest.mark.parametrize("which", CONDITIONS)
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT"], full=["", "LEFT"]))
+@pytest.mark.parametrize("which", at_effort(quick=["back within", "ahead"], full=CONDITIONS))
 def test_a_left_row_takes_the_nearest_right_row_or_none(which, kind, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     plan = planned(which, kind, f"{SHED} SET max_rows = 9;")
@@ -142,7 +143,7 @@ def test_a_left_row_takes_the_nearest_right_row_or_none(which, kind, seed, monke
     assert total["l"] > 0 < total["r"]
 
 
-@pytest.mark.parametrize("which", CONDITIONS)
+@pytest.mark.parametrize("which", at_effort(quick=["back within"], full=CONDITIONS))
 def test_at_a_limit_of_the_right_source(which, seed, monkeypatch):
     """Left rows of the same times stay, and find none."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.shed_joins import Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
@@ -50,16 +51,18 @@ def within(job, output):
     assert kept_bytes(job) <= MOST
 
 
-@pytest.mark.parametrize("at_limit", SHED)
-@pytest.mark.parametrize("kind", ["INNER", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
+@pytest.mark.parametrize(
+    "kind", at_effort(quick=["FULL"], full=["INNER", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+)
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed):
     plan = planned(kind, at_limit, limits=LIMIT)
     judge = whole_cuts(at_limit)
     assert check(plan, Plain(kind, True), at_limit, seed, judge=judge, width=1_000, after=within) > 0
 
 
-@pytest.mark.parametrize("at_limit", SHED)
-@pytest.mark.parametrize("kind", ["LEFT", "LEFT ANTI"])
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_oldest"], full=SHED))
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT ANTI"], full=["LEFT", "LEFT ANTI"]))
 def test_a_repeated_tick_sheds_the_same_by_other_tasks(kind, at_limit, seed, monkeypatch):
     """Whose files have other sizes. What was decided first is gone by."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Row, ticks, tried, up_to_the_last
 from tests.support.ticks import arriving
@@ -119,6 +120,7 @@ def test_rows_are_those_of_the_join_without_shed_rows(seed, monkeypatch):
     assert set(check(planned(), seed, crashes=True)) == set(NAMES)
 
 
+@pytest.mark.full
 def test_at_bytes(seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     assert set(check(planned("SET max_bytes = 30000;"), seed, nbytes=True, crashes=True)) == set(NAMES)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.shed_joins import MOST, Plain, check, planned, shed_in
 from tests.support.split_keys import split_every_key
 from tests.support.ticks import arriving
@@ -25,16 +26,18 @@ def by_keys(at_limit):
     return judge
 
 
-@pytest.mark.parametrize("at_limit", SHED)
-@pytest.mark.parametrize("kind", ["INNER", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_oldest"], full=SHED))
+@pytest.mark.parametrize(
+    "kind", at_effort(quick=["FULL"], full=["INNER", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
+)
 def test_rows_are_those_of_the_join_without_shed_rows(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     plan = planned(kind, at_limit, limits=PER_KEY)
     assert check(plan, Plain(kind, True), at_limit, seed, judge=by_keys(at_limit)) > 0
 
 
-@pytest.mark.parametrize("at_limit", SHED)
-@pytest.mark.parametrize("kind", ["LEFT", "LEFT ANTI"])
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
+@pytest.mark.parametrize("kind", at_effort(quick=["LEFT ANTI"], full=["LEFT", "LEFT ANTI"]))
 def test_with_crashes_and_split_keys(kind, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     split_every_key(monkeypatch)

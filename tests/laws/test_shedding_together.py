@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.shed_joins import AFTER, BEFORE, LAG, NEVER, Plain, ticks, tried, up_to_the_last
 from tests.support.ticks import check_account
 from watersmeet.engine.driver import merge_policy
@@ -156,15 +157,18 @@ def check(
     return total
 
 
-@pytest.mark.parametrize("at_limit", SHED)
-@pytest.mark.parametrize("whose", ["l", "job"])
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
+@pytest.mark.parametrize("whose", at_effort(quick=["job"], full=["l", "job"]))
 def test_rows_are_those_of_the_joins_without_shed_rows(whose, at_limit, seed, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)
     total = check(whose, at_limit, seed, {"q": "LEFT", "p": "FULL"})
     assert total["q"] > 0 < total["p"]
 
 
-@pytest.mark.parametrize(("whose", "at_limit"), [("r", "shed_oldest"), ("job", "shed_heaviest")])
+@pytest.mark.parametrize(
+    ("whose", "at_limit"),
+    at_effort(quick=[("r", "shed_oldest")], full=[("r", "shed_oldest"), ("job", "shed_heaviest")]),
+)
 def test_a_repeated_tick_sheds_the_same_by_other_tasks(whose, at_limit, seed):
     total = check(whose, at_limit, seed, {"q": "FULL", "p": ""}, crashes=True)
     assert total["q"] > 0
@@ -172,14 +176,18 @@ def test_a_repeated_tick_sheds_the_same_by_other_tasks(whose, at_limit, seed):
 
 
 @pytest.mark.parametrize(
-    ("whose", "at_limit", "crashes"), [("l", "shed_heaviest", False), ("job", "shed_oldest", True)]
+    ("whose", "at_limit", "crashes"),
+    [
+        pytest.param("l", "shed_heaviest", False, marks=pytest.mark.full),
+        ("job", "shed_oldest", True),
+    ],
 )
 def test_at_bytes(whose, at_limit, crashes, seed):
     total = check(whose, at_limit, seed, {"q": "LEFT", "p": "FULL"}, crashes=crashes, nbytes=120_000)
     assert total["q"] > 0 < total["p"]
 
 
-@pytest.mark.parametrize("at_limit", SHED)
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
 def test_a_row_is_shed_once_by_whatever_limit(at_limit, seed, monkeypatch):
     """Of its join and of the job, by rows and by keys."""
     monkeypatch.setattr(merge_policy, "FAN_IN", 3)

@@ -27,8 +27,8 @@ from watersmeet.plan.model.nodes import JoinPlan
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = at_effort(quick=4, full=12)
-CHUNKS = 4
+CASES = at_effort(quick=1, full=12)
+CHUNKS = at_effort(quick=1, full=4)
 SECOND = 1_000_000
 
 SOURCES = (
@@ -172,8 +172,9 @@ def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
         check_each_as_alone(number, rng, texts, ticks, planned)
 
 
-def test_what_is_drawn(seed: int) -> None:
-    """The draws reach what they are for; else agreement would say little."""
+@pytest.mark.full
+def test_random_cases_cover_each_kind(seed: int) -> None:
+    """Without these kinds, agreement proves little."""
     seen: Counter[str] = Counter()
     for number in range(seed, seed + 60):
         plan = planned(draw_queries(random.Random(number)))
