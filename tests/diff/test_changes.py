@@ -15,6 +15,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.changing_fates import keyed_case
+from tests.support.effort import at_effort
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.diff.decided import by_ticks
@@ -39,7 +40,7 @@ from watersmeet.spec.model import Column, Job, with_inputs
 from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import BIGINT
 
-CASES = 40
+CASES = at_effort(quick=8, full=40)
 
 CUSTOMERS = [
     [{"id": 1, "segment": "new", "op": "I"}, {"id": 2, "segment": "gold", "op": "I"}],
@@ -284,5 +285,6 @@ def test_final_contents_of_random_tables_are_what_the_job_came_to(seed: int) -> 
         seen["lost"] += isinstance(less, Differences) and not less.equal
         other = compared(case, backwards=True)
         seen["in order"] += isinstance(other, Differences) and not other.equal
-    assert all(seen[what] for what in ("more often", "newer", "lost", "in order")), seen
+    kinds = ("more often", "newer", "lost", "in order")
+    assert sum(seen[what] > 0 for what in kinds) >= at_effort(quick=2, full=len(kinds)), seen
     assert seen["equal"] > CASES // 3, seen

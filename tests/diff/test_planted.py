@@ -23,7 +23,7 @@ from watersmeet.diff.database import opened
 from watersmeet.diff.dialect import Uncommon
 from watersmeet.errors import WatersmeetError
 
-CASES = at_effort(quick=4, full=40)
+CASES = at_effort(quick=3, full=40)
 Draw = Callable[..., dict[str, Any]]
 DRAWS = [pytest.param(random_case, id="two"), pytest.param(random_multiway_case, id="many")]
 UNIONS = pytest.param(random_union_case, id="unions")
@@ -63,8 +63,7 @@ def test_what_differs_has_a_reason(db: Any, seed: int, draw: Draw) -> None:
         compared += 1
         if compared == CASES:
             break
-    assert seen[MISSING, LATE], seen
-    assert seen[MISSING, NOT_DUE], seen
+    assert at_effort(quick=any, full=all)(seen[MISSING, why] for why in (LATE, NOT_DUE)), seen
 
 
 def planted(table: pa.Table, rng: random.Random) -> tuple[pa.Table, int, int]:

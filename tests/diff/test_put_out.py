@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.changing_fates import numbered_changes
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_window_changes import random_changing_windows
@@ -28,7 +29,7 @@ from watersmeet.why.asked import query_rows
 from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import recorded
 
-CASES = 24
+CASES = at_effort(quick=8, full=24)
 
 
 def drawn(number: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tests.simulation.world import Worker
 from tests.support.effort import at_effort
 
 BLOCKS = at_effort(quick=1, full=80)
-SCHEDULES = at_effort(quick=120, full=250)
+SCHEDULES = at_effort(quick=70, full=250)
 """Schedules of a block."""
 
 MAX_SCHEDULES = {

@@ -185,7 +185,7 @@ def test_late_retained_and_lost_are_those_of_the_engine():
 def test_a_suggested_lag_is_the_least_that_does(share):
     """By the engine's own count of late rows, with the lag and with one less."""
     tight = 0
-    for seed in range(6):
+    for seed in range(at_effort(quick=2, full=6)):
         rng = random.Random(seed)
         in_time = rng.random() < 0.5
         job = parse_job(
