@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import _compared, check, differences
+from tests.support.effort import at_effort
 from tests.support.package_paths import find_paths
 from watersmeet.engine.local import replay_case
 from watersmeet.front.sql import parse_job
@@ -26,8 +27,8 @@ from watersmeet.testing.oracle.case import run_case
 from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
 HERE = Path(__file__).parent
-TIMES = 6
-"""How often each query is run over other rows; more often until some row comes out."""
+TIMES, MAX_TIMES = at_effort(quick=1, full=6), 30
+"""How often each query runs over other rows; up to ``MAX_TIMES`` until a row comes out."""
 NOT_HERE = {
     "residual_by_spark": "Spark computes its condition",
     "groups": "the oracle groups over windows alone",
@@ -203,7 +204,7 @@ def test_an_accepted_golden_gives_what_the_oracle_gives(path: Path, seed: int) -
     assert cases
     for case in cases:
         rows = 0
-        for number in range(5 * TIMES):
+        for number in range(MAX_TIMES):
             if number >= TIMES and (rows or path.stem in NOTHING):
                 break
             rng = random.Random(f"{case['case']} {seed} {number}")

@@ -1,4 +1,4 @@
-"""Ten random joins run on Spark, from files: `why` tells of every row what a nested-loop oracle saw."""
+"""Random joins run on Spark, from files: `why` gives every row the fate that a nested-loop oracle sees."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.fates import ROW, fates
 from tests.why.test_random_fates import ALL, differences
 from watersmeet.cli.main import main
@@ -20,7 +21,7 @@ from watersmeet.why.asked import Question
 
 pytestmark = pytest.mark.spark
 
-QUERIES, TICKS = 10, 4
+QUERIES, TICKS = at_effort(quick=6, full=10), 4
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", ROW: "BIGINT"}
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
 
@@ -49,7 +50,9 @@ def random_ticks(rng: random.Random) -> list[dict[str, list[dict[str, Any]]]]:
     return ticks
 
 
-def test_ten_random_joins(spark: Any, tmp_path: Path, monkeypatch: Any, seed: int) -> None:
+def test_why_gives_rows_of_random_joins_the_fate_that_the_oracle_sees(
+    spark: Any, tmp_path: Path, monkeypatch: Any, seed: int
+) -> None:
     rng = random.Random(seed)
     lags = {"l": rng.choice([0, 2, 4]), "r": rng.choice([0, 2, 4])}
     queries = [random_query(rng, number) for number in range(QUERIES)]
