@@ -1,7 +1,8 @@
-"""Delta joins that look inputs up by what was counted of them: in whatever order, a tick's rows are the same,
-and after every tick the sums of all changes are the join of what the tables hold.
+"""Delta joins that order their look-ups by the rows counted of each input.
 
-A star and a chain of four tables, with keys of many rows and of few; every tick begins with the state alone.
+Every order gives the same rows in a tick, and after each tick the sums of all changes equal the join of what
+the tables hold. A star and a chain of four tables, with keys of many rows and of few; a new job, which has
+only the stored state, runs each tick.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Delta joins whose equalities go in a circle: a look-up by some of them asks the others of what it finds,
-and after every tick the sums of all changes are the join of what the tables hold."""
+"""Delta joins whose equalities form a cycle: a look-up uses some of them and tests the others on its rows.
+
+After each tick the sums of all changes equal the join of what the tables hold.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What the planner knows of keys of results, against results: DuckDB joins and groups random rows, and where
-one row per key is promised there are never two."""
+"""Where the planner promises one row per key of a result, DuckDB finds no second row for random tables."""
 
 from __future__ import annotations
 

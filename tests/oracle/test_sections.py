@@ -1,7 +1,7 @@
-"""Runs in sections: random cases of all kinds of nodes come to the same as where each run is one object.
+"""Runs that are stored in sections give the same results as runs that are one object each.
 
-That those are right is shown beside this; here every run is cut, however small, task counts change within a
-case and between sections and tasks, and the job begins anew from its state.
+Random cases of every kind of plan node; each run is cut, however small, the number of tasks changes within a
+case and between sections and tasks, and the job resumes from its state.
 """
 
 from __future__ import annotations
