@@ -11,8 +11,15 @@ TINY = Workload("tiny", rows=200, ticks=3, lag_s=90, files=2, fill_minutes=4, fi
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["left", "left3"])
-@pytest.mark.parametrize("system", ["watersmeet", "spark"])
+@pytest.mark.parametrize(
+    ("system", "kind"),
+    [
+        ("watersmeet", "left"),
+        pytest.param("watersmeet", "left3", marks=pytest.mark.full),
+        pytest.param("spark", "left", marks=pytest.mark.full),
+        pytest.param("spark", "left3", marks=pytest.mark.full),
+    ],
+)
 def test_a_left_join_comes_to_the_same_rows(tmp_path, monkeypatch, system, kind):
     monkeypatch.setattr(side_by_side, "BENCH", tmp_path)
     want = compare.expected(prepare(TINY, tmp_path / "data"), kind)
@@ -25,6 +32,7 @@ def test_a_left_join_comes_to_the_same_rows(tmp_path, monkeypatch, system, kind)
     assert found.peak_of["jvm"] > 100e6
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_first_load_comes_to_a_row_per_line(capsys):
     """Asked of what was written where it is timed: in a process of its own, with a session of its own."""

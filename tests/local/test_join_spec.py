@@ -86,9 +86,21 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("how", HOW)
-@pytest.mark.parametrize(("condition", "text"), CONDITIONS, ids=[text for _, text in CONDITIONS])
-def test_the_same_plan_and_rows_as_sql(condition: Any, text: str, how: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("condition", "text", "how"),
+    [
+        pytest.param(
+            condition,
+            text,
+            how,
+            id=f"{text}-{how}",
+            marks=() if (number + place) % 3 == 0 else pytest.mark.full,
+        )
+        for number, (condition, text) in enumerate(CONDITIONS)
+        for place, how in enumerate(HOW)
+    ],
+)
+def test_join_spec_gives_the_plan_and_rows_of_sql(condition: Any, text: str, how: str, seed: int) -> None:
     spec, planned = spec_of(condition, how), plan_job(parse_job(sql_of(text, how)))
     asked, own = planned.queries[0], spec.plan.queries[0]
     assert own.root.sides[0].kept == asked.root.sides[0].kept

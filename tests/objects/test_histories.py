@@ -60,7 +60,9 @@ def is_whole(store):
     return all(store.has(name) for tick in manifest_names(store) for name in load(store, tick).files())
 
 
-@pytest.mark.parametrize("others", [1, 2, 5])
+@pytest.mark.parametrize(
+    "others", [1, pytest.param(2, marks=pytest.mark.full), pytest.param(5, marks=pytest.mark.full)]
+)
 def test_a_first_commit_whose_driver_slept_deletes_nothing_of_those_who_went_on(store, others):
     for _ in range(2):
         Driver(store, "before").tick()
@@ -100,7 +102,7 @@ def test_one_that_slept_deletes_nothing_once_others_went_back(store, begins, mon
     assert other.newest.tick == (6 if begins else 3)  # back to tick 3, or to the beginning
 
 
-@pytest.mark.parametrize("others", [2, 3, 4])
+@pytest.mark.parametrize("others", [pytest.param(2, marks=pytest.mark.full), 3, 4])
 def test_one_that_slept_does_not_commit_over_those_who_went_back(store, others):
     for _ in range(6):
         Driver(store, "before", keep=100).tick()

@@ -7,8 +7,10 @@ import random
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.s3 import FAULTS, Proxy, store_at
 from tests.support.ticks import arriving, bag, plan_of
+from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
@@ -40,7 +42,7 @@ def outputs(store, ticks, partitions=2):
     return [*(bag(job.tick(given)) for given in ticks), bag(job.tick({}, end=True))]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=4)))
 def test_a_job_through_faults_is_the_job_in_memory(endpoint, bucket, seed):
     """Begun anew after every third tick, by another driver, with faults at any call."""
     ticks, expected = ticks_of(seed, 9), outputs(MemoryStore(), ticks_of(seed, 9))
@@ -74,7 +76,7 @@ def test_of_two_drivers_one_is_stopped_and_nothing_of_the_other_is_lost(store):
     assert given == expected
 
 
-@pytest.mark.parametrize("behind", [1, 2, 5])
+@pytest.mark.parametrize("behind", [1, pytest.param(2, marks=pytest.mark.full), 5])
 def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind):
     """It would create the manifest of a tick that is long done, whose name is free again."""
     ticks = ticks_of(6, 3 + behind)
@@ -93,7 +95,9 @@ def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind)
     assert load_newest(store).tick == 3 + behind
 
 
-@pytest.mark.parametrize("behind", range(5))
+@pytest.mark.parametrize(
+    "behind", [0, 4, *(pytest.param(ticks, marks=pytest.mark.full) for ticks in (1, 2, 3))]
+)
 def test_a_manifest_whose_name_is_free_again_is_not_created(store, behind):
     def manifest(tick):
         return Manifest(tick=tick, clock_us=0, fingerprints={}, sources=[], queries={})
@@ -157,12 +161,13 @@ def test_what_nobody_names_is_found_and_what_is_named_stays(store):
     assert all(tick_of(name) >= job.driver.tick for name in left if name not in load_newest(store).files())
 
 
-def test_files_are_named_by_the_tick_that_makes_them(store):
+def test_files_are_named_by_the_tick_that_makes_them(store, monkeypatch):
     """Of merged rows, too, which are older: else a driver that slept, and then looks for what nobody named,
     would take what another one merged meanwhile for garbage of its own ticks."""
+    monkeypatch.setattr(merge_policy, "FAN_IN", at_effort(quick=2, full=merge_policy.FAN_IN))
     wider = QUERY.replace("5", "500")
     job, known, merged = LocalJob(plan_of(wider), store), set[str](), 0
-    for number, rows in enumerate(ticks_of(5, 40), 1):
+    for number, rows in enumerate(ticks_of(5, at_effort(quick=8, full=40)), 1):
         job.tick(rows)
         manifest = load_newest(store)
         new = {name for name in manifest.files() if name.startswith(("runs/", "marks/"))} - known

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.test_state_commands import JOB
 from tests.objects.test_job_over_objects import QUERY, outputs, ticks_of
 from tests.objects.test_looking_after import command
+from tests.support.effort import at_effort
 from tests.support.postgres import Postgres
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.s3 import KEYS, make_bucket, s3_server
@@ -58,7 +59,7 @@ def run_on(open_store, ticks, anew_every=3):
     return given
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=2)))
 def test_a_job_through_faults_is_the_job_in_a_directory(postgres, tmp_path, seed):
     expected = outputs(LocalStore(tmp_path / "state"), ticks_of(seed, 9))
     random_of, pipeline = random.Random(seed), new_pipeline()
@@ -73,11 +74,11 @@ def test_a_job_through_faults_is_the_job_in_a_directory(postgres, tmp_path, seed
 
 
 @pytest.mark.parametrize("fault", ["lost", "terminated"])
-def test_a_session_that_ends_at_any_message_of_a_tick_changes_nothing(postgres, tmp_path, fault):
+def test_session_lost_at_any_message_of_a_tick_changes_nothing(postgres, tmp_path, fault):
     ticks = ticks_of(3, 3)
     expected = outputs(LocalStore(tmp_path / "state"), ticks)
     met = 0
-    for number in itertools.count(random.Random(fault).randrange(19), 19):
+    for number in itertools.count(random.Random(fault).randrange(19), at_effort(quick=57, full=19)):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:
             store = tables_at(proxy.url, new_pipeline())
             assert run_on(lambda store=store: store, ticks, 2) == expected, number
@@ -85,7 +86,7 @@ def test_a_session_that_ends_at_any_message_of_a_tick_changes_nothing(postgres, 
             met += proxy.faults[fault]
             if not proxy.faults[fault]:
                 break
-    assert met > 5
+    assert met > at_effort(quick=1, full=5)
 
 
 def test_a_server_that_restarts_between_and_within_ticks_loses_nothing(tmp_path):
@@ -116,7 +117,7 @@ def test_of_two_drivers_one_is_stopped_and_nothing_of_the_other_is_lost(store, t
     assert given == outputs(LocalStore(tmp_path / "state"), ticks)
 
 
-@pytest.mark.parametrize("behind", [1, 2, 5])
+@pytest.mark.parametrize("behind", [1, pytest.param(2, marks=pytest.mark.full), 5])
 def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind):
     ticks = ticks_of(6, 3 + behind)
     for rows in ticks[:2]:
@@ -135,7 +136,9 @@ def test_one_that_slept_is_stopped_though_its_manifest_is_deleted(store, behind)
     assert load_newest(store).tick == 3 + behind
 
 
-@pytest.mark.parametrize("behind", range(5))
+@pytest.mark.parametrize(
+    "behind", [0, 4, *(pytest.param(ticks, marks=pytest.mark.full) for ticks in (1, 2, 3))]
+)
 def test_a_manifest_whose_name_is_free_again_is_not_created(store, behind):
     def manifest(tick):
         return Manifest(tick=tick, clock_us=0, fingerprints={}, sources=[], queries={})

@@ -59,7 +59,7 @@ def fetched_by(result, step):
     return [of_task.fetched for of_task in result.traffic[step]]
 
 
-@pytest.mark.parametrize("tasks", [2, 4])
+@pytest.mark.parametrize("tasks", [pytest.param(2, marks=pytest.mark.full), 4])
 def test_a_task_fetches_its_share_of_the_bytes(endpoint, bucket, monkeypatch, tasks):
     """Of what came and of what is kept; without sections each fetches all of what came."""
     ticks, fetched = wide_ticks(1, 3, 1500), {}
@@ -194,7 +194,9 @@ def test_with_uploads_under_way_sections_are_read(store):
             assert bytes(store.read(name)) == content
 
 
-@pytest.mark.parametrize("cut", [0, 1, 900, 2000, 40_000, None])
+@pytest.mark.parametrize(
+    "cut", [0, 900, None, *(pytest.param(cut, marks=pytest.mark.full) for cut in (1, 2000, 40_000))]
+)
 def test_of_an_object_that_is_cut_off_runs_are_damaged(endpoint, bucket, monkeypatch, tmp_path, cut):
     """Nobody waits for it, and what is left is told from what is not. ``cut``: None: all of it."""
     written_by, _ = job_in_sections(endpoint, bucket, monkeypatch)

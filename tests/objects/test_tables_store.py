@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet import awaited
@@ -314,13 +315,14 @@ def steps(store):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_session_that_ends_at_any_message_changes_nothing(postgres, fault, monkeypatch):
+def test_session_lost_at_any_message_changes_nothing(postgres, fault, monkeypatch):
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""
     monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
     monkeypatch.setattr(tables_rows, "FETCH_BYTES", 4000)
     rounds = 0
-    for number in itertools.count(0, 1 if fault == "lost" else 2):
+    stride = at_effort(quick=13, full=1 if fault == "lost" else 2)
+    for number in itertools.count(0, stride):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:
             store = tables_at(proxy.url, new_pipeline())
             steps(store)
@@ -328,10 +330,10 @@ def test_a_session_that_ends_at_any_message_changes_nothing(postgres, fault, mon
             rounds += proxy.faults[fault]
             if not proxy.faults[fault]:
                 break
-    assert rounds > 30
+    assert rounds > at_effort(quick=3, full=30)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=3)))
 def test_two_that_race_through_faults_agree_on_who_created(postgres, pipeline, seed):
     random_of = random.Random(seed)
 
@@ -444,7 +446,7 @@ def test_a_server_that_stands_still_is_given_up_and_nothing_comes_of_it_later(po
     assert not store.has("manifests/1")
 
 
-@pytest.mark.parametrize("in_commit", [True, False])
+@pytest.mark.parametrize("in_commit", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_ctrl_c_ends_what_a_server_does_not_answer(postgres, store, no_standby, in_commit):
     store.check()
     client_module.close_idle(store.place.client_url, "state")

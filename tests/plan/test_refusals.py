@@ -3,24 +3,11 @@ from dataclasses import replace
 import pytest
 
 from tests.plan.building import INTS, STAMPS, job, joined, planned, stream
-from tests.support.case_files import all_cases
-from watersmeet.errors import PlanError, SeveralErrors, WatersmeetError
-from watersmeet.front.case_file import case_job
+from watersmeet.errors import PlanError, SeveralErrors
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Options, OutputMode
 
 LIMITLESS = "state would grow without limit"
-
-
-@pytest.mark.parametrize("case", all_cases())
-def test_given_cases(case):
-    wanted = case["expect"].get("error") if isinstance(case["expect"], dict) else None
-    if wanted is None and len({*case.get("streams", {}), *case.get("tables", {})}) <= 2:
-        plan_job(case_job(case))
-    elif wanted is not None:
-        with pytest.raises(WatersmeetError) as caught:
-            plan_job(case_job(case))
-        assert wanted in str(caught.value)
 
 
 def message(on, left=INTS, right=INTS, kind=""):

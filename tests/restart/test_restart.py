@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.ticks import (
     QUERY,
     Rows,
@@ -167,11 +168,11 @@ class FailingStore(MemoryStore):
 def test_killed_at_every_single_change_of_the_store(
     plan: JobPlan, uninterrupted: list[tuple[Any, ...]], done_first: bool
 ) -> None:
-    """Every write, create and delete of every tick is once the last thing that happened."""
-    store = FailingStore()
+    """Kill at every write, create and delete of every tick; at quick effort at every third."""
+    store, stride = FailingStore(), at_effort(quick=3, full=1)
     deaths = 0
     for number, (rows, end) in enumerate(steps()):
-        survived, change = False, 1
+        survived, change = False, 1 + number % stride
         while not survived:
             before = dict(store.contents)
             job = LocalJob(plan, store, partitions=2)
@@ -192,8 +193,8 @@ def test_killed_at_every_single_change_of_the_store(
                 assert again.state[QUERY] == uninterrupted[number][3]
             if not survived:
                 store.contents = before
-                change += 1
-    assert deaths > 50
+                change += stride
+    assert deaths * stride > 50
 
 
 def test_killed_between_the_manifest_and_the_deletion(
@@ -345,7 +346,15 @@ UNION = f"""SELECT u.a, u.b, x.i AS c FROM (
   LEFT JOIN x ON x.t BETWEEN u.t - 3 AND u.t + 3"""
 
 
-@pytest.mark.parametrize(("phase", "call"), [("node_task", 2), ("settle", 1), ("settle", 2), ("commit", 1)])
+@pytest.mark.parametrize(
+    ("phase", "call"),
+    [
+        ("node_task", 2),
+        ("settle", 2),
+        pytest.param("settle", 1, marks=pytest.mark.full),
+        pytest.param("commit", 1, marks=pytest.mark.full),
+    ],
+)
 def test_killed_between_the_nodes_of_a_union_of_joins(phase: str, call: int) -> None:
     """What the first join put out is there again, once, and so is what was late for the union."""
     plan = plan_of(UNION, dict.fromkeys("lrx", stream(3)))

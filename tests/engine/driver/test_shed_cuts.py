@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, plan_of
 from watersmeet.engine.driver.settling.shed_cuts import heaviest, oldest
 from watersmeet.engine.driver.settling.shed_parts import Part
@@ -56,8 +57,8 @@ def chosen(parts):
     return {(number, int(row)) for number, part in enumerate(parts) for row in part.shed}
 
 
-@pytest.mark.parametrize("case", range(40))
-def test_no_row_more_goes_than_has_to(case, seed):
+@pytest.mark.parametrize("case", range(at_effort(quick=12, full=40)))
+def test_no_more_rows_are_shed_than_needed(case, seed):
     random, parts, plain = kept_rows([seed, case])
     weights = [int(random.integers(1, 9)) for _ in parts]
     counting = [

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.driver import amount as amount_module
 from watersmeet.engine.driver import driver as driver_module
@@ -160,8 +161,8 @@ def test_a_path_is_open_as_soon_as_the_others_can_have_partners():
 
 
 @pytest.mark.parametrize("most", [2_000_000, 12, 0])
-@pytest.mark.parametrize("seed", range(4))
-def test_what_the_driver_runs_comes_to_the_join(seed: int, most: int, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=4)))
+def test_inline_ticks_give_the_join(seed: int, most: int, monkeypatch: pytest.MonkeyPatch):
     """``most``: matches after which it gives up; all ticks, some, and none are handed over."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     rng, bags = random.Random(seed), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
@@ -202,7 +203,7 @@ def test_state_holds_nothing_that_was_not_to_last(plan: str):
     """And what brings rows within a tick, from step to step, does not wait for the disk."""
     store, rng, bags = Passing(), random.Random(5), {name: Counter[tuple[Any, ...]]() for name in COLUMNS}
     job = LocalJob(plan_job(parse_job(JOB.replace("delta", plan) + GROUPS)), store, partitions=2)
-    for _ in range(20):
+    for _ in range(at_effort(quick=8, full=20)):
         job.tick(changed(rng, bags, 9))
         manifest = job.driver.manifest
         assert manifest is not None
@@ -293,26 +294,43 @@ TUMBLE = "TUMBLE(TABLE l, DESCRIPTOR(t), 15)"
 HOP = "HOP(TABLE r, DESCRIPTOR(t), 5, 20)"
 
 
-@pytest.mark.parametrize(("most", "threads"), [(2_000_000, 1), (12, 1), (2_000_000, 3)])
+INLINE = {
+    "inner": ("INNER", PAIRS, ""),
+    "left": ("LEFT", PAIRS, ""),
+    "full": ("FULL", PAIRS, ""),
+    "chain": ("FULL", CHAIN, ""),
+    "semi": ("LEFT SEMI", EXISTS, ""),
+    "anti": ("LEFT ANTI", EXISTS, ""),
+    "no key": ("FULL", NO_KEY, ""),
+    "two bands": ("FULL", TWO_BANDS, ""),
+    "semi no key": ("LEFT SEMI", EXISTS_NO_KEY, ""),
+    "anti no key": ("LEFT ANTI", EXISTS_NO_KEY, ""),
+    "last": ("LEFT", NEAREST, ">="),
+    "inner last": ("", NEAREST, ">="),
+    "first": ("LEFT", NEAREST, "<="),
+    "tumble": ("count(", WINDOW, TUMBLE),
+    "hop": ("count(", WINDOW, HOP),
+    "tumble of rows": ("count(DISTINCT", WINDOW, TUMBLE),
+    "hop of rows": ("count(DISTINCT", WINDOW, HOP),
+}
+LIMITS = ((2_000_000, 1), (12, 1), (2_000_000, 3))
+"""(most matches, threads) of inline execution."""
+
+
 @pytest.mark.parametrize(
-    ("kind", "text", "by"),
+    ("kind", "text", "by", "most", "threads"),
     [
-        *(("INNER", PAIRS, ""), ("LEFT", PAIRS, ""), ("FULL", PAIRS, ""), ("FULL", CHAIN, "")),
-        *(("LEFT SEMI", EXISTS, ""), ("LEFT ANTI", EXISTS, "")),
-        *(("FULL", NO_KEY, ""), ("FULL", TWO_BANDS, "")),
-        *(("LEFT SEMI", EXISTS_NO_KEY, ""), ("LEFT ANTI", EXISTS_NO_KEY, "")),
-        *(("LEFT", NEAREST, ">="), ("", NEAREST, ">="), ("LEFT", NEAREST, "<=")),
-        *(("count(", WINDOW, TUMBLE), ("count(", WINDOW, HOP), ("count(DISTINCT", WINDOW, TUMBLE)),
-        ("count(DISTINCT", WINDOW, HOP),
-    ],
-    ids=[
-        *("inner", "left", "full", "chain", "semi", "anti"),
-        *("no key", "two bands", "semi no key", "anti no key"),
-        *("last", "inner last", "first"),
-        *("tumble", "hop", "tumble of rows", "hop of rows"),
+        pytest.param(
+            *query,
+            *limits,
+            marks=() if place % len(LIMITS) == number else pytest.mark.full,
+            id=f"{name}-{limits[0]}-{limits[1]}",
+        )
+        for place, (name, query) in enumerate(INLINE.items())
+        for number, limits in enumerate(LIMITS)
     ],
 )
-def test_joins_that_the_driver_runs_come_to_the_same(
+def test_inline_execution_gives_what_tasks_give(
     seed: int, kind: str, text: str, by: str, most: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Rows (by one thread in order), late ones, watermarks, accounts and what is retained, tick by tick."""

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet import local
 from watersmeet.kernel.hashing import hash_rows
 from watersmeet.plan.explain import explain
@@ -48,11 +49,11 @@ def values(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("comparison", ["l.t >= r.t", "l.t <= r.t"])
-def test_the_order_in_which_the_rows_of_a_tick_come_has_no_say(comparison, seed):
+def test_order_of_rows_in_a_tick_does_not_decide_ties(comparison, seed):
     draw = random.Random(f"{seed} {comparison}")
     jobs = [opened(comparison, partitions=partitions) for partitions in (1, 1, 3)]
     ids, asked, came, ties = 0, {}, [], 0
-    for tick in range(25):
+    for tick in range(at_effort(quick=14, full=25)):
         right = [drawn(draw, tick) for _ in range(draw.randrange(9))]
         left = [{"k": draw.choice("ab"), "t": tick + draw.randrange(3), "id": ids + n} for n in range(4)]
         ids += 4
@@ -76,7 +77,7 @@ def test_the_order_in_which_the_rows_of_a_tick_come_has_no_say(comparison, seed)
             ]
             ties += len(set(shown)) > 1
             assert values(row) in shown or (not best and row["t"] is None), f"seed {seed}, tick {tick}"
-    assert ties > 5, f"seed {seed}"
+    assert ties > at_effort(quick=2, full=5), f"seed {seed}"
 
 
 def nearest(

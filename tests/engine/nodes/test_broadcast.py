@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.ticks import (
     QUERY,
     arriving,
@@ -60,8 +61,25 @@ def marks_of(found):
     }
 
 
-@pytest.mark.parametrize("query", [asked(), asked(on=KEYLESS), turned("LEFT"), turned("LEFT ANTI")])
-@pytest.mark.parametrize("who", [0, 3, 5])
+@pytest.mark.parametrize(
+    ("query", "who"),
+    [
+        (asked(), 0),
+        (asked(on=KEYLESS), 3),
+        (turned("LEFT"), 5),
+        (turned("LEFT ANTI"), 3),
+        *(
+            pytest.param(query, who, marks=pytest.mark.full)
+            for query, others in (
+                (asked(), (3, 5)),
+                (asked(on=KEYLESS), (0, 5)),
+                (turned("LEFT"), (0, 3)),
+                (turned("LEFT ANTI"), (0, 5)),
+            )
+            for who in others
+        ),
+    ],
+)
 def test_a_row_is_padded_once_or_never_whoever_found_its_match(query, who):
     """Six rows of x, of which one has a match: found by another task than the one that releases it, a tick
     before it is released, in that very tick, or in the tick in which it comes and goes."""
@@ -136,7 +154,7 @@ def test_an_older_state_stays_whole():
 @pytest.mark.parametrize("query", [asked(), asked(on=KEYLESS), turned("LEFT"), turned("LEFT ANTI")])
 def test_merged_runs_have_the_marks_of_all_tasks(query, monkeypatch):
     monkeypatch.setattr(merge_policy, "FAN_IN", 2)
-    for partitions in (2, 3, 7):
+    for partitions in at_effort(quick=(3,), full=(2, 3, 7)):
         running, plain = job(query, partitions), job(query.replace(HINT, ""), 1)
         for tick in range(6):
             step = arriving(
@@ -188,14 +206,14 @@ def test_without_key_and_band_rows_are_spread_too(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"])
-def test_the_hint_may_come_and_go_between_runs(kind, seed):
+def test_the_hint_may_change_between_runs(kind, seed):
     """The state is the same with it and without: rows, watermarks and counts do not tell."""
     rng = random.Random(seed)
     store = MemoryStore()
     plans = [asked(kind, hint=hint) for hint in ("", HINT)]
     assert len({plan_of(plan).queries[0].fingerprint for plan in plans}) == 1
     plain = job(plans[0], 1)
-    for tick in range(14):
+    for tick in range(at_effort(quick=7, full=14)):
         times = [rng.randint(4 * tick - 8, 4 * tick + 4) for _ in range(12)]
         step = arriving(l=rows(*times[:8], k=rng.choice("ab")), r=rows(*times[8:], k=rng.choice("ab")))
         running = job(plans[rng.random() < 0.6], rng.choice([1, 2, 3]), store)

@@ -52,9 +52,16 @@ def rows(count, first=0, small=None):
 
 
 @pytest.mark.parametrize(
-    ("on", "hint", "small"), [(BAND, "", 2000), (DAYS, "", 30), (HOT, "/*+ BROADCAST(r) */", 30)]
+    ("on", "hint", "small", "kind"),
+    [
+        (BAND, "", 2000, "FULL"),
+        (DAYS, "", 30, "INNER"),
+        (HOT, "/*+ BROADCAST(r) */", 30, "FULL"),
+        pytest.param(BAND, "", 2000, "INNER", marks=pytest.mark.full),
+        pytest.param(DAYS, "", 30, "FULL", marks=pytest.mark.full),
+        pytest.param(HOT, "/*+ BROADCAST(r) */", 30, "INNER", marks=pytest.mark.full),
+    ],
 )
-@pytest.mark.parametrize("kind", ["INNER", "FULL"])
 def test_the_work_of_a_tick_is_spread_evenly(on, hint, small, kind, reports):
     running = job(on, kind, hint)
     for tick in range(3):

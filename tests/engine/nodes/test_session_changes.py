@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.nodes.test_window_changes import MOST, Job, check_one_group_does_not_fit
 from tests.engine.nodes.test_window_changes import windows as windows_of
+from tests.support.effort import at_effort
 from watersmeet.engine.driver import merge_policy
 from watersmeet.errors import EngineError, StateError
 
@@ -116,14 +117,21 @@ def test_min_and_max_and_exact_sums_are_exact_after_deletes() -> None:
     ]
 
 
-@pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
-@pytest.mark.parametrize("partitions", [1, 2, 7])
-def test_the_state_of_a_session_goes_when_it_closes(
-    partitions: int, emit: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("partitions", "emit"),
+    [
+        (1, " EMIT FINAL"),
+        (2, ""),
+        pytest.param(1, "", marks=pytest.mark.full),
+        pytest.param(2, " EMIT FINAL", marks=pytest.mark.full),
+        pytest.param(7, "", marks=pytest.mark.full),
+        pytest.param(7, " EMIT FINAL", marks=pytest.mark.full),
+    ],
+)
+def test_closed_sessions_leave_no_state(partitions: int, emit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge_policy, "COMBINING_FAN_IN", 2 + partitions % 3)
     job = Job(sessions("count(*) AS n, max(v) AS m") + emit, partitions)
-    for t in range(0, 120, 8):
+    for t in range(0, at_effort(quick=64, full=120), 8):
         job.tick((t, "a", t), (t + 1, "b", None), (t + 1, "c", 7, 2), (t + 2, "d", 1))
         job.tick((t + 1, "b", None, -1), (t + 2, "c", 7))
         job.tick((t + 2, "c", 7, -1), (t + 2, "d", 1, -1))
@@ -233,8 +241,8 @@ def test_max_rows_counts_what_is_kept() -> None:
 
 
 @pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
-def test_ticks_that_are_done_in_parts(emit: str) -> None:
-    """Rows of many bytes are done one part of the hash range after the other, and come to the same."""
+def test_hash_range_in_parts_gives_the_same_sessions(emit: str) -> None:
+    """A task whose rows exceed its memory processes its hash range in parts."""
     table = "CREATE TABLE w (t BIGINT, k STRING, d INT, WATERMARK FOR t AS t - 3)"
     table += " WITH ('connector' = 'memory', 'diff.column' = 'd');"
     query = windows_of("count(*) AS n, max(k) AS m", "SESSION", "3", "w")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.engine.local.tables import LocalSnapshot
 from watersmeet.engine.nodes import snapshot as node
@@ -96,7 +97,7 @@ def by_key(rows: list[dict[str, Any]]) -> tuple[Counter[Row], Counter[Row]]:
     return rows_of_keys, broken
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(at_effort(quick=10, full=40)))
 @pytest.mark.parametrize("columns", [WHOLE, KEYED])
 def test_random_tables_against_counters(columns, seed):
     rng = random.Random(f"{columns}/{seed}")

@@ -81,7 +81,7 @@ def weight(record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("columns", QUERIES)
-def test_what_counts_depends_on_the_records_of_a_tick_alone(columns, seed):
+def test_order_of_records_in_a_tick_does_not_decide(columns, seed):
     draw, oracle = random.Random(f"{seed} {columns}"), Oracle()
     jobs = [opened(columns) for _ in range(2)]
     totals: list[Counter[tuple[Any, ...]]] = [Counter(), Counter()]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import watersmeet
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.errors import EngineError, PlanError, StateError
 from watersmeet.spec.model import OutputMode
@@ -98,10 +99,12 @@ def test_each_row_is_in_all_its_windows_of_a_hop() -> None:
     assert job.account["#1"] == {"in": 4, "deleted": 2}
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 7])
-def test_the_state_of_a_window_goes_when_it_closes(partitions: int) -> None:
+@pytest.mark.parametrize(
+    "partitions", [pytest.param(1, marks=pytest.mark.full), 2, pytest.param(7, marks=pytest.mark.full)]
+)
+def test_closed_windows_leave_no_state(partitions: int) -> None:
     job = Job(windows("count(*) AS n, max(v) AS m"), partitions)
-    for t in range(0, 120, 4):
+    for t in range(0, at_effort(quick=80, full=120), 4):
         job.tick((t, "a", t), (t + 1, "b", None), (t + 1, "c", 7, 2))
         job.tick((t + 1, "b", None, -1))
     assert job.kept["s"] <= 3 * 3

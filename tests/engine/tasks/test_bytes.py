@@ -13,6 +13,7 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.oracle.test_windows_against_oracle import disagreements
+from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_windows import random_window_case
@@ -34,7 +35,7 @@ from watersmeet.kernel.match import equality, pairs, probe
 from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.state.store import MemoryStore
 
-CASES = 24
+CASES = at_effort(quick=12, full=24)
 
 
 @pytest.fixture

@@ -53,8 +53,17 @@ def runner():
 CASES = {"append": (["a"], False), "two inserts": (["a", "b"], False), "merge": (["a"], True)}
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("table_class", [Delta, Iceberg])
+@pytest.mark.parametrize(
+    ("table_class", "case"),
+    [
+        (Delta, "two inserts"),
+        (Iceberg, "merge"),
+        pytest.param(Delta, "append", marks=pytest.mark.full),
+        pytest.param(Delta, "merge", marks=pytest.mark.full),
+        pytest.param(Iceberg, "append", marks=pytest.mark.full),
+        pytest.param(Iceberg, "two inserts", marks=pytest.mark.full),
+    ],
+)
 def test_table_has_each_row_once_after_a_kill(runner, tmp_path, seed, case, table_class):
     inserts, keyed = CASES[case]
 

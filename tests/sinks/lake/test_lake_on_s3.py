@@ -111,7 +111,7 @@ def table(request, tmp_path, endpoint):
     return request.param(tmp_path, endpoint)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.full), True])
 def test_ticks_come_out_once(table, keyed):
     local.test_ticks_come_out_once(table, keyed)
 
@@ -120,7 +120,7 @@ def test_nothing_is_seen_before_it_is_published(table):
     local.test_nothing_is_seen_before_it_is_published(table)
 
 
-@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("keyed", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_run_that_was_overtaken(table, keyed, monkeypatch):
     local.test_a_run_that_was_overtaken_while_it_committed(table, keyed, monkeypatch)
 
@@ -145,8 +145,16 @@ def test_a_bucket_that_is_not_there(tmp_path, endpoint):
     assert raised.value.code == "sink-not-writable"
 
 
-@pytest.mark.parametrize("made", [S3Delta, S3Iceberg], ids=lambda made: made.connector)
-@pytest.mark.parametrize("at", ["staging", "commit"])
+@pytest.mark.parametrize(
+    ("made", "at"),
+    [
+        (S3Delta, "commit"),
+        (S3Iceberg, "staging"),
+        pytest.param(S3Delta, "staging", marks=pytest.mark.full),
+        pytest.param(S3Iceberg, "commit", marks=pytest.mark.full),
+    ],
+    ids=lambda value: getattr(value, "connector", value),
+)
 def test_a_bucket_without_room(tmp_path, endpoints, there_is_no_room, made, at):
     """Told as that, in one line; with room again the tick is there once. (Not 507, which
     Delta's client repeats ten times by itself.)"""
