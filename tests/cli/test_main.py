@@ -35,7 +35,10 @@ def test_help_is_quick_and_loads_nothing_heavy():
         *shown, heavy, cpu_s = found.stdout.splitlines()
         return float(cpu_s), heavy, shown
 
-    took, heavy, shown = min(call() for _ in range(3))
+    for _ in range(3):
+        took, heavy, shown = call()
+        if took < 0.5:
+            break
     assert heavy == "HEAVY"
     assert "replay" in "\n".join(shown)
     assert took < 0.5, "seconds of CPU: the machine may be busy"

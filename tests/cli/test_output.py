@@ -21,8 +21,14 @@ START = "import sys; from watersmeet.cli.start import main; sys.exit(main())"
 FULL = Path("/dev/full")
 
 COMMANDS = [
-    ("--help",), ("--version",), ("explain", "job.sql"), ("explain", "job.sql", "--mermaid"),
-    ("replay", str(CASES)), ("replay", str(CASES), "--trace"), ("reset", "job.sql"),
+    ("--help",), ("explain", "job.sql"), ("replay", str(CASES)),
+    *(
+        pytest.param(argv, marks=pytest.mark.full)
+        for argv in (
+            ("--version",), ("explain", "job.sql", "--mermaid"),
+            ("replay", str(CASES), "--trace"), ("reset", "job.sql"),
+        )
+    ),
 ]  # fmt: skip
 
 
@@ -51,7 +57,11 @@ def test_a_full_disk_behind_standard_output(with_data, argv):
     assert [line[:6] for line in lines[1:]] == ["Hint: "]
 
 
-PRINTING = [(name, "job.sql") for name in ("explain", "run", "preview")] + [("replay", str(CASES))]
+PRINTING = [
+    ("run", "job.sql"),
+    ("replay", str(CASES)),
+    *(pytest.param((name, "job.sql"), marks=pytest.mark.full) for name in ("explain", "preview")),
+]
 
 
 @pytest.mark.parametrize("argv", PRINTING, ids=" ".join)
@@ -103,7 +113,11 @@ def test_a_full_disk_behind_standard_error_changes_no_status(job):
         ).returncode == 2  # fmt: skip
 
 
-@pytest.mark.parametrize("argv", [("explain", "job.sql"), ("replay", str(CASES))], ids=" ".join)
+@pytest.mark.parametrize(
+    "argv",
+    [("replay", str(CASES)), pytest.param(("explain", "job.sql"), marks=pytest.mark.full)],
+    ids=" ".join,
+)
 def test_a_reader_that_has_gone(with_data, argv):
     with started(*argv, stdout=subprocess.PIPE) as process:
         process.stdout.close()
@@ -153,7 +167,9 @@ def test_errors_of_output_travel():
         assert str(copy.copy(error)) == str(error)
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.15, 0.3, 0.6])
+@pytest.mark.parametrize(
+    "after_s", [0.05, 0.3, *(pytest.param(after_s, marks=pytest.mark.full) for after_s in (0.0, 0.15, 0.6))]
+)
 def test_ctrl_c_at_any_time_is_quiet(with_data, after_s):
     """From when the interpreter has begun with the command, which no signal can be sure of."""
     code = START.replace("sys.exit", "print('!', file=sys.stderr, flush=True); sys.exit")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet.engine.local.replay import replay_case
 from watersmeet.errors import PlanError, SeveralErrors, SqlError
 from watersmeet.front.case_file import case_job
@@ -104,6 +105,10 @@ def played(case: dict[str, Any], **how: Any) -> list[Counter[str]]:
     return [Counter(json.dumps(list(row.values())) for row in output["rows"]) for output in outputs]
 
 
+STEP = at_effort(quick=6, full=1)
+"""Six names are used at a time, so that quick effort uses each once per query."""
+
+
 def hostile(place: int) -> dict[str, str]:
     """Six names, other ones for every place."""
     found = dict(zip(PLAIN, (NAMES[(place + step) % len(NAMES)] for step in range(6)), strict=True))
@@ -111,15 +116,16 @@ def hostile(place: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_names_say_nothing(query):
+def test_names_do_not_change_the_rows(query):
     plain = played(case_of(query, PLAIN))
-    for place in range(len(NAMES)):
+    first = list(QUERIES).index(query) % STEP  # so that names have other roles in another query
+    for place in range(first, len(NAMES), STEP):
         assert played(case_of(query, hostile(place)), partitions=2) == plain, hostile(place)
 
 
-def test_names_say_nothing_in_changelog_mode():
+def test_names_do_not_change_the_rows_in_changelog_mode():
     plain = played(case_of("left", PLAIN, changelog=True))
-    for place in range(len(NAMES)):
+    for place in range(0, len(NAMES), STEP):
         names = hostile(place)
         case = case_of("left", names, changelog=True)
         if {"_diff", "_tick"} & {names[role] for role in "tkns"}:

@@ -15,7 +15,8 @@ from watersmeet.engine.local import LocalJob
 from watersmeet.errors import StateError
 from watersmeet.objects.cache import Cache
 from watersmeet.objects.store import ObjectStore
-from watersmeet.state.behind import EVERY, tick_of
+from watersmeet.state import behind as garbage_collection
+from watersmeet.state.behind import tick_of
 from watersmeet.state.commits import commit
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import Manifest, load_newest, manifest_name, manifest_names
@@ -139,8 +140,9 @@ def test_requests_of_a_tick_are_few_and_none_is_a_list(endpoint, bucket, cached,
             assert not [asked for asked in requests if asked[0] == "GET" and asked[1] != "manifests"]
 
 
-def test_what_nobody_names_is_found_and_what_is_named_stays(store):
+def test_files_that_no_manifest_names_are_deleted(store, monkeypatch):
     """Work files and what dead attempts left: now and then, and when a driver begins."""
+    monkeypatch.setattr(garbage_collection, "EVERY", 8)
     store.write("runs/q.l-1-00ff.arrow", b"of an attempt that came to nothing")
     job, ticks = LocalJob(plan_of(QUERY), store), ticks_of(8, 5)
     job.tick(ticks[0])
@@ -152,7 +154,7 @@ def test_what_nobody_names_is_found_and_what_is_named_stays(store):
     assert load_newest(store).files() <= {*store.names("runs"), *store.names("marks")}
     store.write("marks/3-00ff", b"x")
     store.write("marks/900-00ff", b"of a tick that is under way")
-    while job.driver.tick % EVERY != 1 or job.driver.tick < EVERY:
+    while job.driver.tick < 9:
         job.tick({})
         job.driver.kept.settle()
     left = [name for folder in ("runs", "marks", "work") for name in store.names(folder)]

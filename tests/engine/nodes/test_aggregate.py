@@ -22,7 +22,7 @@ from watersmeet.errors import EngineError, PlanError
 from watersmeet.observe.reports import account_of
 from watersmeet.state.store import MemoryStore
 
-ROWS = at_effort(quick=150, full=300)
+ROWS = at_effort(quick=100, full=300)
 BY = "GROUP BY window_start, window_end"
 JOIN = (
     "(SELECT l.t AS lt, r.t AS rt, l.k AS k FROM l LEFT JOIN r"

@@ -124,7 +124,7 @@ def test_what_is_kept_of_what_came_and_went_is_nothing() -> None:
 def test_deleted_values_of_the_group_of_all_rows_leave_no_state() -> None:
     job = Job("SELECT min(v) AS m, sum(x) AS s FROM a", partitions=2)
     assert job.tick() == [(None, None, 1)]
-    for v in range(0, 40, at_effort(quick=2, full=1)):
+    for v in range(0, 40, at_effort(quick=3, full=1)):
         row = {"k": "p", "v": v, "x": 2.0 ** (40 * v - 800)}
         assert job.tick(row) == [(None, None, -1), (v, row["x"], 1)]
         assert job.tick({**row, "d": -1}) == [(v, row["x"], -1), (None, None, 1)]

@@ -13,7 +13,7 @@ from tests.support.random_windows import random_window_case
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.tasks import merge
 
-CASES = at_effort(quick=28, full=600)
+CASES = at_effort(quick=24, full=600)
 CHUNKS = 4
 
 

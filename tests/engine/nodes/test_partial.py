@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, check_account, plan_of
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.local import LocalJob
@@ -46,7 +47,7 @@ def test_partial_aggregates_grow_with_groups_and_not_with_rows(function, size, p
     """At most four times one row per pane and group, whatever comes: `COMBINING_FAN_IN`."""
     job = LocalJob(plan_of(windows(function, size=size)), MemoryStore(), partitions=partitions)
     most, came, counted = 0, 0, 0
-    for tick in range(50):
+    for tick in range(at_effort(quick=25, full=50)):
         rows = [{"t": tick * 20 + n % 20, "k": "abcde"[n % 5], "v": 1} for n in range(200)]
         output = job.tick(arriving(l=rows))
         came += len(rows)

@@ -240,7 +240,7 @@ def test_max_rows_counts_what_is_kept() -> None:
         job.tick((5, "a"))
 
 
-@pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
+@pytest.mark.parametrize("emit", [pytest.param("", marks=pytest.mark.full), " EMIT FINAL"])
 def test_hash_range_in_parts_gives_the_same_sessions(emit: str) -> None:
     """A task whose rows exceed its memory processes its hash range in parts."""
     table = "CREATE TABLE w (t BIGINT, k STRING, d INT, WATERMARK FOR t AS t - 3)"
@@ -263,7 +263,7 @@ def test_hash_range_in_parts_gives_the_same_sessions(emit: str) -> None:
     assert told[0] == told[1]
 
 
-@pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
+@pytest.mark.parametrize("emit", ["", pytest.param(" EMIT FINAL", marks=pytest.mark.full)])
 def test_sessions_of_one_group_that_do_not_fit_are_refused_by_name(emit: str) -> None:
     sql = windows_of("max(k) AS m", "SESSION", "100", "w", "") + emit
     check_one_group_does_not_fit(sql, "what is kept of")

@@ -104,7 +104,7 @@ def test_each_row_is_in_all_its_windows_of_a_hop() -> None:
 )
 def test_closed_windows_leave_no_state(partitions: int) -> None:
     job = Job(windows("count(*) AS n, max(v) AS m"), partitions)
-    for t in range(0, at_effort(quick=80, full=120), 4):
+    for t in range(0, at_effort(quick=60, full=120), 4):
         job.tick((t, "a", t), (t + 1, "b", None), (t + 1, "c", 7, 2))
         job.tick((t + 1, "b", None, -1))
     assert job.kept["s"] <= 3 * 3
@@ -352,7 +352,7 @@ def check_one_group_does_not_fit(sql: str, says: str) -> None:
     assert caught.value.code == "task-memory"
 
 
-@pytest.mark.parametrize("emit", ["", " EMIT FINAL"])
+@pytest.mark.parametrize("emit", [pytest.param("", marks=pytest.mark.full), " EMIT FINAL"])
 def test_windows_of_one_group_that_do_not_fit_are_refused_by_name(emit: str) -> None:
     sql = windows("max(k) AS m", sizes="100", table="w", keys="") + emit
     check_one_group_does_not_fit(sql, "what is kept of the open windows of one group")

@@ -140,7 +140,7 @@ def test_rows_that_must_be_held_at_once_are_refused_beyond_the_setting(query, wh
     ("kind", "calls", "together"),
     [
         ("TUMBLE {}, 10", "max(v) AS m", True),
-        ("HOP {}, 10, 20", "max(v) AS m", False),
+        pytest.param("HOP {}, 10, 20", "max(v) AS m", False, marks=pytest.mark.full),
         ("TUMBLE {}, 10", "count(DISTINCT v) AS m", False),
         ("SESSION {}, 10", "max(v) AS m", False),
     ],

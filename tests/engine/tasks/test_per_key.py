@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from tests.support.ticks import QUERY, arriving, bag, plan_of, stream
 from watersmeet.engine.local import LocalJob
 from watersmeet.engine.tasks import per_key
@@ -39,7 +40,7 @@ def kept_keys(job: LocalJob) -> dict[str, Counter[int]]:
 
 
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN", "LEFT ANTI JOIN"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(at_effort(quick=2, full=6)))
 def test_the_tick_that_would_keep_more_is_the_one_that_fails(kind, seed):
     rng = np.random.default_rng(seed)
     columns = "l.t AS lt" if "ANTI" in kind else "l.t AS lt, r.t AS rt"
