@@ -9,7 +9,9 @@ import pytest
 from benchmarks import changes
 
 
-@pytest.mark.parametrize("join", ["key", "band", "hot"])
+@pytest.mark.parametrize(
+    "join", ["key", *(pytest.param(join, marks=pytest.mark.full) for join in ("band", "hot"))]
+)
 def test_changes_run_beside_append(join, capsys):
     assert changes.main(["--join", join, "--rows", "1000", "--ticks", "1", "--tasks", "2"]) == 0
     out = [re.search(r"([\d,]+) rows out", line)[1] for line in capsys.readouterr().out.splitlines()]

@@ -1,17 +1,18 @@
-"""Rows that come and go leave files of at most 1.5 times the live rows' bytes: the benchmark, on a small
-scale; and it tells when they do not."""
+"""Run the benchmark of churn on a small scale: files have at most 1.5 times the bytes of the live rows."""
 
 from __future__ import annotations
 
 import pytest
 
 from benchmarks import churn
+from tests.support.effort import at_effort
 from watersmeet.engine.driver import merge_policy
 
-SMALL = ["--live", "60000", "--churn", "600000", "--tick", "12000", "--tasks", "2"]
+CHURN = at_effort(quick=300_000, full=600_000)
+SMALL = ["--live", "60000", "--churn", str(CHURN), "--tick", "12000", "--tasks", "2"]
 
 
-@pytest.mark.parametrize("cleared", [True, False])
+@pytest.mark.parametrize("cleared", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_files_hold_little_but_live_rows(cleared, monkeypatch, capsys):
     if not cleared:
         monkeypatch.setattr(merge_policy, "MOST_GONE", 1e9)  # rows that are gone are no reason to merge

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from benchmarks import hot_key
 
 
@@ -19,6 +21,7 @@ def test_all_ways_put_out_the_same(capsys):
     assert int(told[0][3]) > 80 > int(told[1][3])
 
 
+@pytest.mark.full
 def test_a_key_with_a_share_beside_others(capsys):
     asked = ["--rows", "20000", "--ticks", "2", "--share", "0.3", "--small", "3", "--tasks", "2"]
     assert hot_key.main(asked) == 0

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import retention
 
 
-@pytest.mark.parametrize("kind", ["left", "inner3"])
+@pytest.mark.parametrize("kind", [pytest.param("left", marks=pytest.mark.full), "inner3"])
 def test_retention_is_measured_over_all_joins(monkeypatch, capsys, kind):
     monkeypatch.setattr(retention, "ROWS_PER_TICK", 500)
     monkeypatch.setattr(retention, "BAR_MS", 1e9)
@@ -31,6 +31,7 @@ def test_moving_limits_release_and_others_do_not(tmp_path, monkeypatch):
         assert set(clock.wall) == {"choose", "open", "release", "least"}
 
 
+@pytest.mark.full
 def test_ticks_of_a_grown_state_are_measured_beside_those_of_a_small_one(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(retention, "ROWS_PER_TICK", 500)
     monkeypatch.setattr(retention, "BASE_ROWS", 2_000)

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet.errors import EngineError
 from watersmeet.kernel.aggregate import AggregateColumn, aggregate_sql, grouped
 from watersmeet.kernel.partial import ROWS, AggregateCall, partials_of
@@ -86,9 +87,9 @@ def random_rows(count):
     return pa.table(columns)
 
 
-def test_the_aggregates_of_parts_are_those_of_all(seed):
+def test_combined_parts_give_the_aggregates_of_all_rows(seed):
     random.seed(seed)
-    for _ in range(6):
+    for _ in range(at_effort(quick=3, full=6)):
         rows = random_rows(random.randint(1, 60))
         calls = asked(rows.schema)
         partials = partials_of(calls)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet import local
 from watersmeet.pipelines import Join, Lookup, Pipeline, Source, Target, Transform, Window, pipeline
 
@@ -131,7 +132,7 @@ def test_pads_wait_for_the_allowed_lateness(late_data, more):
 
 def test_random_rows_against_a_loop(seed):
     """As long as no row is late, all pairs and all pads come, whatever the ticks."""
-    for number in range(seed, seed + 25):
+    for number in range(seed, seed + at_effort(quick=8, full=25)):
         rng = random.Random(number)
         low, high = sorted((rng.randrange(-20, 20), rng.randrange(-20, 20)))
         how = rng.choice(["inner", "left", "right", "full"])

@@ -510,8 +510,14 @@ def test_what_is_no_toml_is_refused_with_its_line(text):
     assert "TOML" in error.message
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_nothing_is_started(name, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if number % 8 == 0 else pytest.mark.full)
+        for number, name in enumerate(WRONG)
+    ],
+)
+def test_wrong_pipeline_starts_no_jvm(name, tmp_path, monkeypatch, capsys):
     from pyspark import java_gateway
 
     def launched(*args, **kwargs):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.observe.live.shots import BOUNDED, FRAMES, MANY, NOON_US, ONE, STRANGE, look, now
+from tests.support.effort import at_effort
 from watersmeet.observe.live.columns import text_of
 from watersmeet.observe.live.frame import frame, width_of
 
@@ -28,7 +29,7 @@ def test_frames_are_as_they_were_looked_at(name):
 @pytest.mark.parametrize("shot", [ONE, MANY, STRANGE, BOUNDED], ids=["one", "many", "strange", "bounded"])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_no_frame_is_larger_than_the_terminal(shot, encoding):
-    for cells in (*range(2, 60), 79, 80, 120, 300):
+    for cells in (*range(2, 60, at_effort(quick=3, full=1)), 79, 80, 120, 300):
         for lines in (2, 3, 4, 5, 7, 10, 15, 24, 50):
             of = now(bounded=shot is BOUNDED, page="http://127.0.0.1:8765/?token=" + "x" * 32)
             made = frame(shot, of, look(cells, lines, encoding))
