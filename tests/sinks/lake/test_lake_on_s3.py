@@ -125,6 +125,7 @@ def test_a_run_that_was_overtaken(table, keyed, monkeypatch):
     local.test_a_run_that_was_overtaken_while_it_committed(table, keyed, monkeypatch)
 
 
+@pytest.mark.full
 def test_a_run_whose_files_were_taken_away(table):
     local.test_a_run_whose_files_were_taken_away_commits_nothing(table)
 
