@@ -4,8 +4,6 @@ come again with other partitions, records of another shape."""
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -14,8 +12,8 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from tests.engine.spark.running import Running
+from tests.kafka.away import away
 from tests.support.effort import at_effort
-from tests.support.kafka import KafkaBroker
 from watersmeet.engine.spark.job import waiting
 from watersmeet.errors import EngineError
 from watersmeet.sinks.memory import MemorySink
@@ -83,50 +81,41 @@ def memory():
     MemorySink.clear()
 
 
-@pytest.mark.parametrize("how", ["hung", "killed"])
-def test_a_broker_that_is_away_for_a_while(spark, tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("how", ["hung", pytest.param("killed", marks=pytest.mark.full)])
+def test_job_waits_for_a_broker_that_is_away_for_a_while(spark, kafka_broker, tmp_path, monkeypatch, how):
     monkeypatch.setattr(waiting, "PATIENCE_S", 1)
-    said: list[str] = []
-    with KafkaBroker() as broker:
-        job = Job(spark, broker, tmp_path, "away")
-        job.send(*range(10))
-        with job.running(on_notice=said.append) as run:
-            run.wait_for(lambda: sum(read().values()) == 10)
-            if how == "hung":
-                os.kill(broker.process_id, signal.SIGSTOP)
-            else:
-                broker.kill()
+    broker, said = kafka_broker, []
+    job = Job(spark, broker, tmp_path, f"away-{how}")
+    job.send(*range(10))
+    with job.running(on_notice=said.append) as run:
+        run.wait_for(lambda: sum(read().values()) == 10)
+        with away(broker, how):
             run.wait_for(lambda: bool(said), 30)
             until = time.monotonic() + OUTAGE_S
             run.wait_for(lambda: time.monotonic() > until, OUTAGE_S + 30)
-            if how == "hung":
-                os.kill(broker.process_id, signal.SIGCONT)
-            else:
-                broker.start()
-            job.send(*range(10, 20))
-            run.wait_for(lambda: sum(read().values()) == 20)
-            run.wait_for(lambda: len(said) == 2, 30)
+        job.send(*range(10, 20))
+        run.wait_for(lambda: sum(read().values()) == 20)
+        run.wait_for(lambda: len(said) == 2, 30)
     assert f"no Kafka broker answers at {broker.bootstrap_servers} (source l)" in said[0]
     assert "answers again" in said[1]
     assert read() == Counter(range(20))
 
 
-def test_a_broker_that_stays_away_ends_the_job(spark, tmp_path):
+def test_broker_that_stays_away_ends_the_job(spark, stoppable_broker, tmp_path):
     short = {
         "kafka.default.api.timeout.ms": 1000,
         "kafka.request.timeout.ms": 1000,
         "fetchOffset.numRetries": 1,
     }
-    with KafkaBroker() as broker:
-        more = "".join(f", '{name}' = '{value}'" for name, value in short.items())
-        job = Job(spark, broker, tmp_path, "stays-away", more)
-        job.send(*range(10))
-        error = job.fails(lambda _: broker.kill())
-        assert error.code == "kafka-unreachable", error
-        assert "run again" in (error.hint or "")
-        broker.start()
-        job.send(10, 11)
-        job.run()
+    more = "".join(f", '{name}' = '{value}'" for name, value in short.items())
+    job = Job(spark, stoppable_broker, tmp_path, "stays-away", more)
+    job.send(*range(10))
+    error = job.fails(lambda _: stoppable_broker.kill())
+    assert error.code == "kafka-unreachable", error
+    assert "run again" in (error.hint or "")
+    stoppable_broker.start()
+    job.send(10, 11)
+    job.run()
     assert read() == Counter(range(12))
 
 
@@ -159,7 +148,7 @@ def test_rows_that_expire_while_the_job_runs(spark, kafka_broker, tmp_path):
     assert read() == Counter(set(range(30)) - gone)
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("partitions", [1, pytest.param(4, marks=pytest.mark.full)])
 def test_a_topic_made_again_with_other_partitions(spark, kafka_broker, tmp_path, partitions):
     job = Job(spark, kafka_broker, tmp_path, f"bad-again-{partitions}")
     job.send(*range(10))
@@ -193,19 +182,20 @@ def test_partitions_that_are_added_between_runs(spark, kafka_broker, tmp_path):
 
 def test_many_partitions_are_read_without_waiting_for_more(spark, kafka_broker, tmp_path):
     """Else each of Spark's tasks waits half a second, as long as brokers wait for rows by default."""
-    name, partitions = "bad-many", 24
+    name, partitions = "bad-many", at_effort(quick=12, full=24)
     kafka_broker.create_topic(name, partitions=partitions * 2)
     text = JOB.format(servers=kafka_broker.bootstrap_servers, name=name, more="")
     took: list[float] = []
+    rounds = at_effort(quick=2, full=3)
 
     def told(_: object, __: float, parts: Mapping[str, float]) -> None:
         took.append(parts["ingest"])
 
-    for number in range(3):
+    for number in range(rounds):
         rows = range(number * partitions, (number + 1) * partitions)
         kafka_broker.produce(name, [(n % partitions, None, json.dumps({"k": n, "t": n})) for n in rows])
         Running(spark, text, tmp_path / "state", until_caught_up=True, on_tick=told).to_the_end()
-    assert read() == Counter(range(3 * partitions))
+    assert read() == Counter(range(rounds * partitions))
     assert min(took) < partitions / 2 * 0.5, took
 
 

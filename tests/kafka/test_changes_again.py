@@ -113,7 +113,8 @@ DEBEZIUM, UPSERT = {"format": "debezium-json"}, {"format": "upsert-json"}
 OF_UPSERTS = {"id": "BIGINT", "p": "DECIMAL(8,2)", "s": "STRING"}
 CASES = [
     pytest.param(source(OF_UPSERTS, KEYED, options=UPSERT), upsert, id="upsert"),
-    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=UPSERT), upsert, id="upsert by sequence"),
+    pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=UPSERT), upsert, id="upsert by sequence",
+                 marks=pytest.mark.full),
     pytest.param(
         source({"id": "BIGINT", "s": "STRING", "off": "BIGINT"}, KEYED,
                options=UPSERT | {"key.format": "raw", "metadata.off": "offset"}),
@@ -123,7 +124,8 @@ CASES = [
     pytest.param(source(TYPES, options=DEBEZIUM | TIMES), event, id="debezium"),
     pytest.param(source(TYPES, KEYED, options=DEBEZIUM | NANOS), event, id="debezium by key"),
     pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=DEBEZIUM), event, id="debezium by sequence"),
-    pytest.param(source({**OF_UPSERTS, "op": "STRING"}, None, OP), by_word, id="by words"),
+    pytest.param(source({**OF_UPSERTS, "op": "STRING"}, None, OP), by_word, id="by words",
+                 marks=pytest.mark.full),
     pytest.param(source({**OF_UPSERTS, "op": "STRING"}, WITH_SEQUENCE, OP), by_word, id="by words and key"),
     pytest.param(source({**OF_UPSERTS, "d": "INT"}, None, TIMES_EACH), by_diff, id="by numbers"),
 ]  # fmt: skip

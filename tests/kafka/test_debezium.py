@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.engine.spark.running import until_caught_up
+from tests.engine.spark.running import Running, until_caught_up
+from tests.support.effort import at_effort
+from watersmeet.engine.spark.sources import kafka
+from watersmeet.engine.spark.sources.changes import with_changes
+from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
 from watersmeet.observe.account import InputAccount
 from watersmeet.plan.explain import explain
@@ -132,14 +136,30 @@ def test_decimals_within_columns_are_not_taken_for_texts():
 
 
 TIMED = """
-SET output_mode = changelog; SET broken_output = broken; SET time_zone = 'America/New_York';
-CREATE TABLE times (id BIGINT {key}, d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, large STRING) WITH (
-    'connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = 'times',
+CREATE TABLE {name} (id BIGINT {key}, d DATE, t TIMESTAMP, n TIMESTAMP_NTZ, large STRING) WITH (
+    'connector' = 'kafka', 'bootstrap.servers' = '{servers}', 'topic' = '{topic}',
     'format' = 'debezium-json'{more});
-CREATE TABLE out WITH ('connector' = 'file', 'path' = '{folder}/out', 'format' = 'json');
-CREATE TABLE broken WITH ('connector' = 'file', 'path' = '{folder}/broken', 'format' = 'json');
-INSERT INTO out SELECT id, CAST(d AS STRING) AS d, unix_micros(t) AS t, CAST(n AS STRING) AS n FROM times;
+CREATE TABLE out_{name} WITH ('connector' = 'file', 'path' = '{folder}/out_{name}', 'format' = 'json');
+INSERT INTO out_{name}
+SELECT id, CAST(d AS STRING) AS d, unix_micros(t) AS t, CAST(n AS STRING) AS n FROM {name};
 """
+"""A table of the topic, and what it is copied to."""
+
+
+def run_timed(spark, broker, topic, folder, tables: dict[str, tuple[str, str]]) -> Running:
+    """Run one job of several tables of one topic, by their names, with their keys and further options."""
+    job = "SET output_mode = changelog; SET broken_output = broken; SET time_zone = 'America/New_York';"
+    job += f"CREATE TABLE broken WITH ('connector' = 'file', 'path' = '{folder}/broken', 'format' = 'json');"
+    told = {"servers": broker.bootstrap_servers, "topic": topic, "folder": folder}
+    for name, (key, more) in tables.items():
+        job += TIMED.format(name=name, key=key, more=more, **told)
+    return until_caught_up(spark, job, folder / "checkpoint")
+
+
+def written(folder, name: str) -> list[dict[str, Any]]:
+    files = folder.glob(f"out_{name}/**/*.json")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
 
 SUMMER_US = 1_720_000_000_123_456  # 2024-07-03 09:46:40.123456 UTC
 FALL_BACK_US = 1_730_613_600_000_001  # 2024-11-03 06:00:00.000001 UTC: New York has 01:00 a second time
@@ -173,56 +193,42 @@ def timed(row: tuple[Any, ...]) -> dict[str, Any]:
     return dict(zip(("id", "d", "t", "n"), row, strict=True)) | {"large": "x"}
 
 
-@pytest.mark.parametrize("key", ["", "PRIMARY KEY NOT ENFORCED"])
-def test_times_are_numbers_of_what_is_said(spark, kafka_broker, tmp_path, key):
+def test_times_are_numbers_of_the_declared_unit(spark, kafka_broker, tmp_path):
+    """In a table with a primary key; at full effort also in one without."""
     kafka_broker.create_topic("times")
-    try:
-        events = [event("c", None, timed(row)) for row, _ in TIMES]
-        events += [event("c", None, timed((100, 0, 0, 0)) | wrong) for wrong in UNREADABLE]
-        gone = timed((8, 5, SUMMER_US, "2024-07-03"))
-        events += [event("c", None, gone, schema=True), event("d", gone)]
-        kafka_broker.produce("times", [(0, None, value) for value in events])
-        more = ", 'debezium.timestamps' = 'micros'"
-        job = TIMED.format(servers=kafka_broker.bootstrap_servers, folder=tmp_path, key=key, more=more)
-        running = until_caught_up(spark, job, tmp_path / "checkpoint")
-        found = [
-            json.loads(line)
-            for file in tmp_path.glob("out/**/*.json")
-            for line in file.read_text().splitlines()
-        ]
+    events = [event("c", None, timed(row)) for row, _ in TIMES]
+    events += [event("c", None, timed((100, 0, 0, 0)) | wrong) for wrong in UNREADABLE]
+    gone = timed((8, 5, SUMMER_US, "2024-07-03"))
+    events += [event("c", None, gone, schema=True), event("d", gone)]
+    kafka_broker.produce("times", [(0, None, value) for value in events])
+    micros = ", 'debezium.timestamps' = 'micros'"
+    tables = {"keyed": ("PRIMARY KEY NOT ENFORCED", micros)} | at_effort(
+        quick={}, full={"plain": ("", micros)}
+    )
+    running = run_timed(spark, kafka_broker, "times", tmp_path, tables)
+    for name in tables:
+        found = written(tmp_path, name)
         assert {row["id"]: (row.get("d"), row.get("t"), row.get("n")) for row in found} == {
             row[0]: wanted for row, wanted in TIMES
         }
         assert {row["_diff"] for row in found} == {1}
-        broken = sum(counts.get("broken", 0) for counts in running.ticks[-1].queries["out"].account.values())
-        assert broken == len(UNREADABLE)
-    finally:
-        kafka_broker.delete_topic("times")
+        account = running.ticks[-1].queries[f"out_{name}"].account
+        assert sum(counts.get("broken", 0) for counts in account.values()) == len(UNREADABLE)
 
 
-@pytest.mark.parametrize(
-    ("more", "micros"),
-    [
-        ("", {}),
-        (", 'debezium.timestamps' = 'millis'", {1: 5000, 2: -7000}),
-        (", 'debezium.timestamps' = 'Nanos'", {1: 0, 2: -1}),
-    ],
-)
-def test_what_the_numbers_count_is_said_or_they_are_broken(spark, kafka_broker, tmp_path, more, micros):
-    kafka_broker.create_topic("times")
-    try:
-        kafka_broker.produce(
-            "times", [(0, None, event("c", None, timed((n, 1, t, t)))) for n, t in ((1, 5), (2, -7))]
-        )
-        job = TIMED.format(servers=kafka_broker.bootstrap_servers, folder=tmp_path, key="", more=more)
-        until_caught_up(spark, job, tmp_path / "checkpoint")
-        found = [
-            json.loads(line)
-            for file in tmp_path.glob("out/**/*.json")
-            for line in file.read_text().splitlines()
-        ]
-        assert {row["id"]: row["t"] for row in found} == micros
-        broken = "".join(file.read_text() for file in tmp_path.glob("broken/**/*.json"))
-        assert bool(broken) == (not micros)
-    finally:
-        kafka_broker.delete_topic("times")
+def test_numbers_of_an_undeclared_unit_are_broken(spark):
+    """Spark's frame over the records says so; a topic has no part in it."""
+    records = [(event("c", None, timed((n, 1, t, t))).encode(), n) for n, t in ((1, 5), (2, -7))]
+    raw = spark.createDataFrame(records, "value BINARY, offset BIGINT").selectExpr(
+        "CAST(NULL AS BINARY) AS key", "value", "'x' AS topic", "0 AS partition", "offset",
+        "TIMESTAMP '2026-03-01 00:00:00' AS timestamp",
+    )  # fmt: skip
+    told = {"name": "times", "key": "", "servers": "x:1", "topic": "x", "folder": "x"}
+    for unit, micros in (("", {}), ("millis", {1: 5000, 2: -7000}), ("Nanos", {1: 0, 2: -1})):
+        more = f", 'debezium.timestamps' = '{unit}'" if unit else ""
+        job = "SET output_mode = changelog;" + TIMED.format(**told, more=more)
+        (source,) = watersmeet.plan_job(watersmeet.parse_job(job)).sources
+        frame = with_changes(kafka.parsed(raw, source), source)
+        rows = frame.selectExpr("*", "unix_micros(t) AS us").collect()
+        assert {row["id"]: row["us"] for row in rows if row[BROKEN] is None} == micros
+        assert sum(row[BROKEN] is not None for row in rows) == (0 if unit else 2)

@@ -6,20 +6,24 @@ A real broker, and where time matters a clock that the test moves.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
-from tests.support.kafka import KafkaBroker
+from tests.kafka.away import away
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job import query
 from watersmeet.errors import EngineError
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 S = 1_000_000
+PAUSE_S = 0.2
+"""Between heartbeats. By themselves they come every few seconds."""
 JOB = """
 CREATE MAPPING l (k STRING, t BIGINT, WATERMARK FOR t AS t - 5)
   TYPE Kafka OPTIONS ('bootstrap.servers' = '{servers}', 'topic' = '{name}-l'{more});
@@ -37,13 +41,21 @@ class Clock:
 
     def __init__(self) -> None:
         self.us = 1_700_000_000 * S
+        self.read_us = 0  # the last time that the engine read
         self.before_batch = None
-
-    def __call__(self) -> int:
-        return self.us
 
     def move(self, seconds: float) -> None:
         self.us += round(seconds * S)
+
+    def __call__(self) -> int:
+        self.read_us = self.us
+        return self.us
+
+    def let_heartbeats_look(self, run: Running) -> None:
+        """Wait until a heartbeat has looked at the sources at the present time."""
+        self.read_us = 0
+        run.wait_for(lambda: self.read_us == self.us)
+        time.sleep(2 * PAUSE_S)
 
 
 @pytest.fixture
@@ -58,6 +70,7 @@ def clock(monkeypatch):
         return replace(offsets(self, batch), clock_us=found.us)
 
     monkeypatch.setattr(Checkpoint, "offsets", planned)
+    monkeypatch.setattr(query, "pause_between", lambda timeouts_us: PAUSE_S)
     return found
 
 
@@ -99,10 +112,9 @@ def test_unread_rows_in_a_tick_with_rows(spark, topics, tmp_path, clock):
         spark, topics.text(", 'idle_timeout' = '5 seconds'"), tmp_path / "state", clock=clock
     ) as run:
         assert arrived(run, 2) == 15
-        clock.move(2.4)
-        time.sleep(3)  # heartbeats look
-        clock.move(2.4)
-        time.sleep(3)
+        for _ in range(2):
+            clock.move(2.4)
+            clock.let_heartbeats_look(run)
 
         def between() -> None:
             clock.move(0.2)
@@ -124,7 +136,7 @@ def test_a_silent_partition_goes_idle_in_a_tick_with_rows(spark, topics, tmp_pat
         assert arrived(run, 2) == 15
         for _ in range(2):
             clock.move(2.4)
-            time.sleep(3)
+            clock.let_heartbeats_look(run)
         clock.before_batch = lambda: clock.move(0.2)
         topics.left((0, 110))
         assert arrived(run, 3) == 105
@@ -210,32 +222,46 @@ def test_who_holds_the_watermark_is_said_at_the_start_and_with_each_tick(spark, 
     assert waiting[1] == {"out": {"l": (), "r": ()}}
 
 
-@pytest.mark.parametrize("tick_in_hand", [False, True])
-def test_stopping_while_the_broker_is_away(spark, tmp_path, clock, tick_in_hand):
+@pytest.mark.parametrize(
+    ("tick_in_hand", "how"),
+    [
+        (True, "hung"),
+        pytest.param(True, "stopped", marks=pytest.mark.full),
+        pytest.param(False, "stopped", marks=pytest.mark.full),
+    ],
+)
+def test_job_stops_within_seconds_while_the_broker_is_away(
+    spark, kafka_broker, tmp_path, clock, tick_in_hand, how
+):
     """Between ticks Spark waits for offsets, within one for rows; both would take minutes."""
     MemorySink.clear()
-    with KafkaBroker() as broker:
-        for topic in ("away-l", "away-r"):
-            broker.create_topic(topic, partitions=2 if topic == "away-l" else 1)
-        topics = Topics(broker, "away")
-        topics.left((0, 100), (1, 100))
+    name, is_away = f"away-{tick_in_hand}-{how}", []
+    kafka_broker.create_topic(f"{name}-l", partitions=2)
+    kafka_broker.create_topic(f"{name}-r")
+    topics = Topics(kafka_broker, name)
+    topics.left((0, 100), (1, 100))
+    with ExitStack() as outage:
+
+        def go_away() -> None:
+            outage.enter_context(away(kafka_broker, how))
+            is_away.append(True)
+
         with Running(spark, topics.text(), tmp_path / "state", clock=clock) as run:
             arrived(run, 2)
             if tick_in_hand:
-                clock.before_batch = broker.stop
+                clock.before_batch = go_away
                 topics.left((0, 110))
-                run.wait_for(lambda: not broker.running)
+                run.wait_for(lambda: bool(is_away))
                 time.sleep(2)
             else:
-                broker.stop()
+                go_away()
                 time.sleep(5)
             started = time.monotonic()
         assert time.monotonic() - started < 20
         assert len(run.ticks) == 1
-        broker.start()
-        topics.left((1, 120))
-        again = until_caught_up(spark, topics.text(), tmp_path / "state", clock=clock)
-        assert again.total("in", "out", "l") == (4 if tick_in_hand else 3)
+    topics.left((1, 120))
+    again = until_caught_up(spark, topics.text(), tmp_path / "state", clock=clock)
+    assert again.total("in", "out", "l") == (4 if tick_in_hand else 3)
     MemorySink.clear()
 
 
@@ -255,9 +281,9 @@ def test_a_tick_by_idleness_that_was_put_out_and_not_committed(spark, topics, tm
     def until_it_is_idle() -> None:
         with Running(spark, text, tmp_path / "state", clock=clock) as run:
             assert arrived(run, 2) == 15
-            for _ in range(2):
-                clock.move(2.5)
-                time.sleep(3)
+            clock.move(2.5)
+            clock.let_heartbeats_look(run)
+            clock.move(2.5)
             run.wait_for(lambda: False, timeout_s=30)
 
     with monkeypatch.context() as patched:

@@ -33,7 +33,7 @@ INSERT INTO kept SELECT id FROM a;
 """
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("delivery", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.full)])
 def test_progress_in_a_topic(spark, tmp_path, kafka_broker, monkeypatch, delivery):
     given, copied, ticks = (f"progress-{name}{delivery}" for name in ("in", "copied", "ticks"))
     for topic in (given, copied, ticks):

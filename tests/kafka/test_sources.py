@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 
 from tests.engine.spark.running import Running, until_caught_up
+from tests.kafka.away import away
 from tests.support.columns import column
-from tests.support.kafka import KafkaBroker
 from watersmeet.engine.spark.sources import brokers
 from watersmeet.engine.spark.sources.topic_check import check_topics
 from watersmeet.errors import WatersmeetError
@@ -150,20 +151,22 @@ def test_unread_rows_are_seen_and_a_broker_that_is_away_counts_as_having_some(
     assert brokers.unread(spark, away, read.format(1)) == ("0", "1")
 
 
-def test_a_broker_that_is_away_makes_no_partition_idle(spark, tmp_path):
+@pytest.mark.parametrize("how", ["hung", pytest.param("stopped", marks=pytest.mark.full)])
+def test_no_partition_goes_idle_while_the_broker_is_away(spark, kafka_broker, tmp_path, how):
     """Nobody knows what was not read: the watermark waits, and no row is late because of that."""
-    with KafkaBroker() as broker:
-        for topic, partitions in (("lag-l", 2), ("lag-r", 1)):
-            broker.create_topic(topic, partitions=partitions)
-        text = LAGGING.format(servers=broker.bootstrap_servers, more=", 'idle_timeout' = '3 seconds'")
-        left = [(0, None, '{"k": "a", "t": 100}'), (1, None, '{"k": "a", "t": 20}')]
-        broker.produce("lag-l", left)
-        broker.produce("lag-r", [(0, None, '{"k": "a", "t": 100}')])
-        with Running(spark, text, tmp_path / "state") as run:
-            run.wait_for(lambda: run.total("in", "out", "l") == 2)
-            broker.stop()
-            time.sleep(8)
-            assert run.ticks[-1].queries["out"].input_watermarks["l.t"] == 15
+    for topic, partitions in ((f"unseen-{how}-l", 2), (f"unseen-{how}-r", 1)):
+        kafka_broker.create_topic(topic, partitions=partitions)
+    text = LAGGING.replace("lag-", f"unseen-{how}-").format(
+        servers=kafka_broker.bootstrap_servers, more=", 'idle_timeout' = '2 seconds'"
+    )
+    left = [(0, None, '{"k": "a", "t": 100}'), (1, None, '{"k": "a", "t": 20}')]
+    kafka_broker.produce(f"unseen-{how}-l", left)
+    kafka_broker.produce(f"unseen-{how}-r", [(0, None, '{"k": "a", "t": 100}')])
+    with ExitStack() as outage, Running(spark, text, tmp_path / "state") as run:
+        run.wait_for(lambda: run.total("in", "out", "l") == 2)
+        outage.enter_context(away(kafka_broker, how))
+        time.sleep(6)
+        assert run.ticks[-1].queries["out"].input_watermarks["l.t"] == 15
 
 
 def refusal(spark, text, folder) -> WatersmeetError:

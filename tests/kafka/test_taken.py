@@ -51,7 +51,13 @@ def run(spark, broker, folder, topic, where="", more=""):
     return sum(tick.queries["out"].rows_out for tick in running.ticks)
 
 
-@pytest.mark.parametrize(("where", "more"), [("", ""), (" WHERE k + t >= 0", ", 'kafka.acks' = '1'")])
+@pytest.mark.parametrize(
+    ("where", "more"),
+    [
+        ("", ""),
+        pytest.param(" WHERE k + t >= 0", ", 'kafka.acks' = '1'", marks=pytest.mark.full),
+    ],
+)
 def test_a_row_that_never_came_stops_the_tick(spark, kafka_broker, tmp_path, write, where, more):
     topic = f"taken-{len(where)}"
     kafka_broker.create_topic(topic, partitions=3)

@@ -85,30 +85,30 @@ def test_killed_at_every_point(tmp_path, broker):
     assert all(ticks == sorted(ticks) for ticks in by_key.values())
 
 
-def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_path, broker):
+def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_path, kafka_broker):
     """Nobody repeats the tick: the broker aborts its transaction (5 s)."""
-    broker.create_topic("blocked")
-    code, errors = run(tmp_path, broker, "blocked", 2, "marked", 1)
+    kafka_broker.create_topic("blocked")
+    code, errors = run(tmp_path, kafka_broker, "blocked", 2, "marked", 1)
     assert code == -signal.SIGKILL, errors
     began = time.monotonic()
-    broker.produce("blocked", [(0, "other", "theirs")])
+    kafka_broker.produce("blocked", [(0, "other", "theirs")])
     behind = Counter({(b"other", b"theirs"): 1})
-    assert held(broker, "blocked") == Counter()
-    while held(broker, "blocked") != behind:
+    assert held(kafka_broker, "blocked") == Counter()
+    while held(kafka_broker, "blocked") != behind:
         assert time.monotonic() - began < 5 + 5
         time.sleep(0.2)
     print(f"readers waited for {time.monotonic() - began:.1f} s")
 
 
-def test_the_repeat_lets_readers_go_on_at_once(tmp_path, broker):
-    broker.create_topic("let-on")
+def test_the_repeat_lets_readers_go_on_at_once(tmp_path, kafka_broker):
+    kafka_broker.create_topic("let-on")
     timeout_s = 90
     began = time.monotonic()
-    code, errors = run(tmp_path, broker, "let-on", 2, "marked", 1, timeout_s=timeout_s)
+    code, errors = run(tmp_path, kafka_broker, "let-on", 2, "marked", 1, timeout_s=timeout_s)
     assert code == -signal.SIGKILL, errors
-    code, errors = run(tmp_path, broker, "let-on", 2, timeout_s=timeout_s)
+    code, errors = run(tmp_path, kafka_broker, "let-on", 2, timeout_s=timeout_s)
     assert code == 0, errors
-    assert held(broker, "let-on") == expected(2)
+    assert held(kafka_broker, "let-on") == expected(2)
     assert time.monotonic() - began < timeout_s, "the broker's own time was not waited for"
 
 
