@@ -104,12 +104,9 @@ def pairs(types: Sequence[str], form: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "form",
-    [
-        "coalesce({0}, {1})",
-        pytest.param("CASE WHEN TRUE THEN {0} ELSE {1} END", marks=pytest.mark.full),
-    ],
+    ["coalesce({0}, {1})", pytest.param("CASE WHEN TRUE THEN {0} ELSE {1} END", marks=pytest.mark.full)],
 )
-def test_common_type_of_choices_is_sparks(asked, types, form):
+def test_what_is_chosen_from(asked, types, form):
     assert different(types, asked.types(pairs(types, form)), common_type) == []
 
 
@@ -129,7 +126,7 @@ def test_what_is_put_together(asked, types):
 
 
 @pytest.mark.parametrize("operator", ["=", pytest.param("<", marks=pytest.mark.full)])
-def test_common_type_of_comparisons_is_sparks(asked, types, operator):
+def test_what_is_compared(asked, types, operator):
     """Nested types are another matter: less is compared of them."""
     plain = [type_ for type_ in types if type_ not in NESTED]
     assert plain == types[: len(plain)]
@@ -142,7 +139,7 @@ def test_common_type_of_comparisons_is_sparks(asked, types, operator):
 
 
 @pytest.mark.parametrize("operator", ["+", pytest.param("-", marks=pytest.mark.full), "*", "/", "%", "DIV"])
-def test_type_of_arithmetic_is_sparks(asked, types, operator):
+def test_what_is_computed(asked, types, operator):
     found = asked.types(pairs(types, f"{{0}} {operator} {{1}}"))
     numbers = [
         each if sql_type(left).is_number and sql_type(right).is_number else None

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.plan.exact.checking import ZONE_NAMES, check, moments, table_of
+from tests.plan.exact.checking import ZONE_PARAMETERS, check, moments, table_of
 
 TYPES = {
     "t": "TINYINT", "i": "INT", "b": "BIGINT", "f": "FLOAT", "x": "DOUBLE", "m": "DECIMAL(10,2)", "w": "DECIMAL(6,4)",
@@ -83,7 +83,7 @@ def pools(rng: random.Random) -> dict[str, list]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("zone_name", ZONE_NAMES)
+@pytest.mark.parametrize("zone_name", ZONE_PARAMETERS)
 def test_tasks_compute_what_spark_computes(zone_name, spark, request, monkeypatch):
     seed = request.config.watersmeet_seed
     rows = table_of(TYPES, pools(random.Random(seed)), seed)

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from tests.plan.exact.checking import ZONE_NAMES, check, compiled_text, moments, table_of
+from tests.plan.exact.checking import ZONE_PARAMETERS, check, compiled_text, moments, table_of
 
 TYPES = {
     "i": "INT", "h": "SMALLINT", "b": "BIGINT", "f": "FLOAT", "x": "DOUBLE", "m": "DECIMAL(10,2)", "w": "DECIMAL(18,8)",
@@ -152,7 +152,7 @@ def pools(rng: random.Random) -> dict[str, list]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("zone_name", ZONE_NAMES)
+@pytest.mark.parametrize("zone_name", ZONE_PARAMETERS)
 def test_tasks_compute_what_spark_computes(zone_name, spark, request, monkeypatch):
     seed = request.config.watersmeet_seed
     rows = table_of(TYPES, pools(random.Random(seed)), seed, 1200)
