@@ -12,11 +12,12 @@ import pytest
 
 from tests.engine.spark.running import Running
 from tests.engine.spark.running import until_caught_up as caught_up
+from tests.support.effort import at_effort
 from watersmeet.sinks.memory import MemorySink
 
 pytestmark = pytest.mark.spark
 
-HOURS = 30
+HOURS = at_effort(quick=24, full=30)
 SKEW = 4
 DAY = datetime(2024, 1, 1)
 
@@ -83,12 +84,18 @@ def test_a_day_ahead_with_a_restart_in_the_middle(spark, tmp_path):
     assert 0 in [tick.rows_in["l"] for tick in again.ticks[:2]], "held after a restart, too"
     assert read() == expected(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
     bounded = max(most_kept(first), most_kept(again))
+    assert bounded <= 4 * (SKEW + 2 * 6 + 2 + 2) < 4 * HOURS, "at most two ticks ahead, see the page"
 
-    MemorySink.clear()
-    free = caught_up(spark, text.replace(MAX_SKEW, ""), tmp_path / "other", finish=True)
+
+@pytest.mark.full
+def test_without_max_skew_the_state_holds_the_whole_lead(spark, tmp_path):
+    """The same rows as above: what max_skew saves."""
+    write(tmp_path, "r", 0, 24 + HOURS, 2)
+    write(tmp_path, "l", 24, HOURS, 6)
+    text = JOB.format(l=files(tmp_path, "l"), r=files(tmp_path, "r"), settings="")
+    free = caught_up(spark, text, tmp_path / "state", finish=True)
     assert read() == expected(range(4 * 24, 4 * (24 + HOURS)), range(4 * (24 + HOURS)))
     assert most_kept(free) == 4 * HOURS
-    assert bounded <= 4 * (SKEW + 2 * 6 + 2 + 2) < most_kept(free), "at most two ticks ahead, see the page"
 
 
 def topic(broker, name: str, more: str = "") -> str:
@@ -102,7 +109,7 @@ def send(broker, name: str, *quarters: int) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("goes_idle", [False, True])
+@pytest.mark.parametrize("goes_idle", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_idle):
     """Rows of l are there all the time; r comes to a standstill, and goes on, or is idle in the end. All the
     while it is one query of Spark."""

@@ -73,12 +73,12 @@ class Job:
     ("place", "leave", "code"),
     [
         ("state", 0, "checkpoint-not-writable"),
-        ("state", 4096, "state-not-written"),
+        pytest.param("state", 4096, "state-not-written", marks=pytest.mark.full),
         ("state/state", 60_000, "state-not-written"),
         ("state/spark", 0, "disk-full"),
-        ("out", 0, "sink-not-writable"),
+        pytest.param("out", 0, "sink-not-writable", marks=pytest.mark.full),
         ("out", 40_000, "disk-full"),
-        ("late", 8192, "disk-full"),
+        pytest.param("late", 8192, "disk-full", marks=pytest.mark.full),
     ],
 )
 def test_a_full_disk(spark, tmp_path, place, leave, code):
@@ -93,6 +93,7 @@ def test_a_full_disk(spark, tmp_path, place, leave, code):
         job.check()
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_under_json(spark, tmp_path):
     job = Job(spark, tmp_path, "json")
     with small_disk(tmp_path / "out") as disk:
@@ -103,7 +104,11 @@ def test_a_disk_that_is_full_under_json(spark, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "code"), [("state/state", "state-not-written"), ("state/spark", "disk-not-writable")]
+    ("place", "code"),
+    [
+        pytest.param("state/state", "state-not-written", marks=pytest.mark.full),
+        ("state/spark", "disk-not-writable"),
+    ],
 )
 def test_a_file_system_that_becomes_read_only(spark, tmp_path, place, code):
     job = Job(spark, tmp_path)
@@ -117,7 +122,11 @@ def test_a_file_system_that_becomes_read_only(spark, tmp_path, place, code):
 
 @pytest.mark.parametrize(
     ("place", "code"),
-    [("state", "checkpoint-not-writable"), ("out", "sink-not-writable"), ("late", "sink-not-writable")],
+    [
+        pytest.param("state", "checkpoint-not-writable", marks=pytest.mark.full),
+        ("out", "sink-not-writable"),
+        pytest.param("late", "sink-not-writable", marks=pytest.mark.full),
+    ],
 )
 def test_a_place_that_is_read_only_from_the_start(spark, tmp_path, place, code):
     job = Job(spark, tmp_path)

@@ -17,35 +17,37 @@ from watersmeet.testing.cases import check_case
 pytestmark = pytest.mark.spark
 
 CHOSEN = (
-    "asof-equal-times-go-by-partition-then-place",
-    "hz-Q10-union-all-input",
-    "hz-Q11-self-join",
     "flink-F22-late-side-output",
-    "flink-F31-null-safe-key",
     "hz-F2-full",
-    "hz-O9-key-range-null-key-left",
-    "null-time-is-dropped",
     "hz-R4-late-stays-late-after-restart",
     "rescale-keeps-state",
     "restart-changelog-left",
     "hz-C2-idle-partition-holds-again",
+    "stream-delete-brings-the-pad-back",
+    "session-a-row-a-gap-after-the-last-one-belongs-to-it",
+    "table-as-of-left",
+    "final-windows-over-a-join-of-changes",
+)
+"""Cases that quick effort plays: a join, a table, changes, windows, a restart, idleness, a new task count."""
+FURTHER = (
+    "asof-equal-times-go-by-partition-then-place",
+    "hz-Q10-union-all-input",
+    "hz-Q11-self-join",
+    "flink-F31-null-safe-key",
+    "hz-O9-key-range-null-key-left",
+    "null-time-is-dropped",
     "idle-follow",
     "hz-M3-cascade-tight",
     "triangle-bounds-closed-transitively",
     "branch-that-was-idle-comes-back",
     "flink-F52-left-left",
-    "stream-delete-brings-the-pad-back",
-    "session-a-row-a-gap-after-the-last-one-belongs-to-it",
-    "table-as-of-left",
     "broadcast-full-join-over-a-rescale",
-    "final-windows-over-a-join-of-changes",
     "partitions-and-timestamps",
     "hz-E1-key-only",
 )
-"""Cases that quick effort plays: each kind of node, of restart and of watermark."""
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", [*CHOSEN, *(pytest.param(name, marks=pytest.mark.full) for name in FURTHER)])
 def test_chosen_case(spark: Any, name: str) -> None:
     case = cases_by_name()[name]
     assert check_case(case, replay_case(case, partitions=2)) == []
@@ -87,7 +89,13 @@ def compared(query: str) -> dict[str, Any]:
     return {"case": "c", "streams": dict.fromkeys("lrx", columns), "query": query, "steps": ROWS}
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(query, id=name, marks=[] if name in ("without-key", "view") else [pytest.mark.full])
+        for name, query in QUERIES.items()
+    ],
+)
 def test_agrees_with_the_engine_in_process(spark: Any, query: str) -> None:
     """Spread over two tasks, then three; rows of all steps, and what is retained, are the same."""
     case = compared(query)

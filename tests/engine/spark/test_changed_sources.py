@@ -133,6 +133,7 @@ def test_sources_come_go_and_change_places(job, put, found, monkeypatch):
     assert job(XY + CA).ticks == 0  # nothing is read twice
 
 
+@pytest.mark.full
 def test_changes_of_tables_that_another_query_keeps(job, put, found):
     alone = "INSERT INTO ab SELECT k AS l, n AS r FROM x EMIT CHANGES;\n"
     grouped = "INSERT INTO ca SELECT k AS l, count(*) AS r FROM x GROUP BY k EMIT CHANGES;\n"
@@ -175,6 +176,7 @@ def test_a_source_that_reads_elsewhere_is_read_from_its_start(job, put, found, t
     assert found("ab") == {(1, 2): 1, (3, 2): 1}  # row 1 is not there any more: the query began anew
 
 
+@pytest.mark.full
 def test_a_bounded_generator_that_comes_is_read_to_its_end(job, put, found):
     alone = "INSERT INTO ab SELECT n AS l, t AS r FROM a;\n"
     for number in range(4):  # as many batches as the generator takes, and more

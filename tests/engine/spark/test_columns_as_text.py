@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import watersmeet as ws
+from tests.support.effort import at_effort
 from watersmeet.engine.spark.sources.dataframes import look_at
 from watersmeet.relations.spark_columns import NoText, is_column, text_of
 
 pytestmark = pytest.mark.spark
 
-DRAWN = 60
+DRAWN = at_effort(quick=20, full=60)
 
 
 def numbers(draw: random.Random, depth: int) -> Any:

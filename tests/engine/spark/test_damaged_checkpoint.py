@@ -14,13 +14,14 @@ import duckdb
 import pytest
 
 from tests.engine.spark.running import Running
+from tests.support.effort import at_effort
 from tests.support.ordered_files import put_rows
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark
 
-DAMAGES = 20
+DAMAGES = at_effort(quick=6, full=20)
 JOB = """
 CREATE MAPPING a (id BIGINT, k BIGINT, t BIGINT, WATERMARK FOR t AS t - 5)
   TYPE File OPTIONS ('path' = '{path}/a', 'format' = 'json');

@@ -166,6 +166,7 @@ def test_frames_are_joined_and_a_job_goes_on_where_it_was(shop, spark):
     assert spark.range(3).count() == 3, "the session goes on"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("where", ["conclude", "commit"])
 def test_a_tick_that_dies_is_repeated_with_nothing_doubled(shop, monkeypatch, where):
     """The second one: before its rows are out, and when they are."""

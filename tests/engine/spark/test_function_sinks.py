@@ -170,7 +170,13 @@ def test_what_the_driver_stages_is_what_tasks_would(spark, given, tmp_path, monk
     assert len(found["auto"][1]) == 4
 
 
-@pytest.mark.parametrize(("file", "code"), [("fails", "function-failed"), ("lazy", "function-left-rows")])
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("fails", "function-failed"),
+        pytest.param("lazy", "function-left-rows", marks=pytest.mark.full),
+    ],
+)
 def test_a_failed_tick_is_repeated_with_the_same_parts(spark, given, tmp_path, file, code):
     (tmp_path / file).touch()
     with pytest.raises(EngineError, match=code) as caught:
@@ -188,7 +194,7 @@ def test_a_failed_tick_is_repeated_with_the_same_parts(spark, given, tmp_path, f
     assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]
 
 
-@pytest.mark.parametrize("what", ["renamed", "no function"])
+@pytest.mark.parametrize("what", ["renamed", pytest.param("no function", marks=pytest.mark.full)])
 def test_rows_that_are_out_do_not_come_again_by_another_name(spark, given, tmp_path, what):
     """What a sink was called cannot be left to those that are there now."""
     (tmp_path / "fails").touch()

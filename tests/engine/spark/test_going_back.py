@@ -69,6 +69,7 @@ def test_it_goes_back_and_comes_to_the_same(spark, stopped, capsys):
     assert command("state", "check", state) == 0
 
 
+@pytest.mark.full
 def test_a_copy_goes_on_where_the_original_was(spark, stopped):
     shutil.rmtree(stopped / "state")
     assert to_the_end(spark, stopped, "saved", rebuild=True).finished

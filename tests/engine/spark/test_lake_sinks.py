@@ -11,6 +11,7 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_postgres_sinks import write
+from tests.support.effort import at_effort
 from watersmeet.state.commits import Commits
 
 pytestmark = pytest.mark.spark
@@ -82,7 +83,7 @@ def test_tables_hold_the_join_after_every_tick(spark, seed, lake, tmp_path, monk
     draw = random.Random(seed)
     customers: dict[int, str] = {}
     orders: dict[int, tuple[int, float]] = {}
-    for tick in range(3):
+    for tick in range(at_effort(quick=2, full=3)):
         changes: dict[str, list[dict[str, Any]]] = {"c": [], "o": []}
         for number in draw.sample(range(6), 4):
             if number in customers:
@@ -122,7 +123,7 @@ def _dies(*_: Any) -> None:
 
 def test_rows_that_come_go_straight_from_tasks_in_many_of_them(spark, lake, tmp_path):
     """More rows than are worked off in this process; and as many through Spark's own projection."""
-    rows = 60_000
+    rows = at_effort(quick=20_000, full=60_000)
     for table in "ab":
         of_table = [{"k": n, "v": f"{table}{n}", "t": "2026-01-01T00:00:00Z"} for n in range(rows)]
         write(tmp_path, table, 0, of_table)

@@ -16,6 +16,7 @@ import pytest
 from pyarrow import csv, parquet
 from pyspark import SparkContext
 
+from tests.support.effort import at_effort
 from watersmeet import at_once as threads
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.driver import amount
@@ -138,7 +139,7 @@ def test_random_files_are_read_as_spark_reads_them(spark, tmp_path, seed):
     hold_fixed(spark, "UTC")
     rng = random.Random(seed)
     print(f"seed {seed}")
-    count = 24
+    count = at_effort(quick=8, full=24)
     for number in range(count):
         names = rng.sample(sorted(VALUES), rng.randint(1, 6))
         rows = rng.choice([0, 1, 40, 9000]) if number else 9000
@@ -310,7 +311,9 @@ def write(table: pa.Table, path: Path, wanted: str, *, odd: bool) -> None:
         path.write_text("\n".join(lines))
 
 
-@pytest.mark.parametrize("wanted", ["parquet", "csv", "json"])
+@pytest.mark.parametrize(
+    "wanted", ["parquet", *(pytest.param(name, marks=pytest.mark.full) for name in ("csv", "json"))]
+)
 def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, seed, wanted):
     """Also where in the middle comes a file that is Spark's to read, and where the driver, or no driver, does
     what is little."""

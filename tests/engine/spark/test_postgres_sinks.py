@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
+from tests.support.effort import at_effort
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark
@@ -45,7 +46,7 @@ def test_tables_hold_the_join_after_every_tick(spark, postgres, tmp_path):
     draw = random.Random(seed)
     customers: dict[int, str] = {}
     orders: dict[int, tuple[int, float]] = {}
-    for tick in range(3):
+    for tick in range(at_effort(quick=2, full=3)):
         changes: dict[str, list[dict[str, Any]]] = {"c": [], "o": []}
         for number in draw.sample(range(6), 4):
             if number in customers:

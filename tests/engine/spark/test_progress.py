@@ -83,6 +83,7 @@ INSERT INTO chained SELECT b.id, c.id AS c, d.id AS d FROM a b
 """
 
 
+@pytest.mark.full
 def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
     (tmp_path / "a").mkdir()
     for tick in (1, 2, 3):
@@ -106,7 +107,7 @@ def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
     assert {name: own.get("shed", 0) for name, own in last.account.items()} == totals
 
 
-@pytest.mark.parametrize("where", ["others are out", "it is out"])
+@pytest.mark.parametrize("where", [pytest.param("others are out", marks=pytest.mark.full), "it is out"])
 def test_a_tick_that_is_repeated_tells_it_once(spark, tmp_path, where, monkeypatch):
     text, publish = job(tmp_path), FileSink.publish
 

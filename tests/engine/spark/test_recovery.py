@@ -136,7 +136,15 @@ def cut_metadata(spark: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [torn_offsets, no_log, empty_log, older_log, older_offsets, another_file, cut_metadata],
+    [
+        torn_offsets,
+        no_log,
+        *(
+            pytest.param(damage, marks=pytest.mark.full)
+            for damage in (empty_log, older_log, older_offsets, another_file)
+        ),
+        cut_metadata,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_damage_is_refused_and_rebuilt(files, damage):

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_rows
+from tests.support.effort import at_effort
 from tests.support.json_records import drawn, runs_on
 from watersmeet.engine.spark.sources import frames, kafka
 from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
@@ -72,7 +73,7 @@ ODD = [
 def values(rng: random.Random) -> list[bytes]:
     """JSON objects of all forms, and what may stand behind them."""
     found = []
-    for number in range(250):
+    for number in range(at_effort(quick=100, full=250)):
         row = drawn(rng, number, (
             ("m", [None, {"a": 1}, {}, {"a": 2, "z": {"y": [{}]}}]),
             ("b", [None, [], [1, 2]]),
@@ -133,9 +134,9 @@ def judged(spark, tmp_path):
     [
         {},
         {"multiLine": "true"},
-        {"encoding": "UTF-8"},
+        pytest.param({"encoding": "UTF-8"}, marks=pytest.mark.full),
         {"allowComments": "true"},
-        {"allowSingleQuotes": "false"},
+        pytest.param({"allowSingleQuotes": "false"}, marks=pytest.mark.full),
     ],
     ids=str,
 )
@@ -152,7 +153,7 @@ def test_what_runs_on_is_told_and_nothing_else(judged, seed, options):
         if want is not run_on:
             wrong.append((record[:80], "runs on", want, run_on))
     assert not wrong, wrong
-    assert min(good, bad) > 50
+    assert min(good, bad) > at_effort(quick=20, full=50)
 
 
 def job(path: Path, columns: str, select: str, options: str = "", settings: str = "") -> str:
@@ -229,10 +230,18 @@ ONE = '{"id":3,"s":"c"}'
 @pytest.mark.parametrize(
     ("options", "name", "content", "broken"),
     [
-        ("'multiLine' = 'true'", "a", TWO.replace(",", ",\n").encode(), 1),
+        pytest.param(
+            "'multiLine' = 'true'", "a", TWO.replace(",", ",\n").encode(), 1, marks=pytest.mark.full
+        ),
         ("'multiLine' = 'true'", "a", f"[{TWO.replace('}{', '},{')}]\n{ONE}".encode("utf-16"), 1),
         ("'lineSep' = ';;'", "a", f"{TWO};;{ONE};;".encode(), 1),
-        ("'encoding' = 'UTF-16LE', 'lineSep' = ';;'", "a", f"{TWO};;{ONE}".encode("utf-16-le"), 1),
+        pytest.param(
+            "'encoding' = 'UTF-16LE', 'lineSep' = ';;'",
+            "a",
+            f"{TWO};;{ONE}".encode("utf-16-le"),
+            1,
+            marks=pytest.mark.full,
+        ),
         (
             "'encoding' = 'ISO-8859-1', 'lineSep' = ';;'",
             "a",
@@ -240,7 +249,13 @@ ONE = '{"id":3,"s":"c"}'
             1,
         ),
         ("'allowComments' = 'true'", "a", f"// c\n{ONE} /* }} */ // x\n /* [ */ {TWO} // x\n".encode(), 1),
-        ("'allowUnquotedFieldNames' = 'true'", "a", b"{id:3,'s':'c'}\n{id:1}{id:2}", 1),
+        pytest.param(
+            "'allowUnquotedFieldNames' = 'true'",
+            "a",
+            b"{id:3,'s':'c'}\n{id:1}{id:2}",
+            1,
+            marks=pytest.mark.full,
+        ),
         ("'header' = 'x'", "a.gz", gzip.compress(f"{ONE}\r\n{TWO}\r\n\r\n".encode(), mtime=0), 1),
     ],
     ids=str,

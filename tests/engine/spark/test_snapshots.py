@@ -125,7 +125,7 @@ def test_postgres(spark, folder, postgres):
     assert not folder.sums()
 
 
-@pytest.mark.parametrize("with_stream", [False, True])
+@pytest.mark.parametrize("with_stream", [pytest.param(False, marks=pytest.mark.full), True])
 def test_a_tick_that_failed_half_way_compares_the_same_again(spark, folder, monkeypatch, with_stream):
     """The first sink shows the tick, the second one does not, and then the table is replaced."""
     sinks = OUT.replace("CREATE TABLE bad", "CREATE TABLE more").replace("/bad'", "/more'")

@@ -131,6 +131,7 @@ def test_a_task_fetches_its_half_of_what_came(spark, tmp_path, endpoint, bucket)
     assert orders.rows() == expected(80_010)
 
 
+@pytest.mark.full
 def test_a_machine_that_comes_back_makes_spark_s_files_anew(spark, tmp_path, endpoint, bucket):
     orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=5.0)
     for number, machine in enumerate(("one", "two", "one")):
@@ -140,7 +141,7 @@ def test_a_machine_that_comes_back_makes_spark_s_files_anew(spark, tmp_path, end
     assert list((tmp_path / "one").glob("spark.old-*"))
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
     spark, tmp_path, endpoint, bucket, monkeypatch, first
 ):
@@ -166,6 +167,7 @@ def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
     assert len(running.ticks) == 3
 
 
+@pytest.mark.full
 def test_a_state_elsewhere_is_not_begun_anew(spark, tmp_path, endpoint, bucket):
     orders, store = Orders(tmp_path / "job"), store_at(endpoint, bucket, timeout_s=5.0)
     orders.come(0, 3)

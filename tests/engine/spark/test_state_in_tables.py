@@ -37,6 +37,7 @@ def test_a_job_goes_on_on_another_machine(spark, tmp_path, postgres):
         assert postgres.password.encode() not in file.read_bytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("first", [True, False])
 def test_a_tick_that_was_killed_when_it_was_out_is_repeated_as_it_was(
     spark, tmp_path, postgres, monkeypatch, first

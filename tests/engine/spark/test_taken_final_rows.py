@@ -86,7 +86,10 @@ def rows_of(spark: Any, folder: Path, name: str) -> Counter[tuple[Any, ...]]:
     return Counter({row: times for row, times in counted.items() if times})
 
 
-@pytest.mark.parametrize("text", [TEXT, CHANGES], ids=["final", "changes"])
+@pytest.mark.parametrize(
+    "text",
+    [pytest.param(TEXT, id="final"), pytest.param(CHANGES, id="changes", marks=pytest.mark.full)],
+)
 def test_three_queries_of_which_one_joins(spark, tmp_path, text):
     is_changes, text, checkpoint = text is CHANGES, text.format(tmp_path), tmp_path / "checkpoint"
     put(tmp_path, FIRST)

@@ -77,7 +77,13 @@ def counts(monkeypatch):
     return told
 
 
-@pytest.mark.parametrize("condition", ["", "AND hash(l.v, r.v) IS NOT NULL"], ids=["", "computed-by-spark"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param("", id=""),
+        pytest.param("AND hash(l.v, r.v) IS NOT NULL", id="computed-by-spark", marks=pytest.mark.full),
+    ],
+)
 def test_ticks_are_run_in_as_many_tasks_as_they_need(spark, tmp_path, monkeypatch, counts, condition):
     """One run of them after the other, over the same state, which each cuts as it needs."""
     monkeypatch.setattr(amount, "WORTH_A_TASK", 500)
@@ -98,6 +104,7 @@ def test_ticks_are_run_in_as_many_tasks_as_they_need(spark, tmp_path, monkeypatc
     assert sides.found() == dict.fromkeys(range(sides.rows), 1)
 
 
+@pytest.mark.full
 def test_changes_that_two_tasks_may_not_hold_are_spread_over_more(spark, tmp_path, counts):
     sides = Sides(tmp_path, settings="SET max_task_memory = '16 MB'; SET output_mode = 'changelog';")
     sides.come(500, size=100_000, of_a_key=2)  # 50 MB a side, of rows that have to be told apart

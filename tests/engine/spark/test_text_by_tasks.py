@@ -10,6 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.sources.frames import read_records
@@ -273,7 +274,14 @@ def compared(spark, tmp_path, wanted, columns, records, reader, head=""):
     return took, left
 
 
-@pytest.mark.parametrize(("kind", "zone"), [*((kind, "UTC") for kind in COLUMNS), *ELSEWHERE])
+@pytest.mark.parametrize(
+    ("kind", "zone"),
+    [
+        *((kind, "UTC") for kind in COLUMNS),
+        ELSEWHERE[0],
+        *(pytest.param(*each, marks=pytest.mark.full) for each in ELSEWHERE[1:]),
+    ],
+)
 def test_values_of_csv_are_those_that_spark_reads(spark, tmp_path, kind, zone):
     hold_fixed(spark, zone)
     columns = {"n": "INT", "c": kind, "s": "STRING"}
@@ -450,30 +458,45 @@ ODD = [
 ]
 
 
-def test_texts_in_the_first_column_are_those_that_spark_reads(spark, tmp_path, monkeypatch):
+QUICK_JSON = ("BOOLEAN", "INT", "DOUBLE", "STRING", "DATE")
+"""Types of JSON at quick effort; those of CSV share what makes values of texts."""
+
+
+def test_texts_in_the_first_column_are_those_that_spark_reads(spark, tmp_path, monkeypatch, seed):
     """What a reader leaves out where it begins, or takes for a comment."""
     hold_fixed(spark, "UTC")
     columns = {"s": "STRING", "n": "INT"}
-    for number, text in enumerate(
-        ["\ufeff", "\ufeff\ufeffa", "\ufeffa", "#", "'", "\x01", " a", "\u2028", "\\", "//"]
-    ):
+    texts = ["\ufeff", "\ufeff\ufeffa", "\ufeffa", "#", "'", "\x01", " a", "\u2028", "\\", "//"]
+    headers = ("s,n\n", "", "\ufeffs,n\n", "\ufeff", "\n\ns,n\n", " s,n\n")
+    files = [
+        (header, rows)
+        for text in texts
+        for header in headers
+        for rows in (f"{text},1\nb,2\n", f"b,1\n{text},2\n", f"b,1\n{text},2\n{text},3")
+    ]
+    drawn = random.Random(seed).sample(files, at_effort(quick=30, full=len(files)))
+    for number, (header, rows) in enumerate(drawn):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(header + rows, encoding="utf-8", newline="")
+        has_names, theirs = "s,n" in header, None
         for size in (4 << 20, 8):
             monkeypatch.setattr(lines, "BLOCK", size)
-            for header in ("s,n\n", "", "\ufeffs,n\n", "\ufeff", "\n\ns,n\n", " s,n\n"):
-                for rows in (f"{text},1\nb,2\n", f"b,1\n{text},2\n", f"b,1\n{text},2\n{text},3"):
-                    path = tmp_path / f"{number}.csv"
-                    path.write_text(header + rows, encoding="utf-8", newline="")
-                    has_names = "s,n" in header
-                    mine = taken(csv_reader(columns, header=has_names), path, columns)
-                    if not isinstance(mine, str):
-                        more = f", 'header' = '{str(has_names).lower()}', 'enforceSchema' = 'false'"
-                        theirs = by_spark(spark, path, "csv", columns, more)
-                        assert mine == rows_in(theirs, columns), (header, rows, size)
-                        assert theirs.column(BROKEN).null_count == theirs.num_rows
+            mine = taken(csv_reader(columns, header=has_names), path, columns)
+            if not isinstance(mine, str):
+                more = f", 'header' = '{str(has_names).lower()}', 'enforceSchema' = 'false'"
+                theirs = theirs or by_spark(spark, path, "csv", columns, more)
+                assert mine == rows_in(theirs, columns), (header, rows, size)
+                assert theirs.column(BROKEN).null_count == theirs.num_rows
 
 
 @pytest.mark.parametrize(
-    ("kind", "zone"), [*((kind, "UTC") for kind in COLUMNS if of_text.of_json(sql_type(kind))), ELSEWHERE[0]]
+    ("kind", "zone"),
+    [
+        pytest.param(kind, "UTC", marks=[] if kind in QUICK_JSON else [pytest.mark.full])
+        for kind in COLUMNS
+        if of_text.of_json(sql_type(kind))
+    ]
+    + [ELSEWHERE[0]],
 )
 def test_values_of_json_are_those_that_spark_reads(spark, tmp_path, kind, zone, seed):
     hold_fixed(spark, zone)
@@ -531,7 +554,8 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
     rng = random.Random(seed)
     print(f"seed {seed}")
     kinds, took = {"n": "INT", "t": "TIMESTAMP", "s": "STRING"}, 0
-    for number in range(40):
+    count = at_effort(quick=12, full=40)
+    for number in range(count):
         monkeypatch.setattr(lines, "BLOCK", rng.choice([64, 500, 4 << 20]))
         names, separator, text = a_file_of_csv(rng)
         path = tmp_path / f"{number}.csv"
@@ -552,7 +576,7 @@ def test_random_files_of_csv_are_read_as_spark_reads_them(spark, tmp_path, monke
             taken_part(reader, Part(str(path), a, b), kinds) for a, b in zip([0, *parts], ends, strict=True)
         ]
         assert [row for rows in cut for row in rows] == mine
-    assert 10 < took < 40
+    assert count / 4 < took < count
 
 
 def taken_part(reader, part, columns):
@@ -595,20 +619,26 @@ def a_number(rng):
     return number.replace("E+", "e").replace("e+", "e")
 
 
-@pytest.mark.parametrize("kind", ["DECIMAL(38,10)", "DECIMAL(38,0)", "DECIMAL(38,38)", "DECIMAL(20,3)"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "DECIMAL(38,10)",
+        *(pytest.param(f"DECIMAL({each})", marks=pytest.mark.full) for each in ("38,0", "38,38", "20,3")),
+    ],
+)
 def test_random_decimals_have_the_digits_that_spark_gives_them(spark, tmp_path, kind, seed):
     """Of too many digits Arrow makes another number, and does not say so."""
     hold_fixed(spark, "UTC")
     rng = random.Random(seed)
     print(f"seed {seed}")
     columns, records = {"n": "INT", "c": kind, "s": "STRING"}, []
-    for number in range(400):
+    for number in range(at_effort(quick=150, full=400)):
         digits = "".join(rng.choice("0123456789") for _ in range(rng.randint(1, 48)))
         point = rng.randint(0, len(digits))
         text = rng.choice(["", "-"]) + rng.choice([digits, f"{digits[:point]}.{digits[point:]}"])
         records.append(f"{number},{text}{rng.choice(['', '', '0' * 40])},x")
     took, _ = compared(spark, tmp_path, "csv", columns, records, csv_reader(columns), "n,c,s\n")
-    assert took > (0 if kind == "DECIMAL(38,38)" else 20)
+    assert took > (0 if kind == "DECIMAL(38,38)" else at_effort(quick=7, full=20))
 
 
 def in_json(number):
@@ -621,7 +651,7 @@ def test_random_numbers_are_rounded_as_spark_rounds_them(spark, tmp_path, seed):
     hold_fixed(spark, "UTC")
     rng = random.Random(seed)
     print(f"seed {seed}")
-    numbers = [a_number(rng) for _ in range(6_000)]
+    numbers = [a_number(rng) for _ in range(at_effort(quick=1_500, full=6_000))]
     of_float = [text if abs(float(text)) < 3e38 else "1.5" for text in numbers]
     kinds = {"n": "INT", "d": "DOUBLE", "f": "FLOAT"}
     records = [f"{n},{d},{f}" for n, (d, f) in enumerate(zip(numbers, of_float, strict=True))]

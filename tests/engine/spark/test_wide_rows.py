@@ -54,7 +54,13 @@ def test_pairs_of_wide_rows_leave_in_little_memory(spark, job, tmp_path):
     assert {(len(left), len(right)) for left, right in found} == {(SIZE, SIZE)}
 
 
-@pytest.mark.parametrize("projected", ["l.v AS lv, r.v AS rv", "upper(l.v) AS lv, r.v AS rv"])
+@pytest.mark.parametrize(
+    "projected",
+    [
+        pytest.param("l.v AS lv, r.v AS rv", marks=pytest.mark.full),
+        "upper(l.v) AS lv, r.v AS rv",
+    ],
+)
 def test_a_sink_that_took_other_rows_stops_the_tick(spark, job, tmp_path, monkeypatch, projected):
     """Whether tasks stage the rows themselves, or Spark computes and writes them."""
     took = FileSink.staged_rows
@@ -66,7 +72,7 @@ def test_a_sink_that_took_other_rows_stops_the_tick(spark, job, tmp_path, monkey
     assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]
 
 
-@pytest.mark.parametrize("name", ["csv", "json"])
+@pytest.mark.parametrize("name", ["csv", pytest.param("json", marks=pytest.mark.full)])
 def test_a_row_that_is_lost_between_the_tasks_and_the_sink_stops_the_tick(
     spark, job, tmp_path, monkeypatch, name
 ):
