@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.support.lent_jvms import lent
-
-SOURCES = Path(__file__).resolve().parents[2] / "src"
+from watersmeet.cli.demo import run_demo
+from watersmeet.cli.demo_data import Layout
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("query", "rows"), [("weather", "336,776"), ("connections", "28,234")])
-def test_the_demo_is_equal_row_for_row(tmp_path, query, rows):
-    code = (
-        "import sys; from pathlib import Path; from watersmeet.cli.demo import run_demo;"
-        "from watersmeet.cli.demo_data import Layout;"
-        f"sys.exit(run_demo({query!r}, Path({str(tmp_path)!r}), False, Layout(files=4)))"
-    )
-    environment = os.environ | {"PYTHONPATH": str(SOURCES)} | lent()
-    found = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-        check=False,
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert f"rows: {rows} from the streams, {rows} from the batch join" in found.stdout
-    assert "EQUAL, row for row" in found.stdout
-    assert "NO:" not in found.stdout, "the account adds up"
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [pytest.param("weather", "336,776", marks=pytest.mark.full), ("connections", "28,234")],
+)
+def test_demo_result_equals_the_batch_join_row_for_row(spark, tmp_path, capfd, query, rows):
+    status = run_demo(query, tmp_path, False, Layout(files=4))
+    told = capfd.readouterr()
+    assert status == 0, told.out + told.err
+    assert f"rows: {rows} from the streams, {rows} from the batch join" in told.out
+    assert "EQUAL, row for row" in told.out
+    assert "NO:" not in told.out, "the account adds up"

@@ -4,37 +4,20 @@ of calls over DataFrames, compared with answers that are computed without waters
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from examples import __main__ as examples
 from examples.nexmark import __main__ as nexmark
 from examples.running import summed
-from tests.support.lent_jvms import lent
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.spark
-def test_examples_run_on_spark(tmp_path):
+def test_examples_run_on_spark(spark, tmp_path, capsys):
     asked = ["clicks", "sensors", "--rows", "1500", "--ticks", "3", "--folder", str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"} | lent()
-    done = subprocess.run(
-        [sys.executable, "-m", "examples", *asked],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    jobs = [
-        line.split(":")[0] for line in done.stdout.splitlines() if "as computed without watersmeet" in line
-    ]
+    status = examples.main(asked)
+    told = capsys.readouterr().out
+    assert status == 0, told
+    jobs = [line.split(":")[0] for line in told.splitlines() if "as computed without watersmeet" in line]
     assert jobs == ["clicks/attributed.sql", "clicks/pairs.toml", "sensors/job.py"]
 
 

@@ -177,7 +177,9 @@ def test_late_rows_are_shown_by_how_late_they_were_with_samples(chromium, url):
         assert page.locator("img").count() == 0
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1280, "light", marks=pytest.mark.full), (400, "dark")]
+)
 def test_everybody_can_read_it(chromium, small, url, width, scheme):
     with opened(chromium, small, width=width, scheme=scheme) as page:
         page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
@@ -187,7 +189,9 @@ def test_everybody_can_read_it(chromium, small, url, width, scheme):
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "dark"), pytest.param(400, "light", marks=pytest.mark.full)]
+)
 def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, width, scheme):
     with opened(chromium, asking, width=width, scheme=scheme) as page:
         answer = page.locator("#why-answer")

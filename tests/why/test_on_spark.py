@@ -21,9 +21,9 @@ from watersmeet.why.asked import Question
 
 pytestmark = pytest.mark.spark
 
-QUERIES, TICKS = at_effort(quick=6, full=10), 4
+QUERIES, TICKS = at_effort(quick=4, full=10), at_effort(quick=3, full=4)
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", ROW: "BIGINT"}
-KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
+KINDS = ("FULL JOIN", "LEFT ANTI JOIN", "JOIN", "LEFT SEMI JOIN", "LEFT JOIN", "RIGHT JOIN")
 
 
 def random_query(rng: random.Random, number: int) -> str:
