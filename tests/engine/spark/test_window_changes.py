@@ -32,7 +32,7 @@ QUERIES = {
     "sessions": SESSIONS,
 }
 QUERIES |= {"closed": QUERIES["tumbled"] + " EMIT FINAL", "ended": SESSIONS + " EMIT FINAL"}
-CHOSEN = at_effort(quick=("tumbled", "closed", "sessions"), full=tuple(QUERIES))
+CHOSEN = at_effort(quick=("tumbled", "closed"), full=tuple(QUERIES))
 JOB = f"""
 SET output_mode = changelog;
 CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
@@ -86,7 +86,9 @@ def wanted(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[A
     for name, frame in frames.items():
         times = {"w": F.date_format("of.start", minutes), "e": F.date_format("of.end", minutes)}
         frames[name] = frame.withColumns(times).select(*COLUMNS[name])
-    return {name: Counter(tuple(row) for row in frame.collect()) for name, frame in frames.items()}
+    return {
+        name: Counter(tuple(row) for row in frames[name].collect()) for name in frames.keys() & set(CHOSEN)
+    }
 
 
 def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: int) -> None:
@@ -119,7 +121,7 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
             {row: 1 for row in of_all["tumbled"] if datetime.fromisoformat(row[0]) + TEN <= mark}
         )
         of_all["ended"] = Counter(
-            {row: n for row, n in of_all["sessions"].items() if datetime.fromisoformat(row[1]) < mark}
+            {row: n for row, n in of_all.get("sessions", {}).items() if datetime.fromisoformat(row[1]) < mark}
         )
         for name in CHOSEN:
             assert sums(tmp_path, name) == of_all[name], (tick, name, seed)
