@@ -19,7 +19,7 @@ from watersmeet.testing.cases import check_case, compare_step
 RANDOM = at_effort(quick=2, full=60)
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.full), 3])
+@pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize("case", all_cases())
 def test_case(case: dict[str, Any], partitions: int) -> None:
     seed = sum(case["case"].encode()) + partitions

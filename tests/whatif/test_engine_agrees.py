@@ -19,7 +19,7 @@ from watersmeet.whatif.sample import Given, sample_of
 from watersmeet.whatif.setting import Setting, applied
 from watersmeet.whatif.tried import Trials
 
-CASES = at_effort(quick=5, full=56)
+CASES = at_effort(quick=14, full=56)
 S = 1_000_000
 
 TABLES = """
