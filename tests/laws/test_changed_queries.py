@@ -21,8 +21,8 @@ from watersmeet.errors import StateError
 
 pytestmark = pytest.mark.usefixtures("merge_often")
 
-CASES = at_effort(quick=2, full=40)
-CHUNKS = 2
+CASES = at_effort(quick=1, full=40)
+CHUNKS = at_effort(quick=1, full=2)
 KINDS = ("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT ANTI JOIN")
 
 SOURCES = "".join(

@@ -149,7 +149,7 @@ def test_swapped_sides(streams: Streams, kind: str, swapped: str) -> None:
     assert run(query(kind, KEYED), left, right) == run(other, left, right)
 
 
-@pytest.mark.parametrize("by", at_effort(quick=[-750, 2**62], full=[1, -750, 10**15, -(2**62), 2**62]))
+@pytest.mark.parametrize("by", at_effort(quick=[2**62], full=[1, -750, 10**15, -(2**62), 2**62]))
 def test_shifted_times(streams: Streams, by: int) -> None:
     left, right = streams.cut()
     moved = [[[row | {"t": row["t"] + by} for row in rows] for rows in ticks] for ticks in (left, right)]

@@ -99,7 +99,7 @@ def test_what_is_shed_leaves_the_files_and_nothing_is_shed_for_it_again(at_limit
         assert kept_bytes(job) <= MOST
 
 
-@pytest.mark.parametrize("at_limit", SHED)
+@pytest.mark.parametrize("at_limit", at_effort(quick=["shed_heaviest"], full=SHED))
 def test_files_have_little_more_than_is_kept(at_limit, seed):
     """Whatever comes, and goes by limits or by shedding: what has gone by the last tick is cleared away in
     this one, but for a fifth of what may be kept."""

@@ -140,6 +140,7 @@ def test_files_have_little_more_than_is_kept():
     assert cleared > 40
 
 
+@pytest.mark.full
 def test_at_a_limit_of_the_source_that_is_kept_twice(seed):
     plan = planned("", f", 'max_rows' = '{MOST}'")
     assert set(check(plan, seed, whose="b")) == {"b"}
