@@ -17,8 +17,8 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.windowed import run_windowed_case
 
-CASES = at_effort(quick=6, full=120)
-CHUNKS = 6
+CASES = at_effort(quick=4, full=120)
+CHUNKS = at_effort(quick=1, full=6)
 PARTITIONS = (1, 2, 3, 7)
 
 
