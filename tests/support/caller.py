@@ -15,6 +15,8 @@ PROXIES = {f"{kind}_proxy" for kind in ("http", "https", "all", "no")}
 """Variables that lead requests to servers of tests elsewhere, in lower and upper case."""
 
 VARIABLES = OUTPUT | PROXIES | {name.upper() for name in PROXIES}
+PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "PG")
+"""Prefixes of variables that clients of object stores and of PostgreSQL read."""
 
 
 def undo_settings() -> None:
@@ -26,5 +28,10 @@ def undo_settings() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
-    for name in VARIABLES:
-        os.environ.pop(name, None)
+    for name in inherited_variables():
+        del os.environ[name]
+
+
+def inherited_variables() -> list[str]:
+    """Return the names of the variables that would change results and are set."""
+    return [name for name in os.environ if name in VARIABLES or name.startswith(PREFIXES)]
