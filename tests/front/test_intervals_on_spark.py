@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from tests.front.test_intervals import read
 from tests.support.effort import at_effort
+from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.errors import SqlError
 from watersmeet.types.intervals import interval_us, is_calendar
 
@@ -111,6 +112,7 @@ def spark_us(spark, asked: list[tuple[str, int | None]]) -> dict[str, int | str 
 
 
 def test_it_is_sparks(spark, seed):
+    hold_fixed(spark, "UTC")  # else days and weeks are those of the zone of the job before
     refused, read_here, wrong = {}, {}, []
     for sql in texts(random.Random(seed)):
         try:

@@ -21,7 +21,7 @@ from watersmeet.why.asked import Question
 
 pytestmark = pytest.mark.spark
 
-QUERIES, TICKS = at_effort(quick=4, full=10), at_effort(quick=3, full=4)
+QUERIES, TICKS = at_effort(quick=6, full=10), at_effort(quick=3, full=4)
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", ROW: "BIGINT"}
 KINDS = ("FULL JOIN", "LEFT ANTI JOIN", "JOIN", "LEFT SEMI JOIN", "LEFT JOIN", "RIGHT JOIN")
 

@@ -95,7 +95,7 @@ def write(folder: Path, number: int, records: dict[str, list[dict[str, Any]]]) -
 
 def test_four_tables_across_restarts(spark, tmp_path, seed):
     tables, compared = Tables(random.Random(seed)), 0
-    for number in range(at_effort(quick=2, full=5)):
+    for number in range(at_effort(quick=4, full=5)):
         write(tmp_path, number, tables.records())
         running = until_caught_up(spark, JOB.format(folder=tmp_path), tmp_path / "checkpoint")
         wanted = tables.joined()
