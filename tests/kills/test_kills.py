@@ -113,8 +113,8 @@ POINTS = [
     ("end-published", 0),
     ("end-committed", 0),
 ]
-DRAWN_POINTS = at_effort(quick=[3, 5, 11], full=range(len(POINTS)))
-"""Quick effort: between two sinks, before the manifest, and between two sinks at the end of input."""
+DRAWN_POINTS = at_effort(quick=[3, 5, 14], full=range(len(POINTS)))
+"""Quick effort: between two sinks, before a manifest, and after that of the end of input, which is last."""
 
 
 def test_killed_at_every_point(seed, tmp_path, uninterrupted):
