@@ -320,6 +320,7 @@ def test_limits_and_failing_expressions_are_readable(job, put):
     assert "\tat " not in str(raised.value)
 
 
+@pytest.mark.full
 def test_a_generator_gives_the_same_rows_again(job):
     sql = """
     CREATE MAPPING left_side (t TIMESTAMP, k BIGINT, v DOUBLE) TYPE Generator

@@ -456,6 +456,7 @@ def test_a_csv_header_names_the_columns_as_they_are_declared(place):
     assert place.caught_up("--finish").account["inputs"][0]["passed"] == 2
 
 
+@pytest.mark.full
 def test_broken_and_late_are_counted_without_side_outputs(place):
     place.job(JOB)
     place.add(2)
