@@ -3,7 +3,7 @@
 ``quick`` (the default) proves each rule, connector and promise once, with some hundred random cases per
 generator. ``full`` runs every test, with all random cases; tests that run at full effort only have the
 marker ``full``. ``--slice K/N`` runs the K-th of N parts of what ``full`` adds to ``quick``: the tests with
-that marker, and random tests, which draw other and more cases.
+that marker, random tests, and all tests of a module that uses `at_effort`.
 """
 
 from __future__ import annotations
@@ -54,5 +54,9 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _grows(item: pytest.Item) -> bool:
-    """Return True if full effort adds the test, or lets it draw more: random tests take the seed."""
-    return item.get_closest_marker("full") is not None or "seed" in getattr(item, "fixturenames", ())
+    """Return True if full effort adds the test, or may let it do more. Random tests take the seed."""
+    return (
+        item.get_closest_marker("full") is not None
+        or "seed" in getattr(item, "fixturenames", ())
+        or hasattr(getattr(item, "module", None), "at_effort")
+    )

@@ -13,11 +13,12 @@ SLICES = 12
 
 
 class Item:
-    """A test: marked ``full`` or not, random (it takes the seed) or not."""
+    """A test: marked ``full`` or not, random (it takes the seed) or not, in a module with `at_effort` or not."""
 
     def __init__(self, number: int) -> None:
         self.nodeid = f"tests/test_it.py::test_{number}"
         self.full, self.fixturenames = number % 3 == 0, ["seed"] if number % 5 == 0 else []
+        self.module = effort if number % 7 == 0 else pytest
 
     def get_closest_marker(self, name: str) -> object:
         return object() if name == "full" and self.full else None
@@ -43,7 +44,7 @@ def test_quick_effort_leaves_marked_tests_out(monkeypatch: pytest.MonkeyPatch) -
 
 def test_slices_run_each_test_that_full_effort_adds_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [selected(monkeypatch, "full", f"{number}/{SLICES}") for number in range(SLICES)]
-    added = [Item(n).nodeid for n in range(300) if n % 3 == 0 or n % 5 == 0]
+    added = [Item(n).nodeid for n in range(300) if n % 3 == 0 or n % 5 == 0 or n % 7 == 0]
     assert sorted(name for part in parts for name in part) == sorted(added)
     assert max(map(len, parts)) < len(added) / 4
 
