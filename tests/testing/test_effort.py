@@ -13,7 +13,7 @@ SLICES = 12
 
 
 class Item:
-    """A test: marked ``full`` or not, random (it takes the seed) or not, in a module with `at_effort` or not."""
+    """A test that is marked ``full``, is random (takes the seed), or is in a module with `at_effort`, or none."""
 
     def __init__(self, number: int) -> None:
         self.nodeid = f"tests/test_it.py::test_{number}"
