@@ -13,7 +13,7 @@ SLICES = 12
 
 
 class Item:
-    """A test that is marked ``full``, is random (takes the seed), or is in a module with `at_effort`, or none."""
+    """A test: marked ``full``, random (takes the seed), in a module with `at_effort`, or none of these."""
 
     def __init__(self, number: int) -> None:
         self.nodeid = f"tests/test_it.py::test_{number}"
