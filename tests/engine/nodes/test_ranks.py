@@ -79,7 +79,7 @@ def test_many_equal_rows_are_one() -> None:
 
 
 def test_many_numbers_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "_AT_ONCE", 2_000)
+    monkeypatch.setattr(ranks, "CHUNK_ROWS", 2_000)
     job = Job(first("v", 5_000, "v, rn", by=""))
     found = job.tick({"v": 5, "d": 4_500}, {"v": 4})
     assert len(found) == 4_501

@@ -24,8 +24,8 @@ from watersmeet.kernel.partial import ROWS
 from watersmeet.kernel.ranks import IS, WAS, Numbers, moved, ranked, within
 from watersmeet.names import DIFF
 
-_AT_ONCE = 200_000
-"""Numbered rows that are made at once."""
+CHUNK_ROWS = 200_000
+"""Maximum numbered rows in a batch that the node emits."""
 
 
 def rank_rows(shape: RankShape, share: Share) -> Iterator[pa.RecordBatch]:
@@ -48,7 +48,7 @@ def _of_partitions(
         yield from _out(shape, columns, chosen, {}, diffs[chosen])
         return
     ((number, kind),) = shape.results
-    for chosen, numbers, diffs in moved((was_before, was), (is_before, now)).numbers(_AT_ONCE):
+    for chosen, numbers, diffs in moved((was_before, was), (is_before, now)).numbers(CHUNK_ROWS):
         yield from _out(shape, columns, chosen, {number: pa.array(numbers, kind)}, diffs)
 
 
