@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.chaos.killed import POINTS, SINKS, STORES, Job, forked
 from tests.simulation.jobs import ALIKE, QUERIES, SHEDDING
@@ -34,17 +35,20 @@ _S3 = "from tests.support.s3 import s3_server\nwith s3_server() as at: print(at,
 
 @contextmanager
 def object_store() -> Iterator[tuple[str, str]]:
-    """Start an S3 server in a process of its own; yield its endpoint and a bucket."""
-    os.environ.update(KEYS)
+    """Start an S3 server in a process of its own; yield its endpoint and a bucket.
+
+    Its keys are variables of this process meanwhile.
+    """
     pipe = subprocess.PIPE
-    s3 = subprocess.Popen([sys.executable, "-c", _S3], stdin=pipe, stdout=pipe, text=True)
-    try:
-        assert s3.stdout is not None
-        endpoint = s3.stdout.readline().strip()
-        yield endpoint, make_bucket(endpoint)
-    finally:
-        s3.kill()
-        s3.communicate()
+    with patch.dict(os.environ, KEYS):
+        s3 = subprocess.Popen([sys.executable, "-c", _S3], stdin=pipe, stdout=pipe, text=True)
+        try:
+            assert s3.stdout is not None
+            endpoint = s3.stdout.readline().strip()
+            yield endpoint, make_bucket(endpoint)
+        finally:
+            s3.kill()
+            s3.communicate()
 
 
 @contextmanager
