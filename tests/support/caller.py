@@ -14,7 +14,10 @@ OUTPUT = {
 PROXIES = {f"{kind}_proxy" for kind in ("http", "https", "all", "no")}
 """Variables that lead requests to servers of tests elsewhere, in lower and upper case."""
 
-VARIABLES = {"WATERSMEET_TRACEBACK"} | OUTPUT | PROXIES | {name.upper() for name in PROXIES}
+OWN = {"PYTHONUNBUFFERED", "WATERSMEET_TRACEBACK"}
+"""Variables that change how the command line prints errors."""
+
+VARIABLES = OWN | OUTPUT | PROXIES | {name.upper() for name in PROXIES}
 PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "PG")
 """Prefixes of variables that clients of object stores and of PostgreSQL read."""
 

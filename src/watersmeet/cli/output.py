@@ -161,6 +161,9 @@ def _drop(stream: Any) -> None:
 
 
 def complain(words: object) -> None:
-    """A line on standard error, if that can be written."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        print(words, file=sys.stderr, flush=True)
+    """Print a line on standard error, or nothing if that cannot be written."""
+    with contextlib.suppress(ValueError, AttributeError):
+        try:
+            print(words, file=sys.stderr, flush=True)
+        except OSError:
+            _drop(sys.stderr)
