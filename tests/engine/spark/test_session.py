@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -37,12 +38,40 @@ class _Started:
         return self
 
 
-@pytest.mark.parametrize(("workers", "begun"), [(True, ["planner", "workers"]), (False, ["planner"])])
-def test_what_is_begun_with_a_session(monkeypatch, workers, begun):
-    told = []
+@pytest.fixture
+def started(monkeypatch):
+    """A session that starts at once, without workers."""
+    made = _Started()
     monkeypatch.setattr(gateway, "launch", lambda *_: None)
-    monkeypatch.setattr(session.SparkSession, "builder", _Started())
+    monkeypatch.setattr(session.SparkSession, "builder", made)
     monkeypatch.setattr(session, "context_settings", lambda _: {})
+    monkeypatch.setattr(session, "load_planner", lambda _: None)
+    return made
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.default_int_handler], ids=["ignored", "default"])
+def test_spark_does_not_take_over_a_ctrl_c_that_the_process_ignores(monkeypatch, started, handler):
+    """A `SparkContext` sets a handler that cancels its jobs."""
+
+    def cancel(number, frame):
+        raise KeyboardInterrupt
+
+    def make():
+        signal.signal(signal.SIGINT, cancel)
+        return started
+
+    monkeypatch.setattr(started, "getOrCreate", make)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        session.start(session.settings(), workers=False)
+        assert signal.getsignal(signal.SIGINT) is (handler if handler is signal.SIG_IGN else cancel)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(("workers", "begun"), [(True, ["planner", "workers"]), (False, ["planner"])])
+def test_what_is_begun_with_a_session(monkeypatch, started, workers, begun):
+    told = []
     monkeypatch.setattr(session, "load_planner", lambda _: told.append("planner"))
     monkeypatch.setattr(session, "start_workers", lambda _: told.append("workers"))
     assert isinstance(session.start(session.settings(), workers=workers), _Started)

@@ -48,6 +48,7 @@ from watersmeet.engine.spark.configuration import context_settings
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job import class_archive, gateway
 from watersmeet.engine.spark.job.early import load_planner, start_workers
+from watersmeet.engine.spark.job.signals import keep_ctrl_c_ignored
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
 from watersmeet.errors import EngineError
 from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
@@ -235,7 +236,7 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
     for name, value in conf.items():
         builder = builder.config(name, value)
     _hush()
-    with _heard() as words:
+    with _heard() as words, keep_ctrl_c_ignored():
         try:
             gateway.launch(conf, _taking(words, conf))
             session: SparkSession = builder.getOrCreate()

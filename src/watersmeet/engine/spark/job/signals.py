@@ -35,6 +35,17 @@ def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
+def keep_ctrl_c_ignored() -> Iterator[None]:
+    """Restore an ignored SIGINT after the block, in which PySpark sets a handler of its own."""
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    try:
+        yield
+    finally:
+        if is_ignored and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
 def held_back() -> Iterator[None]:
     """SIGINT and SIGTERM come when the block has ended. For where a process is forked: what a handler raises
     in the hooks that libraries have for that is printed and forgotten, and a lock of theirs (`logging`'s)
