@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import watersmeet
-from tests.support.effort import at_effort
+from tests.support.effort import EFFORT, at_effort
 from watersmeet import LocalJob, MemoryStore
 from watersmeet.engine.driver import merge_policy
 from watersmeet.engine.driver.opening import changed_queries
@@ -324,7 +324,8 @@ def test_changes_of_tables_that_others_keep(seed: int, select: str, monkeypatch:
                 assert +found == +wanted, said
                 assert -found == -wanted == Counter(), said
     assert seen
-    assert at_effort(quick=True, full=any(text.startswith("all ") for text in seen)), seen
+    if EFFORT == "full":  # few cases do not reach it
+        assert any(text.startswith("all ") for text in seen), seen
 
 
 def without_tick(row: dict[str, Any]) -> str:
