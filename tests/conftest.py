@@ -10,6 +10,7 @@ import gc
 import os
 import random
 from collections import Counter, defaultdict
+from itertools import chain, islice
 
 import pytest
 
@@ -45,29 +46,35 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)  # of those that are not deselected
 def pytest_collection_modifyitems(config, items):
-    """In several processes: those with a JVM come first, so that most of them share one session, and to the
-    second process first those that kill jobs, then what takes long without a JVM. What is short comes last:
-    it is what idle processes take from busy ones (``--dist worksteal`` deals out equal parts, in order)."""
+    """In several processes, put first in each one's equal part what should share a process.
+
+    ``--dist worksteal`` deals out equal parts, in order, and an idle process takes from the end of a busy
+    one's: there stand short tests, which any process may run.
+    """
     effort.select(config, items)
-    if not hasattr(config, "workerinput"):
-        return
-    items.sort(key=_rank)
-    first = sum(_rank(item) == 0 for item in items)
-    dealt = max(first, len(items) // config.workerinput["workercount"])
-    long = sum(_rank(item) in (1, 2) for item in items)
-    items[first:] = [
-        *items[first + long : dealt + long],
-        *items[first : first + long],
-        *items[dealt + long :],
-    ]
+    if hasattr(config, "workerinput"):
+        items[:] = _dealt(items, config.workerinput["workercount"])
 
 
-def _rank(item):
-    if item.get_closest_marker("kill"):
-        return 1
-    if any(item.get_closest_marker(name) for name in ("spark", "kafka")):
-        return 0
-    return 2 if item.path.relative_to(REPOSITORY / "tests").parts[0] in LONG else 3
+def _dealt(items, processes):
+    together = {"spark": [], "kafka": [], "long": []}
+    short = []
+    for item in items:
+        together.get(_group(item), short).append(item)
+    parts = [[] for _ in range(processes)]
+    for number, group in enumerate(together.values()):
+        parts[number % processes] += group
+    short = iter(short)
+    for part in parts:
+        part += islice(short, max(0, len(items) // processes - len(part)))
+    return [*chain(*parts), *short]
+
+
+def _group(item):
+    """Return the group of a test: by the server that it needs, or that it takes long."""
+    if item.get_closest_marker("kill") or item.path.relative_to(REPOSITORY / "tests").parts[0] in LONG:
+        return "long"
+    return next((name for name in ("kafka", "spark") if item.get_closest_marker(name)), None)
 
 
 @pytest.hookimpl(wrapper=True)

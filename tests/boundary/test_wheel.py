@@ -112,6 +112,7 @@ def test_the_command_works_from_the_wheel(built, tmp_path):
     assert called(built.bin / "python", "-m", "watersmeet", "--version", cwd=tmp_path) == version
 
 
+@pytest.mark.full
 def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
     assert "made" in called(built.bin / "python", "-m", "watersmeet", "init", "files", "shop", cwd=tmp_path)
     code = "import watersmeet.testing; print(watersmeet.__file__)"

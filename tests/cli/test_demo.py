@@ -92,14 +92,15 @@ def test_no_flight_meets_two_observations(streams):
 
 def test_comparison_sees_a_missing_a_doubled_and_a_changed_row(streams, tmp_path):
     demo = DEMOS["connections"]
-    rows = demo.batch.format(streams=streams)
-    part = tmp_path / "connections-000000000001"
-    part.mkdir()
+    rows = f"'{tmp_path}/rows.parquet'"
+    part = tmp_path / "out" / "connections-000000000001"
+    part.mkdir(parents=True)
+    duckdb.sql("SET TimeZone = 'UTC'")
+    duckdb.sql(f"COPY ({demo.batch.format(streams=streams)}) TO {rows} (FORMAT parquet)")
 
     def compared(sql):
-        duckdb.sql("SET TimeZone = 'UTC'")
-        duckdb.sql(f"COPY ({sql.format(rows=f'({rows})')}) TO '{part}/a.parquet' (FORMAT parquet)")
-        found = compare(demo, streams, tmp_path)
+        duckdb.sql(f"COPY ({sql.format(rows=rows)}) TO '{part}/a.parquet' (FORMAT parquet)")
+        found = compare(demo, streams, part.parent)
         return found.missing, found.surplus, found.equal
 
     some = [

@@ -68,6 +68,7 @@ class OnTerminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_live_view_on_a_terminal(tmp_path):
     for name in ("orders", "deliveries"):

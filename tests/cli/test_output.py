@@ -216,6 +216,7 @@ def test_an_ignored_ctrl_c_stays_ignored(job):
     assert process.returncode == 0
 
 
+@pytest.mark.full
 def test_a_closed_pipe_does_not_change_what_a_check_says(tmp_path):
     """The cases that differ come after those that fill the pipe."""
     steps = at_effort(quick=10, full=50)

@@ -95,6 +95,7 @@ def known_in_part(case: Any, run: TopicCase, rng: random.Random) -> Recorded:
     return recorded(rolled_up(run.past, rng) if rng.random() < 0.4 else run.past)
 
 
+@pytest.mark.full
 def test_of_compacted_topics_that_is_told_which_is_certain(seed: int, monkeypatch: Any) -> None:
     seen: Counter[str] = Counter()
     for number in range(seed, seed + COMPACTED_CASES):

@@ -154,6 +154,7 @@ def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:
     assert (read.changed, read.gone) == ([str(there[0])], [])
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_spark_answers_the_same(spark: Any, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]

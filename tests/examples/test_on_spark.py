@@ -21,6 +21,7 @@ def test_examples_run_on_spark(spark, tmp_path, capsys):
     assert jobs == ["clicks/attributed.sql", "clicks/pairs.toml", "sensors/job.py"]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_query_of_nexmark_says_how_fast_it_was(spark, tmp_path, capsys, monkeypatch):
     asked = ["--events", "4000", "--ticks", "2", "--query", "q9", "--folder", str(tmp_path)]

@@ -56,7 +56,7 @@ def texts(rng: random.Random) -> list[str]:
         return rng.choice([found, found.lower(), found.capitalize()])
 
     found = list(GIVEN)
-    for _ in range(at_effort(quick=40, full=130)):
+    for _ in range(at_effort(quick=20, full=130)):
         found.append(f"INTERVAL '{number()}' {unit()}")
         found.append(f"INTERVAL {number()} {unit()}")
         pairs = " ".join(f"{number()} {unit()}" for _ in range(rng.randint(1, 3)))
@@ -138,5 +138,5 @@ def test_it_is_sparks(spark, seed):
     read_by_both = {sql: us for sql, (_, us) in read_here.items() if given[sql] != FAILS}
     wrong += [(sql, us, given[sql]) for sql, us in read_by_both.items() if given[sql] != us]
     assert not wrong, "\n".join(map(str, wrong))
-    assert len(read_by_both) > at_effort(quick=40, full=100)
+    assert len(read_by_both) > at_effort(quick=20, full=100)
     assert len(refused_here) > at_effort(quick=1, full=5)

@@ -10,6 +10,7 @@ import pytest
 import sqlglot
 from sqlglot.errors import SqlglotError
 
+from tests.support.effort import at_effort
 from watersmeet.front.query.expressions.functions import check_calls
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.text.place import Text
@@ -54,7 +55,7 @@ OF_TIMES = [
     "date_add({}, {})", "date_sub({}, {})", "datediff({}, {})", "timestampadd(HOUR, 1, {})", "timestampdiff(DAY, {}, {})",
     "year({})", "hour({})", "last_day({})", "timestampadd(FOO, 1, {})", "round({}, {})", "from_json({}, {})",
 ]  # fmt: skip
-ASKED = 120
+ASKED = at_effort(quick=60, full=120)
 
 
 def refusal(text: str) -> str | None:
@@ -139,7 +140,7 @@ def test_texts_of_times(spark, seed):
     parts = ["2024", "-", "-02", "-30", "-1", "T", " ", ":", "10:00", "10:00:00", ".5", "Z", "+01:00", "UTC", "Europe/Berlin",
              "x", "9", "0", "epoch", "+", "GMT+3", "24:00", "99999"]  # fmt: skip
     counted = {"taken": 0, "refused": 0}
-    for number in range(240):
+    for number in range(at_effort(quick=120, full=240)):
         text = "".join(rng.choice(parts) for _ in range(rng.randrange(1, 5)))
         text = f"2024-01-31{text}" if number % 2 else text
         for kind in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):

@@ -160,6 +160,7 @@ def test_values_of_all_types_in_every_format(spark, seed, count, tmp_path, canar
     assert not found, found
 
 
+@pytest.mark.full
 def test_malformed_records_are_counted_and_late_ones_kept(spark, seed, count, tmp_path, canary):
     """Two ticks: malformed records among good ones, then rows that are too late. What is broken is what
     Spark's batch reader calls corrupt, and JSON that runs on behind its value, which Spark's does not tell;

@@ -34,6 +34,7 @@ def stream(folder: Path, wanted: str) -> str:
     )
 
 
+@pytest.mark.full
 def test_through_files(spark, tmp_path):
     """As values, and as keys of the join."""
     text = stream(tmp_path, "parquet") + stream(tmp_path, "json")

@@ -198,6 +198,7 @@ def test_goldens_that_are_left_out_exist():
     assert find_paths(HERE, *(f"{name}.sql" for name in (*NOT_HERE, *NOTHING)))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", ACCEPTED, ids=lambda path: path.stem)
 def test_an_accepted_golden_gives_what_the_oracle_gives(path: Path, seed: int) -> None:
     cases = cases_of(path)

@@ -8,6 +8,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
+from tests.support.effort import at_effort
 from watersmeet.errors import StateError
 from watersmeet.history import keeping as module
 from watersmeet.history import segments
@@ -67,7 +68,7 @@ def ticks_in(store) -> dict[int, int]:
     return counts
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(at_effort(quick=1, full=3)))
 def test_killed_at_any_step_each_tick_is_there_once(seed):
     """Runs of random lengths; looked at after each step of each write, as a kill there would leave it."""
     rng, store = random.Random(seed), Looked()

@@ -101,6 +101,7 @@ def test_job_waits_for_a_broker_that_is_away_for_a_while(spark, kafka_broker, tm
     assert read() == Counter(range(20))
 
 
+@pytest.mark.full
 def test_broker_that_stays_away_ends_the_job(spark, stoppable_broker, tmp_path):
     short = {
         "kafka.default.api.timeout.ms": 1000,

@@ -106,6 +106,7 @@ def test_what_readers_hold_is_the_join_after_every_tick(spark, kafka_broker, tmp
     assert all(count > at_effort(quick=12, full=30) for count in read.values())
 
 
+@pytest.mark.full
 def test_two_rows_of_a_key_at_once_and_null_stop_the_job(spark, kafka_broker, tmp_path):
     for topic in ("rows", "events"):
         kafka_broker.create_topic(f"twice-{topic}")

@@ -135,6 +135,7 @@ def place(tmp_path_factory, kafka_broker, postgres):
         yield place
 
 
+@pytest.mark.full
 def test_nowhere_of_a_job_that_runs(place):
     """In a process of its own, in which Spark logs all events, with plans and settings."""
     folder = place.folder / "run"

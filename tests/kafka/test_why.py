@@ -184,6 +184,7 @@ CHANGES = """
     INSERT INTO s SELECT o.number, c.segment FROM o LEFT JOIN c ON o.customer = c.id EMIT CHANGES"""
 
 
+@pytest.mark.full
 def test_topics_of_changes(spark: Any, kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     text = CHANGES.format(servers=kafka_broker.bootstrap_servers)

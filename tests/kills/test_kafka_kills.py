@@ -85,6 +85,7 @@ def test_killed_at_every_point(tmp_path, broker):
     assert all(ticks == sorted(ticks) for ticks in by_key.values())
 
 
+@pytest.mark.full
 def test_readers_wait_for_what_a_killed_attempt_left_no_longer_than_said(tmp_path, kafka_broker):
     """Nobody repeats the tick: the broker aborts its transaction (5 s)."""
     kafka_broker.create_topic("blocked")

@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.support.columns import column
+from tests.support.effort import at_effort
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.files import READERS, WRITERS, sink_problems, source_problems
@@ -65,7 +66,7 @@ def asked():
                     yield from ((use, wanted, name, value) for value in VALUES[name])
 
 
-SAMPLED = 40
+SAMPLED = at_effort(quick=20, full=40)
 """Of some 600, by the seed: one takes a tenth of a second and more."""
 
 

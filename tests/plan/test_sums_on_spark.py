@@ -261,6 +261,7 @@ def ours(on: str, kind: str) -> Counter:
     return Counter(tuple(row.values()) for row in output)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_joins_stop_where_sparks_do(spark, tables):
     different = []

@@ -22,6 +22,17 @@ def file_id(path: Path) -> str:
     return path.relative_to(CASES).with_suffix("").as_posix()
 
 
+def case_files_of_each_kind() -> list[Any]:
+    """Return a pytest parameter for each case file, those of other systems' scenarios only at full effort.
+
+    The project's own files hold every kind of query, which is enough for what does not judge rows.
+    """
+    return [
+        pytest.param(path, id=file_id(path), marks=() if path.parent == CASES else pytest.mark.full)
+        for path in CASE_FILES
+    ]
+
+
 def all_cases() -> list[Any]:
     """Return a pytest parameter for each case of each file."""
     return [

@@ -50,6 +50,7 @@ def random_ticks(rng: random.Random) -> list[dict[str, list[dict[str, Any]]]]:
     return ticks
 
 
+@pytest.mark.full
 def test_why_gives_rows_of_random_joins_the_fate_that_the_oracle_sees(
     spark: Any, tmp_path: Path, monkeypatch: Any, seed: int
 ) -> None:

@@ -75,6 +75,7 @@ def ended(spark: Any, tmp_path: Path, capfd: Any) -> Callable[..., str]:
     return run
 
 
+@pytest.mark.full
 def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
     rng = random.Random(seed)
     came: dict[str, list[Row]] = {name: [] for name in "suv"}

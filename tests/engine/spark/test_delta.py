@@ -93,6 +93,7 @@ def write(folder: Path, number: int, records: dict[str, list[dict[str, Any]]]) -
         (folder / name / f"{number}.json").write_text(text)
 
 
+@pytest.mark.full
 def test_four_tables_across_restarts(spark, tmp_path, seed):
     tables, compared = Tables(random.Random(seed)), 0
     for number in range(at_effort(quick=4, full=5)):

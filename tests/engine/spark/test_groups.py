@@ -87,6 +87,7 @@ def sums(folder: Path, name: str) -> dict[tuple[Any, ...], int]:
     return {row: diff for row, diff in total.items() if diff}
 
 
+@pytest.mark.full
 def test_groups_across_restarts(spark: Any, tmp_path: Path) -> None:
     for number, (tick, wanted) in enumerate(zip(TICKS, SUMS, strict=True)):
         for name, rows in tick.items():

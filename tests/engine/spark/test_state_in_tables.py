@@ -18,6 +18,7 @@ from watersmeet.state.commits import Commits
 pytestmark = [pytest.mark.spark, pytest.mark.postgres]
 
 
+@pytest.mark.full
 def test_a_job_goes_on_on_another_machine(spark, tmp_path, postgres):
     """Each run has an empty checkpoint directory and an empty cache, and sessions end now and then; the
     database is all that they share."""

@@ -101,6 +101,7 @@ def expected(*parts: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[tuple
     }
 
 
+@pytest.mark.full
 def test_queries_of_which_one_makes_and_keeps_the_rows(spark, tmp_path):
     text, checkpoint = TEXT.format(tmp_path), tmp_path / "checkpoint"
     for parts in ((FIRST,), (FIRST, SECOND)):

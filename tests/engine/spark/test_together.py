@@ -11,6 +11,7 @@ import pytest
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_state_in_objects import Orders, expected
 from tests.support.columns import column
+from tests.support.effort import at_effort
 from tests.support.postgres_proxy import FAULTS, PostgresProxy
 from tests.support.tables import new_pipeline, tables_at
 from watersmeet import postgres_server as client_module
@@ -126,7 +127,7 @@ def test_rows_of_a_driver_that_was_passed_do_not_come(postgres, how):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_session_that_ends_at_any_message_leaves_both_once(postgres, fault):
     met = 0
-    for number in itertools.count(0, 3):
+    for number in itertools.count(0, at_effort(quick=9, full=1)):
         with PostgresProxy(postgres) as proxy:
             store = tables_at(postgres.url, new_pipeline())
             store.check()
@@ -142,7 +143,7 @@ def test_a_session_that_ends_at_any_message_leaves_both_once(postgres, fault):
             met += proxy.faults[fault]
             if not proxy.faults[fault]:
                 break
-    assert met > 5
+    assert met > at_effort(quick=3, full=5)
 
 
 def test_one_that_is_killed_before_the_end_leaves_neither(postgres, monkeypatch):

@@ -91,6 +91,7 @@ def wanted(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[A
     }
 
 
+@pytest.mark.full
 def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: int) -> None:
     """Every tick is an hour, so windows of the last but one are closed; a delete that is late changes
     nothing."""

@@ -122,6 +122,7 @@ INSERT INTO busy SELECT window_start, page, count(*) AS n
 """
 
 
+@pytest.mark.full
 def test_a_whole_job_goes_on_where_it_was_stopped(spark: Any, tmp_path: Path) -> None:
     """Rows of windows reach the sink from the tasks as they are, and by Spark's groupBy; each once."""
 
