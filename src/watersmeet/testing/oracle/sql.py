@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from sqlglot import exp
@@ -185,20 +186,12 @@ def compile_expr(node: exp.Expression, scope: Scope) -> Typed:
             return answer
 
         return "bool", contained
-    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Mod):
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul | exp.Mod | exp.IntDiv):
         return _arithmetic(node, scope)
     if isinstance(node, exp.Cast | exp.TsOrDsToDate | exp.Date):
         return _cast(node, scope)
-    if isinstance(node, exp.Coalesce):
-        operands = [compile_expr(e, scope) for e in [node.this, *node.expressions]]
-        kind = operands[0][0]
-        for other, _ in operands[1:]:
-            kind = common(kind, other, node)
-
-        def first(rows: Rows) -> Any:
-            return next((coerce(v, k, kind) for k, f in operands if (v := f(rows)) is not None), None)
-
-        return kind, first
+    if isinstance(node, exp.Coalesce | exp.Greatest):
+        return _one_of_several(node, scope)
     if isinstance(node, exp.Abs):
         kind, f = compile_expr(node.this, scope)
         return (
@@ -210,6 +203,20 @@ def compile_expr(node: exp.Expression, scope: Scope) -> Typed:
         of_text = _OF_TEXTS[type(node)]
         return "string", lambda rows: None if (v := f(rows)) is None else of_text(v)
     raise Unsupported(f"expression {node.sql()} ({type(node).__name__})")
+
+
+def _one_of_several(node: exp.Expression, scope: Scope) -> Typed:
+    """COALESCE, the first operand that is not NULL, and GREATEST, the greatest of those."""
+    operands = [compile_expr(e, scope) for e in [node.this, *node.expressions]]
+    kind = reduce(lambda a, b: common(a, b, node), (other for other, _ in operands))
+
+    def chosen(rows: Rows) -> Any:
+        values = (coerce(v, k, kind) for k, f in operands if (v := f(rows)) is not None)
+        if isinstance(node, exp.Coalesce):
+            return next(values, None)
+        return reduce(lambda a, b: b if a is None or less(a, b) else a, values, None)
+
+    return kind, chosen
 
 
 _OF_TEXTS: dict[type[exp.Expression], Callable[[str], str]] = {
@@ -245,7 +252,9 @@ def _comparison(node: exp.Expression, scope: Scope) -> Typed:
 def arithmetic_kind(node: exp.Expression, a: str, b: str) -> tuple[str, int, int]:
     """(kind of the result, factor of the left operand, factor of the right): ``date + 1`` counts days."""
     sign = -1 if isinstance(node, exp.Sub) else 1
-    if isinstance(node, exp.Mul | exp.Mod):
+    if isinstance(node, exp.IntDiv) and not a == b == "int":
+        raise Unsupported(node.sql())
+    if isinstance(node, exp.Mul | exp.Mod | exp.IntDiv):
         if a in NUMBERS and b in NUMBERS:
             return common(a, b, node), 1, 1
         raise Unsupported(node.sql())
@@ -291,9 +300,11 @@ def _arithmetic(node: exp.Expression, scope: Scope) -> Typed:
             return None
         if coerced:
             x, y = coerce(x, a, kind), coerce(y, b, kind)
+        if isinstance(node, exp.Mod | exp.IntDiv) and y == 0:
+            raise Unsupported("division by zero")
+        if isinstance(node, exp.IntDiv):
+            return saturate(abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1))
         if isinstance(node, exp.Mod):
-            if y == 0:
-                raise Unsupported("division by zero")
             return math.fmod(x, y) if kind == "double" else (abs(x) % abs(y)) * (1 if x >= 0 else -1)
         total = x * y if isinstance(node, exp.Mul) else x * by_a + y * by_b
         return total if kind in ("double", "decimal") else saturate(total)
