@@ -207,7 +207,7 @@ class KafkaBroker:
 
         admin = self._admin()
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
-        admin.create_topics([topic])[name].result(30)
+        admin.create_topics([topic])[name].result(60)
         self._await(lambda: self._leaders(admin, name) == partitions, f"topic {name} did not come up")
 
     def add_partitions(self, name: str, total: int) -> None:
@@ -215,7 +215,7 @@ class KafkaBroker:
         from confluent_kafka.admin import NewPartitions
 
         admin = self._admin()
-        admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+        admin.create_partitions([NewPartitions(name, total)])[name].result(60)
         self._await(lambda: self._leaders(admin, name) == total, f"partitions of {name} did not come up")
 
     def config_of(self, name: str) -> dict[str, str]:
@@ -224,7 +224,7 @@ class KafkaBroker:
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         admin = self._admin()
-        described = admin.describe_configs([resource])[resource].result(30)
+        described = admin.describe_configs([resource])[resource].result(60)
         return {name: str(entry.value) for name, entry in described.items()}
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
@@ -233,12 +233,12 @@ class KafkaBroker:
 
         admin = self._admin()
         for deleted in admin.delete_records([TopicPartition(name, partition, before)]).values():
-            deleted.result(30)
+            deleted.result(60)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and return when it is gone."""
         admin = self._admin()
-        admin.delete_topics([name])[name].result(30)
+        admin.delete_topics([name])[name].result(60)
         self._await(lambda: name not in admin.list_topics(timeout=5).topics, f"topic {name} did not go")
 
     def produce(

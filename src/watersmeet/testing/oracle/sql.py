@@ -211,10 +211,10 @@ def _one_of_several(node: exp.Expression, scope: Scope) -> Typed:
     kind = reduce(lambda a, b: common(a, b, node), (other for other, _ in operands))
 
     def chosen(rows: Rows) -> Any:
-        values = (coerce(v, k, kind) for k, f in operands if (v := f(rows)) is not None)
-        if isinstance(node, exp.Coalesce):
-            return next(values, None)
-        return reduce(lambda a, b: b if a is None or less(a, b) else a, values, None)
+        values = [coerce(v, k, kind) for k, f in operands if (v := f(rows)) is not None]
+        if isinstance(node, exp.Coalesce) or not values:
+            return values[0] if values else None
+        return reduce(lambda a, b: b if less(a, b) else a, values)
 
     return kind, chosen
 
