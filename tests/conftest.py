@@ -10,16 +10,13 @@ import gc
 import os
 import random
 from collections import Counter, defaultdict
-from itertools import chain, islice
 
 import pytest
 
-from tests.support import caller, effort, jvm_options
-from tests.support.package_paths import REPOSITORY, find_paths
+from tests.support import caller, effort, jvm_options, parallel
+from tests.support.package_paths import REPOSITORY
 
 DEFAULT_SEED = 20130101
-LONG = {folder.name for folder in find_paths(REPOSITORY / "tests", "oracle", "laws", "testing")}
-"""Folders whose tests take longest, of those without a JVM."""
 
 
 def pytest_addoption(parser):
@@ -46,35 +43,9 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)  # of those that are not deselected
 def pytest_collection_modifyitems(config, items):
-    """In several processes, put first in each one's equal part what should share a process.
-
-    ``--dist worksteal`` deals out equal parts, in order, and an idle process takes from the end of a busy
-    one's: there stand short tests, which any process may run.
-    """
     effort.select(config, items)
     if hasattr(config, "workerinput"):
-        items[:] = _dealt(items, config.workerinput["workercount"])
-
-
-def _dealt(items, processes):
-    together = {"spark": [], "kafka": [], "long": []}
-    short = []
-    for item in items:
-        together.get(_group(item), short).append(item)
-    parts = [[] for _ in range(processes)]
-    for number, group in enumerate(together.values()):
-        parts[number % processes] += group
-    short = iter(short)
-    for part in parts:
-        part += islice(short, max(0, len(items) // processes - len(part)))
-    return [*chain(*parts), *short]
-
-
-def _group(item):
-    """Return the group of a test: by the server that it needs, or that it takes long."""
-    if item.get_closest_marker("kill") or item.path.relative_to(REPOSITORY / "tests").parts[0] in LONG:
-        return "long"
-    return next((name for name in ("kafka", "spark") if item.get_closest_marker(name)), None)
+        items[:] = parallel.order_for_processes(items, config.workerinput["workercount"])
 
 
 @pytest.hookimpl(wrapper=True)
