@@ -7,27 +7,20 @@ from typing import Any
 
 import pytest
 
-from tests.support.case_files import CASE_FILES, CASES, all_cases
+from tests.support.case_files import CASES, all_cases
 from tests.support.package_paths import find_paths
 from watersmeet.testing.cases import check_case, load_cases
 from watersmeet.testing.oracle.case import run_case_with_account
-from watersmeet.testing.oracle.values import Unsupported
 from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
-
-PEERS = {case["case"] for path in CASE_FILES if path.parent.name == "peers" for case in load_cases(path)}
 
 
 @pytest.mark.parametrize("case", all_cases())
 def test_oracle_reproduces_the_case(case: dict[str, Any]) -> None:
     """And counts every row of an append query in exactly one place."""
-    try:
-        if has_windows(case):
-            assert check_case(case, run_windowed_case(case)) == []
-            return
-        lines, account = run_case_with_account(case)
-    except Unsupported as reason:
-        assert case["case"] in PEERS
-        pytest.skip(f"the oracle does not support: {reason}")
+    if has_windows(case):
+        assert check_case(case, run_windowed_case(case)) == []
+        return
+    lines, account = run_case_with_account(case)
     assert check_case(case, lines) == []
     if case.get("options", {}).get("output_mode") == "changelog":
         return

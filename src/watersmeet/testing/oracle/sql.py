@@ -205,16 +205,21 @@ def compile_expr(node: exp.Expression, scope: Scope) -> Typed:
     raise Unsupported(f"expression {node.sql()} ({type(node).__name__})")
 
 
+def greater(a: Any, b: Any) -> Any:
+    """Return the greater of two values that are not NULL, the first of equal ones."""
+    return b if less(a, b) else a
+
+
 def _one_of_several(node: exp.Expression, scope: Scope) -> Typed:
-    """COALESCE, the first operand that is not NULL, and GREATEST, the greatest of those."""
+    """Compile COALESCE, the first operand that is not NULL, or GREATEST, the greatest of those."""
     operands = [compile_expr(e, scope) for e in [node.this, *node.expressions]]
     kind = reduce(lambda a, b: common(a, b, node), (other for other, _ in operands))
 
     def chosen(rows: Rows) -> Any:
         values = [coerce(v, k, kind) for k, f in operands if (v := f(rows)) is not None]
-        if isinstance(node, exp.Coalesce) or not values:
-            return values[0] if values else None
-        return reduce(lambda a, b: b if less(a, b) else a, values)
+        if not values:
+            return None
+        return values[0] if isinstance(node, exp.Coalesce) else reduce(greater, values)
 
     return kind, chosen
 
@@ -252,10 +257,8 @@ def _comparison(node: exp.Expression, scope: Scope) -> Typed:
 def arithmetic_kind(node: exp.Expression, a: str, b: str) -> tuple[str, int, int]:
     """(kind of the result, factor of the left operand, factor of the right): ``date + 1`` counts days."""
     sign = -1 if isinstance(node, exp.Sub) else 1
-    if isinstance(node, exp.IntDiv) and not a == b == "int":
-        raise Unsupported(node.sql())
     if isinstance(node, exp.Mul | exp.Mod | exp.IntDiv):
-        if a in NUMBERS and b in NUMBERS:
+        if a in NUMBERS and b in NUMBERS and (a == b == "int" or not isinstance(node, exp.IntDiv)):
             return common(a, b, node), 1, 1
         raise Unsupported(node.sql())
     if a in NUMBERS and b in NUMBERS:
