@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.case_files import case_files_of_each_kind, cases_by_name
+from tests.support.case_files import cases_by_name, own_case_files_first
 from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.event_time import Side
 from watersmeet.plan.model.nodes import AggregatePlan, WindowGroupPlan
@@ -34,7 +34,7 @@ def rows(*given: tuple) -> dict:
     return {"rows": [list(row) for row in given]}
 
 
-@pytest.mark.parametrize("file", case_files_of_each_kind())
+@pytest.mark.parametrize("file", own_case_files_first())
 @pytest.mark.parametrize("partitions", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, partitions):
     for each in load_cases(file):

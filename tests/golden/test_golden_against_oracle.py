@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import _compared, check, differences
-from tests.support.effort import at_effort
 from tests.support.package_paths import find_paths
 from watersmeet.engine.local import replay_case
 from watersmeet.front.sql import parse_job
@@ -27,7 +26,7 @@ from watersmeet.testing.oracle.case import run_case
 from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
 HERE = Path(__file__).parent
-TIMES, MAX_TIMES = at_effort(quick=1, full=6), 30
+TIMES, MAX_TIMES = 6, 30
 """How often each query runs over other rows; up to ``MAX_TIMES`` until a row comes out."""
 NOT_HERE = {
     "residual_by_spark": "Spark computes its condition",

@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 
 from tests.support.as_calls import NoCall, relation_of
-from tests.support.case_files import CASE_FILES, CASES, file_id
+from tests.support.case_files import OWN_CASE_FILES, file_id
 from watersmeet.engine.spark.text import sql_of
 from watersmeet.errors import WatersmeetError
 from watersmeet.front import sql as front
@@ -134,7 +134,7 @@ def test_golden_queries_are_the_same_by_calls(path, monkeypatch):
     assert both.pairs or both.left_out == ["EXISTS"], "by calls it is a semi or anti join"
 
 
-@pytest.mark.parametrize("path", [path for path in CASE_FILES if path.parent == CASES], ids=file_id)
+@pytest.mark.parametrize("path", OWN_CASE_FILES, ids=file_id)
 def test_queries_of_cases_are_the_same_by_calls(path, monkeypatch):
     """All but those with clauses that calls have no words for, which are few."""
     both = Both(monkeypatch, select)

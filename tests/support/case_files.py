@@ -15,6 +15,8 @@ from watersmeet.testing.cases import load_cases
 
 CASES = REPOSITORY / "tests" / "cases"
 CASE_FILES = find_paths(CASES, "**/*.json")
+OWN_CASE_FILES = find_paths(CASES, "*.json")
+"""Those with the project's own cases, which hold every kind of query."""
 
 
 def file_id(path: Path) -> str:
@@ -22,13 +24,10 @@ def file_id(path: Path) -> str:
     return path.relative_to(CASES).with_suffix("").as_posix()
 
 
-def case_files_of_each_kind() -> list[Any]:
-    """Return a pytest parameter for each case file, those of other systems' scenarios only at full effort.
-
-    The project's own files hold every kind of query, which is enough for what does not judge rows.
-    """
+def own_case_files_first() -> list[Any]:
+    """Return a pytest parameter for each case file; peers' are read at full effort only."""
     return [
-        pytest.param(path, id=file_id(path), marks=() if path.parent == CASES else pytest.mark.full)
+        pytest.param(path, id=file_id(path), marks=() if path in OWN_CASE_FILES else pytest.mark.full)
         for path in CASE_FILES
     ]
 

@@ -28,6 +28,9 @@ from watersmeet.errors import WatersmeetError
 
 JARS_VARIABLE = "WATERSMEET_KAFKA_BROKER_JARS"
 
+ADMIN_TIMEOUT_S = 60
+"""A broker answers in a second, and later on a machine whose cores are all busy."""
+
 Payload = bytes | str | None
 """A key or a value to send: text goes as UTF-8, None is Kafka's null."""
 
@@ -207,7 +210,7 @@ class KafkaBroker:
 
         admin = self._admin()
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1)
-        admin.create_topics([topic])[name].result(60)
+        admin.create_topics([topic])[name].result(ADMIN_TIMEOUT_S)
         self._await(lambda: self._leaders(admin, name) == partitions, f"topic {name} did not come up")
 
     def add_partitions(self, name: str, total: int) -> None:
@@ -215,7 +218,7 @@ class KafkaBroker:
         from confluent_kafka.admin import NewPartitions
 
         admin = self._admin()
-        admin.create_partitions([NewPartitions(name, total)])[name].result(60)
+        admin.create_partitions([NewPartitions(name, total)])[name].result(ADMIN_TIMEOUT_S)
         self._await(lambda: self._leaders(admin, name) == total, f"partitions of {name} did not come up")
 
     def config_of(self, name: str) -> dict[str, str]:
@@ -224,7 +227,7 @@ class KafkaBroker:
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         admin = self._admin()
-        described = admin.describe_configs([resource])[resource].result(60)
+        described = admin.describe_configs([resource])[resource].result(ADMIN_TIMEOUT_S)
         return {name: str(entry.value) for name, entry in described.items()}
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
@@ -233,12 +236,12 @@ class KafkaBroker:
 
         admin = self._admin()
         for deleted in admin.delete_records([TopicPartition(name, partition, before)]).values():
-            deleted.result(60)
+            deleted.result(ADMIN_TIMEOUT_S)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and return when it is gone."""
         admin = self._admin()
-        admin.delete_topics([name])[name].result(60)
+        admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
         self._await(lambda: name not in admin.list_topics(timeout=5).topics, f"topic {name} did not go")
 
     def produce(

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.effort import at_effort
 from tests.support.fates import ROW, fates
 from tests.why.test_random_fates import ALL, differences
 from watersmeet.cli.main import main
@@ -21,7 +20,7 @@ from watersmeet.why.asked import Question
 
 pytestmark = pytest.mark.spark
 
-QUERIES, TICKS = at_effort(quick=6, full=10), at_effort(quick=3, full=4)
+QUERIES, TICKS = 10, 4
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", ROW: "BIGINT"}
 KINDS = ("FULL JOIN", "LEFT ANTI JOIN", "JOIN", "LEFT SEMI JOIN", "LEFT JOIN", "RIGHT JOIN")
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.support.effort import at_effort
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +95,7 @@ def write(folder: Path, number: int, records: dict[str, list[dict[str, Any]]]) -
 @pytest.mark.full
 def test_four_tables_across_restarts(spark, tmp_path, seed):
     tables, compared = Tables(random.Random(seed)), 0
-    for number in range(at_effort(quick=4, full=5)):
+    for number in range(5):
         write(tmp_path, number, tables.records())
         running = until_caught_up(spark, JOB.format(folder=tmp_path), tmp_path / "checkpoint")
         wanted = tables.joined()

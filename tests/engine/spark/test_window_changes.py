@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
-from tests.support.effort import at_effort
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +31,6 @@ QUERIES = {
     "sessions": SESSIONS,
 }
 QUERIES |= {"closed": QUERIES["tumbled"] + " EMIT FINAL", "ended": SESSIONS + " EMIT FINAL"}
-CHOSEN = at_effort(quick=("tumbled", "closed"), full=tuple(QUERIES))
 JOB = f"""
 SET output_mode = changelog;
 CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
@@ -40,7 +38,7 @@ CREATE TABLE s ({TYPES}, d INT, WATERMARK FOR t AS t - INTERVAL '1' HOUR)
 """ + "".join(
     f"CREATE TABLE {name} WITH ('connector' = 'file', 'path' = '{{folder}}/{name}', 'format' = 'json');"
     f"INSERT INTO {name} {QUERIES[name]};"
-    for name in CHOSEN
+    for name in QUERIES
 )
 TEN = timedelta(minutes=10)
 COLUMNS = {name: ["w", "k", "n", "s", "m"] for name in ("tumbled", "closed")} | {
@@ -86,9 +84,7 @@ def wanted(spark: Any, there: list[dict[str, Any]]) -> dict[str, Counter[tuple[A
     for name, frame in frames.items():
         times = {"w": F.date_format("of.start", minutes), "e": F.date_format("of.end", minutes)}
         frames[name] = frame.withColumns(times).select(*COLUMNS[name])
-    return {
-        name: Counter(tuple(row) for row in frames[name].collect()) for name in frames.keys() & set(CHOSEN)
-    }
+    return {name: Counter(tuple(row) for row in frame.collect()) for name, frame in frames.items()}
 
 
 @pytest.mark.full
@@ -122,8 +118,8 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
             {row: 1 for row in of_all["tumbled"] if datetime.fromisoformat(row[0]) + TEN <= mark}
         )
         of_all["ended"] = Counter(
-            {row: n for row, n in of_all.get("sessions", {}).items() if datetime.fromisoformat(row[1]) < mark}
+            {row: n for row, n in of_all["sessions"].items() if datetime.fromisoformat(row[1]) < mark}
         )
-        for name in CHOSEN:
+        for name in QUERIES:
             assert sums(tmp_path, name) == of_all[name], (tick, name, seed)
     assert running.ticks[-1].queries["tumbled"].account["s"]["late"] == 1
