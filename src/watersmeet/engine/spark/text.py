@@ -29,6 +29,18 @@ def only_utf8(text: str) -> str:
     return f"IF(is_valid_utf8({text}), {text}, NULL)"
 
 
+def let(name: str, value: str, body: str) -> str:
+    """Return ``body``, in which ``name`` stands for ``value``; both are expressions.
+
+    The value stands in the plan once and is evaluated once, however often the body names it: Spark's analyser
+    takes seconds for an expression that repeats a long one.
+
+    >>> let("t", "trim(line)", "concat(t, t)")
+    'get(transform(array(trim(line)), t -> concat(t, t)), 0)'
+    """
+    return f"get(transform(array({value}), {name} -> {body}), 0)"
+
+
 def options_map(options: Mapping[str, str]) -> str:
     """Options of a parser as the argument of ``from_json`` and its like.
 

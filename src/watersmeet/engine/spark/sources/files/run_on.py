@@ -25,13 +25,15 @@ from watersmeet.engine.spark.sources.files.texts import (
     read_texts,
     said_encoding,
 )
-from watersmeet.engine.spark.text import literal, options_map, quoted
+from watersmeet.engine.spark.text import let, literal, options_map, quoted
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
 from watersmeet.spec.options.lowered import is_true, lowered
 
 _END = ours("end")
+_CHARACTERS, _FIRST, _IS_ARRAY = ours("characters"), ours("first"), ours("is_array")
+_ELEMENTS, _PARSED = ours("elements"), ours("parsed")
 _BLANK = " \t\r\n"
 _MARK = "\ufeff"
 _WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
@@ -100,34 +102,41 @@ class JsonTexts:
     @cached_property
     def run_on(self) -> str:
         """The condition that a text is no single value, nor blank. Frames are made of it `leniently`."""
-        return f"CASE WHEN {self.may_run_on} THEN NOT ({self._whole(self._text)}) ELSE false END"
+        whole = let(_CHARACTERS, self._text, self._is_whole)
+        return f"CASE WHEN {self.may_run_on} THEN NOT ({whole}) ELSE false END"
 
     def rows(self, fields: str) -> str:
         """How many rows Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
-        first = self._from_first(self._text)
-        elements = (
-            f"from_json({self._text}, {literal(f'ARRAY<STRUCT<{fields}>>')}{self._parser(self.options)})"
+        kind = literal(f"ARRAY<STRUCT<{fields}>>")
+        of_array = let(
+            _ELEMENTS,
+            f"from_json({_CHARACTERS}, {kind}{self._parser(self.options)})",
+            f"IF({_ELEMENTS} IS NULL OR exists({_ELEMENTS}, e -> e IS NULL), 1, size({_ELEMENTS}))",
         )
-        return (
-            f"CASE WHEN startswith({first}, '[')"
-            f" THEN IF({elements} IS NULL OR exists({elements}, e -> e IS NULL), 1, size({elements}))"
-            f" WHEN {first} = '' AND NOT startswith({quoted(TEXT)}, '{_MARK}') THEN 0 ELSE 1 END"
+        rows = (
+            f"CASE WHEN startswith({_FIRST}, '[') THEN {of_array}"
+            f" WHEN {_FIRST} = '' AND NOT startswith({quoted(TEXT)}, '{_MARK}') THEN 0 ELSE 1 END"
         )
+        return let(_CHARACTERS, self._text, let(_FIRST, self._from_first(_CHARACTERS), rows))
 
-    def _whole(self, text: str) -> str:
-        """By Spark's parser, with the options of the source."""
-        is_array = f"startswith({self._from_first(text)}, '[')"
-        as_elements = f"IF({is_array}, {text}, concat('[', {text}, '\\n]'))"
+    @property
+    def _is_whole(self) -> str:
+        """That the characters are one value: by Spark's parser, with the options of the source."""
         parser = self._parser({**self.options, "maxnestingdepth": _DEEPEST})
         followed = []
         for mark in (0, 1):
-            wrapped = f"concat('[', {as_elements}, '\\n,[{{\"{_END}\":{mark}}}]]')"
-            parsed = f"from_json({wrapped}, 'ARRAY<ARRAY<STRUCT<{_END}: INT>>>'{parser})"
+            wrapped = f"concat('[', {_ELEMENTS}, '\\n,[{{\"{_END}\":{mark}}}]]')"
             followed.append(
-                f"(size({parsed}) = 2 AND get(get({parsed}, 1), 0).{_END} = {mark}"
-                f" AND ({is_array} OR size(get({parsed}, 0)) <= 1))"
+                let(
+                    _PARSED,
+                    f"from_json({wrapped}, 'ARRAY<ARRAY<STRUCT<{_END}: INT>>>'{parser})",
+                    f"size({_PARSED}) = 2 AND get(get({_PARSED}, 1), 0).{_END} = {mark}"
+                    f" AND ({_IS_ARRAY} OR size(get({_PARSED}, 0)) <= 1)",
+                )
             )
-        return f"coalesce({' AND '.join(followed)}, false)"
+        elements = f"IF({_IS_ARRAY}, {_CHARACTERS}, concat('[', {_CHARACTERS}, '\\n]'))"
+        told = let(_ELEMENTS, elements, f"coalesce({' AND '.join(followed)}, false)")
+        return let(_IS_ARRAY, f"startswith({self._from_first(_CHARACTERS)}, '[')", told)
 
     def _from_first(self, text: str) -> str:
         """A text from its first token on."""
