@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 BASE = {"errors", "conditions", "durable", "event_time", "measure", "names", "time_texts", "types", "zones"}
 CORE = {"plan", "watermark", "kernel", "state"}
@@ -219,12 +220,12 @@ def imports(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
     """Line, name, and whether it is for types only; the name is that of a module, as far as one is seen."""
     for_types = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name, id(node) in for_types
@@ -244,7 +245,7 @@ def violations(source: str, module: str) -> list[str]:
     """What in the module's source goes against the lists, as ``part -> part (module:line)``."""
     part = part_of(module)
     found = []
-    for line, name, for_types in imports(ast.parse(source)):
+    for line, name, for_types in imports(tree_of(source)):
         top = name.split(".")[0]
         if name.startswith("."):
             found.append(f"{module}:{line}: relative import")

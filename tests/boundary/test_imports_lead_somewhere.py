@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 FOLDERS = ("src", "tests", "examples", "benchmarks", "docs")
 NAME = re.compile(r"(?<![\w./@-])watersmeet(?:\.[A-Za-z_]\w*){2,}")
@@ -25,7 +26,7 @@ def module_name(file: Path) -> str:
 def defined(tree: ast.Module) -> set[str]:
     """All names that a module has, those of its functions' bodies among them: a few too many do no harm."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -37,7 +38,7 @@ def defined(tree: ast.Module) -> set[str]:
 
 def nowhere(source: str, modules: Mapping[str, set[str]]) -> Iterator[str]:
     """What a source imports of the package that is not there."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(tree_of(source)):
         wanted: list[tuple[str, str | None]] = []
         if isinstance(node, ast.Import):
             wanted = [(alias.name, None) for alias in node.names]
@@ -69,7 +70,7 @@ def _is_there(name: str, modules: Mapping[str, set[str]]) -> bool:
 @cache
 def modules_of_the_package() -> dict[str, set[str]]:
     files = find_paths(PACKAGE, "**/*.py")
-    return {module_name(file): defined(ast.parse(file.read_text())) for file in files}
+    return {module_name(file): defined(tree_of(file.read_text())) for file in files}
 
 
 def test_imports_lead_somewhere():

@@ -9,6 +9,7 @@ import pytest
 
 from tests.boundary.test_import_edges import ALLOWED, module_name, part_of
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 FOLDERS = {"os.walk", ".listdir", ".scandir", ".iterdir", ".glob", ".iglob", ".rglob"}
 """Calls that look at what a folder holds; with a dot before it, a method of whatever."""
@@ -47,7 +48,7 @@ LIBRARIES_OUT: dict[str, tuple[set[str], set[str]]] = {
 
 def called(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Line, last name, last two names of what is called."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Name):
                 yield node.lineno, node.func.id, node.func.id
@@ -57,13 +58,13 @@ def called(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
 
 
 def trespasses(source: str, module: str) -> list[str]:
-    part, tree = part_of(module), ast.parse(source)
+    part, tree = part_of(module), tree_of(source)
     found = []
     for line, last, two in called(tree):
         for what, (parts, names) in OUT.items():
             if part in parts and (f".{last}" in names or two in names):
                 found.append(f"{what}: {two} ({module}:{line})")
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

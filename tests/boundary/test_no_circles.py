@@ -5,7 +5,6 @@ What is imported under ``TYPE_CHECKING`` is not counted: names in types load not
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.boundary.test_import_edges import imports, module_name
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import tree_of
 
 FILES = {module_name(file): file for file in find_paths(PACKAGE, "**/*.py")}
 
@@ -20,7 +20,7 @@ FILES = {module_name(file): file for file in find_paths(PACKAGE, "**/*.py")}
 def imported(source: str, module: str, known: Mapping[str, object]) -> set[str]:
     """The modules of ``known`` that the source imports; of a package only itself, not all that is in it."""
     found = set()
-    for _, name, for_types in imports(ast.parse(source)):
+    for _, name, for_types in imports(tree_of(source)):
         if not for_types:
             found |= {name} & known.keys()
     return found - {module}

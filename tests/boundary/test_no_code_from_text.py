@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.package_paths import REPOSITORY, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 FOLDERS = ("src", "scripts", "benchmarks", "examples", "tests/kills")
 
@@ -54,7 +55,7 @@ TYPES_OF_ARROW = {"PyExtensionType", "UnknownExtensionType"}
 
 def findings(source: str) -> Iterator[tuple[int, str]]:
     """Line and what stands there."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(tree_of(source)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, n.name) for n in node.names if n.name.split(".")[0] in MODULES)
         elif isinstance(node, ast.ImportFrom):

@@ -18,6 +18,7 @@ import pytest
 
 from tests.boundary.test_import_edges import module_name
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import nodes_of, tree_of
 from watersmeet import plan as planner
 from watersmeet.engine.driver.kinds import registry
 from watersmeet.engine.driver.kinds.base import NodeDriver
@@ -54,7 +55,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 def class_tests(tree: ast.AST) -> Iterator[int]:
     """Lines that ask for the class of a node: by isinstance, by ``type(node) is``, by a pattern."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             if names_in(node.args[1]):
                 yield node.lineno
@@ -70,7 +71,7 @@ def class_tests(tree: ast.AST) -> Iterator[int]:
 
 def lists_of_kinds(tree: ast.AST) -> Iterator[int]:
     """Lines of dicts by, and of rows beginning with, several kinds of node: lists of what there is."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Dict):
             firsts: list[ast.AST | None] = [*node.keys]
         elif isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -88,7 +89,7 @@ def lists_of_kinds(tree: ast.AST) -> Iterator[int]:
 @cache
 def modules() -> dict[str, ast.Module]:
     return {
-        module_name(file): ast.parse(file.read_text(encoding="utf-8"))
+        module_name(file): tree_of(file.read_text(encoding="utf-8"))
         for file in find_paths(PACKAGE, "**/*.py")
     }
 
@@ -166,7 +167,7 @@ def test_no_field_of_a_plan_hides_a_property_of_its_base():
     ],
 )
 def test_a_question_for_the_class_is_seen(source, found):
-    assert bool(list(class_tests(ast.parse(source)))) == found
+    assert bool(list(class_tests(tree_of(source)))) == found
 
 
 @pytest.mark.parametrize(
@@ -180,4 +181,4 @@ def test_a_question_for_the_class_is_seen(source, found):
     ],
 )
 def test_a_second_registry_is_seen(source, found):
-    assert bool(list(lists_of_kinds(ast.parse(source)))) == found
+    assert bool(list(lists_of_kinds(tree_of(source)))) == found

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.support.syntax import nodes_of, tree_of
 
 PATCHES = {"setattr", "delattr", "setitem", "delitem", "object", "dict", "multiple", "patch"}
 """Functions of pytest and of `unittest.mock` that replace what their first argument names."""
@@ -37,7 +38,7 @@ def private_parts(node: ast.AST) -> list[str]:
 
 def patched(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of every patch of a private name."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         names: list[str] = []
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             names = private_in(node)
@@ -54,7 +55,7 @@ def test_no_test_patches_a_private_name():
     places = [
         f"{path.relative_to(REPOSITORY)}:{line}: {name}"
         for path in sorted((REPOSITORY / "tests").rglob("*.py"))
-        for line, name in patched(ast.parse(path.read_text()))
+        for line, name in patched(tree_of(path.read_text()))
     ]
     assert places == [], "observe what comes out, use a parameter, or make the name public"
 
@@ -79,9 +80,9 @@ def test_no_test_patches_a_private_name():
     ],
 )
 def test_a_patch_of_a_private_name_is_seen(source):
-    assert [name for _, name in patched(ast.parse(source))] in (["_x"], ["_table"], ["_close"])
+    assert [name for _, name in patched(tree_of(source))] in (["_x"], ["_table"], ["_close"])
 
 
 def test_other_names_are_no_patches():
     source = "monkeypatch.setattr(module, 'x', 1)\nself._x = 1\nself._x.y = 1\ngetattr(job, '_x')\nx = job._x"
-    assert list(patched(ast.parse(source))) == []
+    assert list(patched(tree_of(source))) == []

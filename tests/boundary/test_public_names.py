@@ -13,6 +13,7 @@ import pytest
 
 import watersmeet
 from tests.boundary.test_docs import documented_modules
+from tests.support.syntax import tree_of
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 
@@ -168,7 +169,7 @@ def for_types(door: str) -> dict[str, str]:
     file = Path(importlib.import_module(door).__file__)
     (block,) = (
         node
-        for node in ast.parse(file.read_text()).body
+        for node in tree_of(file.read_text()).body
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     )
     return {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import nodes_of, tree_of
 
 HOME = "kernel/batches.py"
 PARTS = ("kernel", "state", "engine", "sinks", "observe", "cli")
@@ -28,7 +29,7 @@ def raw_uses(text):
     """Lines and names of raw calls in a module's text."""
     return [
         (node.lineno, node.attr)
-        for node in ast.walk(ast.parse(text))
+        for node in nodes_of(tree_of(text))
         if isinstance(node, ast.Attribute) and node.attr in RAW
     ]
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.boundary.test_import_edges import imports
 from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.syntax import nodes_of, tree_of
 from watersmeet.types import intervals
 from watersmeet.types.sql_type import INTEGER_BITS, PLAIN
 
@@ -61,12 +62,12 @@ def modules() -> tuple[tuple[str, str, ast.AST], ...]:
     """Name, text and tree of each."""
     others = [file for file in find_paths(PACKAGE, "**/*.py") if file not in {*HOME, *ORACLE}]
     texts = [(file.relative_to(PACKAGE).as_posix(), file.read_text("utf-8")) for file in others]
-    return tuple((name, text, ast.parse(text)) for name, text in texts)
+    return tuple((name, text, tree_of(text)) for name, text in texts)
 
 
 def lists_of_types(tree: ast.AST) -> Iterator[int]:
     """Lines of tuples, lists, sets and dicts by all integers."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         inner = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
         named = {each.value for each in inner if isinstance(each, ast.Constant)}
         if named >= set(INTEGER_BITS):
@@ -75,7 +76,7 @@ def lists_of_types(tree: ast.AST) -> Iterator[int]:
 
 def compared_texts(tree: ast.AST) -> Iterator[int]:
     """Lines where something is compared with the name of a type, looked for among such, or by them."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Compare) and not _is_of_names(node):
             sides = [node.left, *node.comparators]
             if any(_names_a_type(side) for side in sides):
@@ -105,7 +106,7 @@ def _names_a_type(node: ast.AST) -> bool:
 
 def kept_as_text(tree: ast.AST) -> Iterator[int]:
     """Lines of fields, arguments and results that are called types, and are texts."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             named: list[tuple[str, ast.expr | None]] = [(node.target.id, node.annotation)]
         elif isinstance(node, ast.FunctionDef):
@@ -123,7 +124,7 @@ TEXT = re.compile(r"^str\b|\[str\]|, str\]|\bstr, \.\.\.")
 
 
 def definitions(tree: ast.AST) -> set[str]:
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return {node.name for node in nodes_of(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def test_only_the_grammar_reads_the_text_of_a_type():
@@ -150,7 +151,7 @@ def test_types_are_kept_as_values():
 def test_each_rule_has_one_home():
     rules = {"common_type", "common_of", "tightest_type", "result_type", "parse_type", "sql_type"}
     assert [name for name, _, tree in modules() if rules & definitions(tree)] == []
-    at_home = set().union(*(definitions(ast.parse(file.read_text())) for file in HOME))
+    at_home = set().union(*(definitions(tree_of(file.read_text())) for file in HOME))
     assert rules - at_home == set(), "no such functions: correct the names"
 
 
@@ -159,7 +160,7 @@ def test_tasks_load_no_grammar_of_sql():
     knows = {
         file.name
         for file in HOME
-        if any(name.startswith("sqlglot") for _, name, _ in imports(ast.parse(file.read_text())))
+        if any(name.startswith("sqlglot") for _, name, _ in imports(tree_of(file.read_text())))
     }
     assert knows == {Path(intervals.__file__).name}
     users = {PACKAGE / name for name, source, _ in modules() if intervals.__name__ in source}
@@ -195,7 +196,7 @@ def test_a_second_reader_is_seen(source):
     ],
 )
 def test_a_text_that_is_compared_is_seen(source):
-    assert list(compared_texts(ast.parse(source)))
+    assert list(compared_texts(tree_of(source)))
 
 
 @pytest.mark.parametrize(
@@ -209,14 +210,14 @@ def test_a_text_that_is_compared_is_seen(source):
     ],
 )
 def test_a_type_that_is_kept_as_text_is_seen(source):
-    assert list(kept_as_text(ast.parse(source)))
+    assert list(kept_as_text(tree_of(source)))
 
 
 @pytest.mark.parametrize("source", ['type_.name == "DECIMAL"', 'family == "MAP"', "column.type == BIGINT"])
 def test_what_is_no_text_of_a_type_is_let_be(source):
-    assert not list(compared_texts(ast.parse(source)))
+    assert not list(compared_texts(tree_of(source)))
 
 
 def test_a_second_table_is_seen():
-    assert list(lists_of_types(ast.parse('_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}')))
+    assert list(lists_of_types(tree_of('_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}')))
     assert WROTE.search('return f"DECIMAL({precision},{max(scale, 0)})"')
