@@ -103,8 +103,8 @@ def test_comparison_sees_a_missing_a_doubled_and_a_changed_row(streams, tmp_path
         return found.missing, found.surplus, found.equal
 
     assert compared("SELECT * FROM {rows}") == (0, 0, True)
-    assert compared("SELECT * FROM {rows} ORDER BY ALL LIMIT 28000") == (234, 0, False)
-    assert compared("SELECT * FROM {rows} UNION ALL (FROM {rows} LIMIT 1)") == (0, 1, False)
+    some = "(FROM {rows} ORDER BY ALL LIMIT 28000) UNION ALL (FROM {rows} ORDER BY ALL LIMIT 1)"
+    assert compared(some) == (234, 1, False)
     changed = (
         "SELECT * REPLACE (CASE WHEN landed = (SELECT min(landed) FROM {rows}) THEN 'X' ELSE tailnum END"
     )

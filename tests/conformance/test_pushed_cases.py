@@ -20,7 +20,7 @@ RANDOM = at_effort(quick=2, full=60)
 
 
 @pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.full)])
-@pytest.mark.parametrize("case", all_cases())
+@pytest.mark.parametrize("case", all_cases(peers=False))
 def test_case(case: dict[str, Any], partitions: int) -> None:
     seed = sum(case["case"].encode()) + partitions
     assert check_case(case, replay_pushed(case, partitions, seed)) == []

@@ -21,7 +21,7 @@ from tests.support.effort import at_effort
 pytestmark = [pytest.mark.kill, pytest.mark.spark]
 
 KILLS = 6
-FILES = at_effort(quick=8, full=24)
+FILES = at_effort(quick=4, full=24)
 TO_THE_END = ("--until-caught-up", "--finish")
 SINKS = ("joined", "chain")
 
@@ -113,8 +113,8 @@ POINTS = [
     ("end-published", 0),
     ("end-committed", 0),
 ]
-DRAWN_POINTS = at_effort(quick=[3, 5, 14], full=range(len(POINTS)))
-"""Quick effort: between two sinks, before a manifest, and after that of the end of input, which is last."""
+DRAWN_POINTS = at_effort(quick=[3, 14], full=range(len(POINTS)))
+"""Quick effort: between two sinks, and after the manifest of the end of input, which is last."""
 
 
 def test_killed_at_every_point(seed, tmp_path, uninterrupted):

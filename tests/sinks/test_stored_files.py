@@ -175,7 +175,7 @@ def test_a_run_that_slept_puts_nothing_over_another_s(server, bucket):
     assert Bucket(server, bucket).rows() == [(7, "other")]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", at_effort(quick=["reset", "unavailable but done", "cut"], full=FAULTS))
 def test_failed_requests_are_repeated(server, fault, monkeypatch):
     """Fail some requests in turn, at quick effort every ninth: the rows of each cycle are right."""
     if fault == "slow":

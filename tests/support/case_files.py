@@ -32,10 +32,14 @@ def own_case_files_first() -> list[Any]:
     ]
 
 
-def all_cases() -> list[Any]:
-    """Return a pytest parameter for each case of each file."""
+def all_cases(*, peers: bool = True) -> list[Any]:
+    """Return a pytest parameter for each case of each file; without ``peers``, theirs are for full effort."""
     return [
-        pytest.param(case, id=f"{file_id(path)}-{case['case']}")
+        pytest.param(
+            case,
+            id=f"{file_id(path)}-{case['case']}",
+            marks=() if peers or path in OWN_CASE_FILES else pytest.mark.full,
+        )
         for path in CASE_FILES
         for case in load_cases(path)
     ]

@@ -113,10 +113,10 @@ def send(broker, name: str, *quarters: int) -> None:
 def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_idle):
     """Rows of l are there all the time; r comes to a standstill, and goes on, or is idle in the end. All the
     while it is one query of Spark."""
-    left, right = f"aligned-l-{goes_idle}", f"aligned-r-{goes_idle}"
+    left, right, rows = f"aligned-l-{goes_idle}", f"aligned-r-{goes_idle}", at_effort(quick=32, full=96)
     for name in (left, right):
         kafka_broker.create_topic(name)
-    send(kafka_broker, left, *range(96, 192))
+    send(kafka_broker, left, *range(96, 96 + rows))
     send(kafka_broker, right, *range(40))
     idle = ", 'idle_timeout' = '3 seconds'"
     text = JOB.format(
@@ -130,14 +130,14 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
         assert run.total("in", "out", "l") == 8
         assert run.ticks[-1].held["l"].behind == "r"
         if goes_idle:
-            run.wait_for(lambda: run.total("in", "out", "l") == 96)
+            run.wait_for(lambda: run.total("in", "out", "l") == rows)
             assert any("r" in tick.queries["out"].idle for tick in run.ticks)
         else:
             time.sleep(4)
             assert run.total("in", "out", "l") == 8, "held, for r is silent and has no timeout"
             assert run.ticks[-1].queries["out"].idle == (), "nor is what is held idle"
-            send(kafka_broker, right, *range(40, 192))
-            run.wait_for(lambda: run.total("in", "out", "l") == 96)
+            send(kafka_broker, right, *range(40, 96 + rows))
+            run.wait_for(lambda: run.total("in", "out", "l") == rows)
             assert most_kept(run) <= 4 * (SKEW + 1) + 8 + 20
         assert str(run._run._query.runId) == query
 

@@ -124,7 +124,7 @@ def test_rows_of_a_driver_that_was_passed_do_not_come(postgres, how):
     sink.close()
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", at_effort(quick=["lost"], full=FAULTS))
 def test_a_session_that_ends_at_any_message_leaves_both_once(postgres, fault):
     met = 0
     for number in itertools.count(0, at_effort(quick=9, full=1)):
