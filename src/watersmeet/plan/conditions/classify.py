@@ -21,7 +21,7 @@ from watersmeet.plan.conditions.bands import (
     text_part,
 )
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.forms import LinearForm
+from watersmeet.plan.conditions.forms import LinearForm, in_unit
 from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
 from watersmeet.plan.conditions.overflow import sums_of
@@ -175,7 +175,8 @@ def _interval(
     one, other = linear_form(expr.this, inputs), linear_form(expr.expression, inputs)
     assert one is not None
     assert other is not None
-    comparison = TimeComparison(one.tree, op, other.tree)
+    unit = difference.unit
+    comparison = TimeComparison(in_unit(one, unit).tree, op, in_unit(other, unit).tree)
     return IntervalPart(conjunct, left, right, ends, difference.is_exact, difference.span, comparison)
 
 
