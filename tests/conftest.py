@@ -142,6 +142,13 @@ def spark(tmp_path_factory):
     session.stop()
 
 
+def pytest_runtest_teardown(item):
+    """Jobs set the session's time zone to theirs: the next test finds UTC."""
+    session = getattr(item, "funcargs", {}).get("spark")
+    if hasattr(session, "conf"):  # some tests have a parameter of that name
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 @pytest.fixture(scope="session")
 def kafka_broker():
     """One Kafka broker for all tests: take topic names of your own, and start your own to stop it."""
