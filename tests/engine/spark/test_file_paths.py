@@ -42,6 +42,16 @@ def found_by(spark, sources, checkpoint):
     return Counter((row["source"], row["k"], row["v"]) for row in MemorySink.rows("out"))
 
 
+def test_relative_paths_are_of_the_working_directory(spark, tmp_path, monkeypatch):
+    """That of the Python process, in which a job may have changed it since Java was started."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.csv").write_text("k,t,v\na,1,2\n")
+    monkeypatch.chdir(tmp_path)
+    paths = {"folder": "in", "pattern": "i*/*.csv", "file": "in/one.csv"}
+    sources = {name: (path, "csv") for name, path in paths.items()}
+    assert found_by(spark, sources, tmp_path / "state") == Counter((name, "a", 2) for name in paths)
+
+
 def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
     """Streams of one file each (beside others that must not be read), links, patterns and directories."""
     sources = {}

@@ -284,15 +284,16 @@ def read_records(
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:
-    """The path for Spark: one file for a stream is a pattern that only it matches, for Spark takes a plain
-    path for a directory."""
+    """Return a path, or a pattern of paths, for Spark.
+
+    A relative one is made absolute: the Java process may have another working directory. One file for a
+    stream becomes a pattern that only it matches, for Spark takes a plain path for a directory.
+    """
     local = local_path(path)
     if local is None:
         return path
-    if not os.path.exists(local):
-        return local if path.startswith("~") else path
     plain = os.path.abspath(local)
-    if stream and not os.path.isdir(plain):
+    if stream and os.path.exists(plain) and not os.path.isdir(plain):
         plain = f"{plain[:-1]}[{plain[-1]}]"
     return f"file:{plain}" if path.startswith("file:") else plain
 
