@@ -51,6 +51,7 @@ class Catalog:
         """The relation of that name, and how it was spelled when declared."""
         flow = self.flows.get(name.lower())
         if flow is not None:
+            _check_can_be_read(name, flow[1], where, text)
             return flow
         if name.lower() in self.broken:
             raise Refused
@@ -85,3 +86,15 @@ class Catalog:
             raise text.error(f'"{name}" is a view and cannot be written to', "unknown-sink", offset)
         hint = near_names(name, [sink.name for sink in self.sinks.values()])
         raise text.error(f'unknown sink "{name}"', "unknown-sink", offset, hint)
+
+
+def _check_can_be_read(name: str, flow: Flow | Joined, where: exp.Expr, text: Text) -> None:
+    origins = () if isinstance(flow, Joined) else (way.origin for way in flow.ways)
+    for origin in origins:
+        if isinstance(origin, Source) and not origin.traits.can_read:
+            raise text.error(
+                f'"{name}" can only be written to: there is no {origin.connector} source',
+                "unknown-table",
+                where,
+                origin.traits.read_instead,
+            )

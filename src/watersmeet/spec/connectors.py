@@ -28,7 +28,7 @@ class Connector:
     else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
     said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
     ``by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a table of
-    Parquet files.
+    Parquet files; ``read_instead``: what to write where somebody wants to read from a connector that cannot.
     """
 
     name: str
@@ -48,6 +48,12 @@ class Connector:
     unique_names: bool = False
     by_key: bool = False
     parquet: bool = False
+    read_instead: str | None = None
+
+    @property
+    def can_read(self) -> bool:
+        """Whether rows can be read from it, as a stream or as a table."""
+        return self.tables or self.one_partition or self.tells_partitions
 
     @property
     def called(self) -> str:
@@ -64,13 +70,22 @@ _ALL = (
         "file", ("files", "filesystem"), tables=True, one_partition=True, in_order=True, files=True,
         refresh_us=0, sinks=True, unique_names=True,
     ),
-    Connector("postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True),
+    Connector(
+        "postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True,
+        read_instead="'connector' = 'jdbc' reads a table as it is; its changes come by a topic of Kafka",
+    ),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
     Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True, unique_names=True),
-    Connector("delta", ("deltalake",), sinks=True, unique_names=True, by_key=True, parquet=True),
-    Connector("iceberg", sinks=True, unique_names=True, by_key=True, parquet=True),
+    Connector(
+        "delta", ("deltalake",), sinks=True, unique_names=True, by_key=True, parquet=True,
+        read_instead="TYPE Spark OPTIONS ('format' = 'delta', …) reads it by Spark's own connector",
+    ),
+    Connector(
+        "iceberg", sinks=True, unique_names=True, by_key=True, parquet=True,
+        read_instead="TYPE Spark OPTIONS ('format' = 'iceberg', …) reads it by Spark's own connector",
+    ),
     Connector("function", sinks=True, unique_names=True, by_key=True),
     Connector("jdbc", tables=True, snapshot=True, refresh_us=_MINUTE_US),
 )  # fmt: skip
