@@ -103,7 +103,7 @@ def test_without_a_list_at_all_as_a_table(watersmeet, files):
     (files / "job.sql").write_text(
         JOB[: JOB.index("CREATE TABLE b")]
         + "CREATE TABLE prices WITH ('connector' = 'file', 'path' = 'b', 'format' = 'json');\n"
-        + "SELECT a.k, p.o.x FROM a JOIN prices FOR SYSTEM_TIME AS OF a.t AS p ON p.k = a.k"
+        + "SELECT a.k, p.o.x FROM a JOIN prices FOR SYSTEM_TIME AS OF PROCTIME() AS p ON p.k = a.k"
     )
     found = watersmeet("explain", "job.sql")
     assert found.status == 0, found.err

@@ -21,7 +21,7 @@ CREATE TABLE names WITH ('connector' = 'file', 'path' = 'names');
 CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
 INSERT INTO out SELECT o.id, o.t, d.t AS d, hour(o.t) AS h, o.x / 4 AS x, concat(o.s, '!') AS s
   FROM o LEFT JOIN d ON o.id = d.id AND d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR WHERE o.x > 0;
-INSERT INTO out SELECT o.id, n.name FROM o JOIN names FOR SYSTEM_TIME AS OF o.t AS n ON n.id = o.id;
+INSERT INTO out SELECT o.id, n.name FROM o JOIN names FOR SYSTEM_TIME AS OF PROCTIME() AS n ON n.id = o.id;
 """
 ORDERS = """id,t,x,s
 1,2024-07-01 10:00:00,1.0,a
@@ -155,7 +155,7 @@ CREATE TABLE a (k BIGINT, t TIMESTAMP, tags ARRAY<STRING>, m MAP<STRING, BIGINT>
 CREATE TABLE n (k BIGINT, names ARRAY<STRING>) WITH ('connector' = 'file', 'path' = 'n', 'format' = 'json');
 CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
 INSERT INTO out SELECT a.k, a.tags, a.m, a.s, size(a.tags) AS n, a.s.q.t AS at, n.names, {what} AS x
-  FROM a JOIN n FOR SYSTEM_TIME AS OF a.t ON n.k = a.k;
+  FROM a JOIN n FOR SYSTEM_TIME AS OF PROCTIME() ON n.k = a.k;
 """
 
 
@@ -335,7 +335,7 @@ def test_what_a_run_does_not_read_is_said_in_a_line(
         written(tmp_path / "b", [[1]], ["u"])
         query = (
             "CREATE TABLE b (u BIGINT, WATERMARK FOR u) WITH ('connector' = 'file', 'path' = 'b'); "
-            "SELECT x.t, x.s FROM b JOIN a FOR SYSTEM_TIME AS OF b.u AS x ON x.t = b.u;"
+            "SELECT x.t, x.s FROM b JOIN a FOR SYSTEM_TIME AS OF PROCTIME() AS x ON x.t = b.u;"
         )
     declared_ = TWO.format(options).replace(", WATERMARK FOR t", "" if table else ", WATERMARK FOR t")
     (tmp_path / "job.sql").write_text(declared_ + query)

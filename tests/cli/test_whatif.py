@@ -479,7 +479,7 @@ TABLE = (
     "CREATE TABLE names (id BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'n', 'format' = 'csv');"
 )
 LOOKS_UP = (
-    "INSERT INTO out SELECT o.id, n.name FROM o JOIN names FOR SYSTEM_TIME AS OF o.t AS n ON n.id = o.id;"
+    "INSERT INTO out SELECT o.id, n.name FROM o JOIN names FOR SYSTEM_TIME AS OF now() AS n ON n.id = o.id;"
 )
 CHANGES = """
 CREATE TABLE c (id BIGINT, op STRING) WITH ('connector' = 'kafka', 'bootstrap.servers' = 'b:1', 'topic' = 'c',

@@ -146,7 +146,7 @@ CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1)
 CREATE TABLE names (k BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'names', 'format' = 'json');
 CREATE TABLE named WITH ('connector' = 'file', 'path' = 'named', 'format' = 'json');
 CREATE TABLE plain WITH ('connector' = 'file', 'path' = 'plain', 'format' = 'json');
-INSERT INTO named SELECT s.k, n.name FROM s JOIN names FOR SYSTEM_TIME AS OF s.t AS n ON n.k = s.k;
+INSERT INTO named SELECT s.k, n.name FROM s JOIN names FOR SYSTEM_TIME AS OF PROCTIME() AS n ON n.k = s.k;
 INSERT INTO plain SELECT s.k FROM s WHERE s.k > 1;
 """
 

@@ -23,7 +23,7 @@ CREATE TABLE s (t BIGINT, k BIGINT, WATERMARK FOR t AS t - 1)
 CREATE TABLE names (k BIGINT, name STRING, closed BOOLEAN)
   WITH ('connector' = 'file', 'path' = 'names', 'format' = 'json');
 CREATE SINK q WITH ('connector' = 'memory');
-INSERT INTO q SELECT s.k, {columns} FROM s {kind} names FOR SYSTEM_TIME AS OF s.t AS n
+INSERT INTO q SELECT s.k, {columns} FROM s {kind} names FOR SYSTEM_TIME AS OF PROCTIME() AS n
   ON n.k = s.k AND NOT n.closed;
 """
 STREAM = [[{"t": 1, "k": 1}, {"t": 5, "k": 2}], [{"t": 9, "k": 1}, {"t": 0, "k": 1}, {"t": 9, "k": 3}]]

@@ -47,7 +47,7 @@ SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.nosuch)
 -- fail=nondeterministic
 SELECT l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.t + rand())
 -- fail=not-a-table
-SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF l.t ON l.t = r.t
+SELECT l.t FROM l JOIN r FOR SYSTEM_TIME AS OF PROCTIME() ON l.t = r.t
 -- fail=not-supported
 SELECT t FROM (SELECT t FROM l UNION SELECT t FROM r) u
 -- fail=nondeterministic 1:43
@@ -203,17 +203,21 @@ SELECT x.v FROM l LEFT JOIN (SELECT p.s, coalesce(q.s, '') AS v FROM p JOIN p q 
 -- fail=not-supported 1:17
 SELECT l.t FROM d FOR SYSTEM_TIME AS OF now() JOIN l ON l.t = d.a
 -- fail=not-supported 1:29
-SELECT l.t FROM l FULL JOIN d FOR SYSTEM_TIME AS OF l.t ON l.t = d.a
+SELECT l.t FROM l FULL JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON l.t = d.a
 -- fail=not-supported
 SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-01' ON l.t = d.a
 -- fail=not-supported
-SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.k ON l.t = d.a
--- fail=unknown-column
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.t ON l.t = d.a
+-- fail=not-supported
 SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.nosuch ON l.t = d.a
+-- fail=not-supported
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF localtimestamp ON l.t = d.a
+-- fail=not-supported
+SELECT l.t FROM l JOIN d FOR SYSTEM_TIME AS OF now() - INTERVAL '1' DAY ON l.t = d.a
 -- fail=not-supported
 SELECT l.t FROM l JOIN d FOR VERSION AS OF 3 ON l.t = d.a
 -- fail=unknown-table
-SELECT l.t FROM l JOIN nosuch FOR SYSTEM_TIME AS OF l.t ON TRUE
+SELECT l.t FROM l JOIN nosuch FOR SYSTEM_TIME AS OF PROCTIME() ON TRUE
 -- fail=unknown-sink 1:13
 INSERT INTO d SELECT l.t FROM l
 -- fail=not-a-stream 1:16
@@ -222,10 +226,20 @@ CREATE TABLE x (t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'jdbc', '
 CREATE TABLE x (t TIMESTAMP, WATERMARK FOR t AS t) WITH ('connector' = 'file', 'path' = 'x', 'refresh' = '1 minute')
 -- fail=bad-option 1:16
 CREATE TABLE x (t TIMESTAMP) WITH ('connector' = 'kafka', 'topic' = 'x', 'refresh' = '1 minute')
+-- fail=unknown-table
+CREATE TABLE x (t BIGINT) WITH ('connector' = 'delta', 'path' = 'x'); SELECT t FROM x
+-- fail=unknown-table
+CREATE TABLE x (t BIGINT) WITH ('connector' = 'iceberg', 'path' = 'x'); SELECT t FROM x
+-- fail=unknown-table
+CREATE TABLE x (t BIGINT) WITH ('connector' = 'postgres', 'url' = 'postgresql://h/d', 'table' = 'x'); SELECT t FROM x
+-- fail=unknown-table
+CREATE TABLE x (t BIGINT) WITH ('connector' = 'console'); SELECT t FROM x
+-- fail=unknown-table
+CREATE TABLE x (t BIGINT) WITH ('connector' = 'delta', 'path' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF now() ON l.t = x.t
 -- fail=not-a-table
-CREATE TABLE x (a BIGINT) WITH ('connector' = 'kafka', 'topic' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t
+CREATE TABLE x (a BIGINT) WITH ('connector' = 'kafka', 'topic' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF PROCTIME() ON x.a = l.t
 -- fail=not-supported
-WITH x AS (SELECT * FROM d UNION ALL SELECT * FROM d) SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF l.t ON x.a = l.t
+WITH x AS (SELECT * FROM d UNION ALL SELECT * FROM d) SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF PROCTIME() ON x.a = l.t
 -- fail=unknown-table 1:22
 SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN r ON l.t = r.t
 -- fail=unknown-table 1:22
@@ -241,9 +255,9 @@ SELECT /*+ BROADCAST(l) */ /*+ MAPJOIN("r") */ l.t FROM l JOIN r ON l.t = r.t
 -- fail=bad-hint 1:22
 SELECT /*+ BROADCAST(r) */ l.t FROM l ASOF JOIN r MATCH_CONDITION (l.t >= r.t)
 -- fail=bad-hint 1:22
-SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.t AS x ON x.a = l.v
+SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF PROCTIME() AS x ON x.a = l.v
 -- fail=bad-hint 1:22
-SELECT /*+ BROADCAST(l) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF l.t AS x ON x.a = l.v
+SELECT /*+ BROADCAST(l) */ l.t FROM l JOIN d FOR SYSTEM_TIME AS OF PROCTIME() AS x ON x.a = l.v
 -- fail=bad-hint 1:22
 SELECT /*+ BROADCAST(x) */ l.t FROM l JOIN (SELECT a.t FROM l a JOIN r b ON a.t = b.t) x ON l.t = x.t
 -- fail=bad-hint 1:22

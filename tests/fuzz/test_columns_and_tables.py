@@ -109,7 +109,7 @@ def test_a_table_of_hostile_values_in_a_database(spark, postgres, seed, tmp_path
               'password' = '{postgres.password}', 'dbtable' = '{dbtable}');
       CREATE TABLE o WITH ('connector' = 'file', 'path' = '{tmp_path}/out', 'format' = 'parquet');
       INSERT INTO o SELECT l.id, l.s, r.b, r.n, r.d, r.x, r.at FROM l
-        LEFT JOIN looked FOR SYSTEM_TIME AS OF l.t AS r ON l.s = r.`k e"y;`;"""
+        LEFT JOIN looked FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.s = r.`k e"y;`;"""
     until_caught_up(spark, text, tmp_path / "state")
     times = (-62_135_596_800_000_000, 253_402_300_799_999_999, None)
     floats = (float("nan"), float("-inf"), 5e-324)

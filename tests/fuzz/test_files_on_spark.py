@@ -303,7 +303,7 @@ def test_names_of_files_and_folders(spark, tmp_path, canary):
         WITH ('connector' = 'file', 'path' = '{path}/in', 'format' = 'json');
       CREATE TABLE o WITH ('connector' = 'file', 'path' = '{path}/out', 'format' = 'parquet');
       INSERT INTO o SELECT l.id, r.id AS rid
-        FROM l LEFT JOIN looked FOR SYSTEM_TIME AS OF l.t AS r ON l.id = r.id;"""
+        FROM l LEFT JOIN looked FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.id = r.id;"""
     for first in (0, 1_000):
         put(first)
         until_caught_up(spark, text, base / "state")

@@ -7,7 +7,7 @@ CREATE TABLE customers (id BIGINT, name STRING, region STRING, credit DOUBLE)
 CREATE TABLE blocked (id BIGINT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://me:topsecret@db/shop',
   'dbtable' = 'public.blocked', 'user' = 'me', 'password' = 'topsecret');
 SELECT o.id, upper(c.name) AS name, p.t FROM orders o
-LEFT JOIN customers FOR SYSTEM_TIME AS OF o.t AS c ON c.id = o.customer_id AND c.credit > o.amount
+LEFT JOIN customers FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.id = o.customer_id AND c.credit > o.amount
   AND c.region = 'eu' AND o.amount > 0
 JOIN payments p ON p.order_id = o.id AND p.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR
 LEFT ANTI JOIN blocked FOR SYSTEM_TIME AS OF PROCTIME() AS b ON b.id = o.customer_id

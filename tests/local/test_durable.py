@@ -146,7 +146,7 @@ def test_of_tables_that_are_not_in_the_store(tmp_path: Path) -> None:
     text = (
         "CREATE TABLE a (t BIGINT, k INT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');"
         "CREATE TABLE names (k INT, name STRING) WITH ('connector' = 'memory');"
-        "SELECT a.t, n.name FROM a LEFT JOIN names FOR SYSTEM_TIME AS OF a.t n ON a.k = n.k"
+        "SELECT a.t, n.name FROM a LEFT JOIN names FOR SYSTEM_TIME AS OF PROCTIME() n ON a.k = n.k"
     )
     job = local.job(text, store=tmp_path, tables={"names": [{"k": 1, "name": "one"}]})
     job.push("a", {"t": 1, "k": 1})

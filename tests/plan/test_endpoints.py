@@ -252,7 +252,7 @@ def test_a_sink_in_a_table_is_refused():
         CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
         CREATE TABLE names (k STRING, name STRING) WITH ('connector' = 'file', 'path' = 'tables/names');
         CREATE TABLE out WITH ('connector' = 'file', 'path' = 'tables/names/out');
-        INSERT INTO out SELECT a.t, n.name FROM a JOIN names FOR SYSTEM_TIME AS OF a.t AS n ON a.k = n.k;
+        INSERT INTO out SELECT a.t, n.name FROM a JOIN names FOR SYSTEM_TIME AS OF now() AS n ON a.k = n.k;
         """
     )
     assert 'table "names"' in found.message

@@ -54,7 +54,7 @@ def sink(options: str) -> str:
         (sink("'connector' = 'console', 'rowz' = '3'"), '"rows"'),
         (sink("'connector' = 'file', 'path' = 'x', 'format' = 'csv', 'separator' = ';'"), '"sep"'),
         ("CREATE TABLE d (z BIGINT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:x', 'dbtabel' = 'd');"
-         "SELECT amount FROM orders JOIN d FOR SYSTEM_TIME AS OF order_time ON z = amount", '"dbtable"'),
+         "SELECT amount FROM orders JOIN d FOR SYSTEM_TIME AS OF now() ON z = amount", '"dbtable"'),
     ],
 )  # fmt: skip
 def test_the_name_that_is_meant_is_told(sql, meant):

@@ -35,7 +35,7 @@ def test_joins_of_two_streams(kind, keyed):
 
 def test_chains_of_joins_and_joins_of_what_meets_a_table():
     planned(f"INSERT INTO x {JOIN} LEFT JOIN c ON c.k = a.k AND c.t BETWEEN a.t AND a.t + 9")
-    with_table = "a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k"
+    with_table = "a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k"
     planned(
         f"INSERT INTO x SELECT a.n, w.n AS m, b.n AS o FROM {with_table} LEFT JOIN b ON a.k = b.k AND {BAND}"
     )
@@ -200,7 +200,7 @@ def test_which_limits_shed_and_which_stop(settings, told):
 
 def test_without_a_limit_nothing_would_be_shed():
     """The number of rows that go out says nothing of rows that are kept, nor does a table's copy."""
-    with_table = "SELECT a.n, w.n AS m FROM a JOIN w FOR SYSTEM_TIME AS OF a.t ON w.k = a.k"
+    with_table = "SELECT a.n, w.n AS m FROM a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k"
     of_w = "w (k STRING, n BIGINT) WITH ('connector' = 'memory'"
     limited = DECLARED.replace(of_w, f"{of_w}, 'max_rows' = '9'")
     for settings, declared, query in (

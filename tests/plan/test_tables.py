@@ -22,7 +22,7 @@ CREATE TABLE files (k STRING, v INT) WITH ('connector' = 'file', 'path' = 'in/fi
 CREATE TABLE base (k STRING, v INT) WITH ('connector' = 'jdbc', 'url' = 'jdbc:postgresql://h/d',
   'dbtable' = 'base', 'user' = 'me', 'password' = 'hush');
 """
-AS_OF = "FOR SYSTEM_TIME AS OF a.t AS c ON c.k = a.k"
+AS_OF = "FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = a.k"
 
 
 def planned(query: str, declared: str = DECLARED) -> QueryPlan:

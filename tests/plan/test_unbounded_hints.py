@@ -55,8 +55,8 @@ def test_a_bound_belongs_where_the_condition_stands(query, words):
 @pytest.mark.parametrize(
     "joins",
     [
-        "a JOIN b ON a.k = b.k JOIN x FOR SYSTEM_TIME AS OF a.t ON x.k = a.k",
-        "a JOIN x FOR SYSTEM_TIME AS OF a.t ON x.k = a.k JOIN b ON a.k = b.k AND b.t > x.d",
+        "a JOIN b ON a.k = b.k JOIN x FOR SYSTEM_TIME AS OF PROCTIME() ON x.k = a.k",
+        "a JOIN x FOR SYSTEM_TIME AS OF PROCTIME() ON x.k = a.k JOIN b ON a.k = b.k AND b.t > x.d",
     ],
 )
 def test_conditions_on_a_table_of_the_tick_are_no_trouble(joins):

@@ -24,7 +24,7 @@ TICKS = {"n": "BIGINT", "at": "BIGINT"}
 orders = ws.stream(ORDERS, time="order_time", lag="10 seconds", name="orders")
 deliveries = ws.stream(DELIVERIES, time={"delivery_time": "1 minute"}, name="deliveries")
 ticks = ws.stream(TICKS, time="at", lag=5, name="ticks")
-AS_OF = "FOR SYSTEM_TIME AS OF o.order_time"
+AS_OF = "FOR SYSTEM_TIME AS OF PROCTIME()"
 KEY = ", PRIMARY KEY (order_id) NOT ENFORCED"
 WITHIN = ws.between("d.delivery_time", "o.order_time", "0s", "1h")
 

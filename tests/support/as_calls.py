@@ -146,7 +146,7 @@ def _item(item: exp.Expression, named: Named) -> Relation:
         relation = named(".".join(part.name for part in item.parts))
         if item.args.get("version") is not None:
             relation = relation.alias(item.alias or item.name)
-            return relation.as_of(text(item.args["version"].expression))
+            return relation.as_of()
         return relation.alias(item.alias or item.name)
     return relation.alias(item.alias) if item.alias else relation
 

@@ -46,13 +46,13 @@ def _union(rng: random.Random) -> str:
     """Rows that met a table, beside others that did not, meeting a second one."""
     inner, outer = (rng.choice(["JOIN", "LEFT JOIN"]) for _ in "io")
     on = rng.choice(["c.k = l.k", "c.v = l.v", "c.k = l.k AND c.v > l.v"])
-    met = f"SELECT l.t, l.k, c.v FROM l {inner} a FOR SYSTEM_TIME AS OF l.t AS c ON {on}"
+    met = f"SELECT l.t, l.k, c.v FROM l {inner} a FOR SYSTEM_TIME AS OF PROCTIME() AS c ON {on}"
     branches = [met, "SELECT t, k, v FROM r"]
     rng.shuffle(branches)
     on = rng.choice(["d.k = l.k", "d.v = l.v", "d.k = l.k AND l.v > 0"])
     return (
         f"SELECT l.t AS lt, l.v AS lv, d.s AS ds FROM ({' UNION ALL '.join(branches)}) l"
-        f" {outer} b FOR SYSTEM_TIME AS OF l.t AS d ON {on}"
+        f" {outer} b FOR SYSTEM_TIME AS OF PROCTIME() AS d ON {on}"
     )
 
 
@@ -61,7 +61,7 @@ def _query(rng: random.Random) -> tuple[str, list[str]]:
     if rng.random() < 0.15:
         return _union(rng), ["l", "r"]
     kind, on = rng.choice(_KINDS), rng.choice(_ON)
-    time = rng.choice(["l.t", "PROCTIME()", "CURRENT_TIMESTAMP"])
+    time = rng.choice(["PROCTIME()", "now()", "CURRENT_TIMESTAMP"])
     table = f"{kind} a FOR SYSTEM_TIME AS OF {time} AS c ON {on}"
     seen = kind in ("JOIN", "LEFT JOIN")
     names = ["l", "c"] if seen else ["l"]

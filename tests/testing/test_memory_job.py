@@ -88,7 +88,7 @@ def test_a_number_that_is_none_is_refused_and_none_is_cut(value):
 TABLE = """
 CREATE TABLE clicks (id BIGINT, at TIMESTAMP, WATERMARK FOR at AS at) WITH ('connector' = 'memory');
 CREATE TABLE names (id BIGINT, name STRING) WITH ('connector' = 'file', 'path' = 'names', 'format' = 'json');
-SELECT c.id, n.name FROM clicks c LEFT JOIN names FOR SYSTEM_TIME AS OF c.at AS n ON n.id = c.id;
+SELECT c.id, n.name FROM clicks c LEFT JOIN names FOR SYSTEM_TIME AS OF PROCTIME() AS n ON n.id = c.id;
 """
 
 

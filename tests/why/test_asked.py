@@ -99,7 +99,7 @@ def test_a_row_that_meets_a_table_as_of_its_tick_is_not_said_to_be_put_out() -> 
         "case": "c",
         "streams": {"a": stream()},
         "tables": {"p": {"columns": {"k": "STRING", "v": "BIGINT"}}},
-        "query": "SELECT a.t AS t, p.v AS v FROM a JOIN p FOR SYSTEM_TIME AS OF a.t ON p.k = a.k",
+        "query": "SELECT a.t AS t, p.v AS v FROM a JOIN p FOR SYSTEM_TIME AS OF PROCTIME() ON p.k = a.k",
         "steps": [{"rows": [["p", {"k": "x", "v": 1}], ["a", {"t": 1, "k": "q"}]]}],
     }
     run = RecordedCase(case)

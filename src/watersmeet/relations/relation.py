@@ -219,27 +219,18 @@ class Relation(WithSinks):
         ]
         return Grouped(self, windows[0] if windows else None, tuple(read))
 
-    def as_of(self, time: str | None = None) -> Relation:
+    def as_of(self) -> Relation:
         """A table as every row that is joined with it finds it in its tick; the right side of a join.
 
         Tables are declared in SQL: `declared`.
-
-        Args:
-            time: a time of the stream, for people; None: now.
         """
         item = self._item("as_of")
         if not isinstance(item, exp.Table):
             raise whole_error(
                 "as_of", "is said of what is no table", "declared('CREATE TABLE …')['name'].as_of()"
             )
-        fragments: list[Fragment] = []
-        expression: exp.Expression = exp.CurrentTimestamp()
-        if time is not None:
-            expression, fragment = read_fragment(time, "as_of")
-            fragments.append(fragment)
-        version = exp.Version(this="TIMESTAMP", kind="AS OF", expression=expression)
-        item.set("version", version)
-        return replace(self, _tree=item, _fragments=(*self._fragments, *fragments), _grows=False)
+        item.set("version", exp.Version(this="TIMESTAMP", kind="AS OF", expression=exp.CurrentTimestamp()))
+        return replace(self, _tree=item, _grows=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:

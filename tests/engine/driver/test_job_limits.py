@@ -132,7 +132,7 @@ def test_tables_as_of_the_tick_count(tmp_path):
         table = f"""
             CREATE TABLE t (k STRING, v BIGINT)
               WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json', 'max_rows' = '{most}');
-            INSERT INTO x SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF a.t ON a.k = t.k;"""
+            INSERT INTO x SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = t.k;"""
         job = LocalJob(planned(table), MemoryStore())
         if fails:
             with pytest.raises(EngineError, match='3 rows of "t" are retained'):
@@ -147,7 +147,7 @@ def test_tables_as_of_the_tick_count_where_rows_are_shed_and_stay(tmp_path):
     table = f"""
         CREATE TABLE t (k STRING, v BIGINT)
           WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json');
-        INSERT INTO y SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF a.t ON a.k = t.k;"""
+        INSERT INTO y SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = t.k;"""
     for limit, most, left in (
         ("max_job_rows", 5, 2),
         ("max_job_rows", 3, 0),

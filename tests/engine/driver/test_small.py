@@ -387,7 +387,8 @@ def test_look_ups_that_the_driver_runs_come_to_the_same(
     """6 rows of a tick ask for a key of 2 rows and more: 12 candidates, where 2 are allowed, or very many."""
     monkeypatch.setattr(driver_module, "MOST_MATCHES", most)
     stream = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
-    query = f"SELECT l.t{{}} FROM l {kind} JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k AND c.v <> 'w'"
+    table = "a FOR SYSTEM_TIME AS OF now() AS c"
+    query = f"SELECT l.t{{}} FROM l {kind} JOIN {table} ON c.k = l.k AND c.v <> 'w'"
     case = {
         "streams": {"l": stream},
         "tables": {"a": {"columns": {"k": "BIGINT", "v": "STRING"}}},
@@ -657,7 +658,7 @@ def test_a_table_counts_where_it_would_be_fetched(store: Any, alone: int, monkey
     case = {
         "streams": {"l": {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}},
         "tables": {"a": {"columns": {"k": "BIGINT", "v": "STRING"}}},
-        "query": "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k",
+        "query": "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = l.k",
     }
     job = HandedOver(plan_job(case_job(case)), store())
     job.whole, job.driver.small_rows = True, 60

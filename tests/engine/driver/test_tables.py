@@ -28,7 +28,7 @@ from watersmeet.state.store import MemoryStore
 
 STREAM = {"columns": {"t": "BIGINT", "k": "BIGINT"}, "time": {"t": {"lag": 0}}}
 TABLE = {"columns": {"k": "BIGINT", "v": "STRING"}}
-LEFT = "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k"
+LEFT = "SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = l.k"
 
 
 def plan_of(query: str, **options: Any) -> Any:
@@ -193,7 +193,7 @@ def test_no_watermark_is_needed(tmp_path):
 
 def test_windows_over_rows_that_met_a_table():
     query = """SELECT window_end AS e, v, count(*) AS n FROM TABLE(TUMBLE(DATA => TABLE(
-        SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF l.t AS c ON c.k = l.k),
+        SELECT l.t, c.v FROM l LEFT JOIN a FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.k = l.k),
         TIMECOL => DESCRIPTOR(t), SIZE => 10)) GROUP BY window_start, window_end, v"""
     job = LocalJob(plan_of(query), MemoryStore(), partitions=2)
     job.tick(with_table(arriving(l=[{"t": 1, "k": 1}, {"t": 2, "k": 2}]), (1, "x", 1)))

@@ -139,7 +139,8 @@ def test_files_that_are_still_to_come_need_none(folders):
 def test_tables_are_read_as_a_whole_by_tasks(folders):
     head = JOB.format(l=folders[0], r=folders[1], of_l="", of_r="").partition("INSERT")[0]
     table = f"CREATE TABLE n (k BIGINT) WITH ('connector' = 'file', 'path' = '{folders[1]}')"
-    lookup = f"{head}{table}; INSERT INTO out SELECT l.k FROM l JOIN n FOR SYSTEM_TIME AS OF l.t ON l.k = n.k"
+    query = "SELECT l.k FROM l JOIN n FOR SYSTEM_TIME AS OF now() ON l.k = n.k"
+    lookup = f"{head}{table}; INSERT INTO out {query}"
     assert needs_tasks(plan_job(parse_job(lookup)), {})
     compared = f"""
         CREATE TABLE out WITH ('connector' = 'console');

@@ -82,7 +82,7 @@ def test_a_table_of_such_files_is_not_read(spark, tmp_path):
     text = job(
         tmp_path,
         more=table,
-        select="SELECT l.k, r.w FROM l LEFT JOIN l2 FOR SYSTEM_TIME AS OF l.t AS r ON l.k = r.k",
+        select="SELECT l.k, r.w FROM l LEFT JOIN l2 FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.k = r.k",
     ).replace("v INT)", "v INT, t BIGINT, WATERMARK FOR t AS t)")
     put(tmp_path / "in" / "1", "k,v,t\nmüller,3,1\n".encode(), 1)
     (tmp_path / "table").mkdir()

@@ -345,7 +345,7 @@ def test_a_table_whose_record_runs_on_is_not_read(spark, tmp_path, options):
     text = job(
         tmp_path,
         "id INT, t BIGINT, WATERMARK FOR t AS t",
-        "SELECT l.id, r.s FROM l LEFT JOIN r FOR SYSTEM_TIME AS OF l.t AS r ON l.id = r.id",
+        "SELECT l.id, r.s FROM l LEFT JOIN r FOR SYSTEM_TIME AS OF PROCTIME() AS r ON l.id = r.id",
     )
     (tmp_path / "in" / "f").write_text('{"id":1,"t":1}')
     (tmp_path / "r" / "part=1").mkdir(parents=True)

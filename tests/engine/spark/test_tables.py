@@ -41,7 +41,7 @@ CREATE TABLE customers (id BIGINT, name STRING, since DATE)
 """
 INSERT = """
 INSERT INTO out SELECT o.id, c.name, c.since FROM orders o
-{kind} JOIN customers FOR SYSTEM_TIME AS OF o.t AS c ON c.id = o.customer {more}
+{kind} JOIN customers FOR SYSTEM_TIME AS OF PROCTIME() AS c ON c.id = o.customer {more}
 """
 
 

@@ -379,7 +379,7 @@ def _source(
             f'"{name}" is a table: a jdbc source has no event times',
             "not-a-stream",
             start,
-            "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF",
+            "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     if times and fields.refresh_us is not None and fields.changes is None:
         raise text.error(

@@ -1,7 +1,7 @@
 """``JOIN t FOR SYSTEM_TIME AS OF …``: a table that every row of a stream meets as it is in the row's tick.
 
-What stands behind AS OF says that, and no more: a time of the stream as in Flink, PROCTIME(), now() or
-CURRENT_TIMESTAMP. It is not the version of the table that was valid at an event time.
+Behind AS OF stands PROCTIME(), now() or CURRENT_TIMESTAMP. Anything else is refused: an event time, as in
+Flink, would ask for the row that was valid then, and no history of such a table is kept.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from sqlglot import exp
 
 from watersmeet.front.query.flow import Flow, table_of
 from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.scope import Scope, resolved
 from watersmeet.front.text.place import Text
-from watersmeet.spec.model import Input, Query, Source, inputs_of
-from watersmeet.types.sql_type import INTEGERS, TIMES
+from watersmeet.spec.model import Input, Query, Source
 
 Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""
 
-_CLOCK = ("proctime", "now", "localtimestamp")
+_CLOCK = ("proctime", "now")
 _AS_IT_IS = "every row meets the table as it is in the row's tick"
 
 
@@ -34,14 +32,9 @@ def written_version(item: exp.Table) -> str:
     return "FOR SYSTEM_TIME AS OF" if kind == "TIMESTAMP" else f"{kind} AS OF"
 
 
-def table_as_of(item: exp.Table, scope: Scope, read: Reader, text: Text) -> tuple[Flow, Input]:
-    """The table, and as an input. Raises: SqlError.
-
-    Args:
-        scope: of what stands before it: the rows that meet it.
-        read: reads the item without its version.
-    """
-    _check_version(item, scope, text)
+def table_as_of(item: exp.Table, read: Reader, text: Text) -> tuple[Flow, Input]:
+    """The table, and as an input. ``read``: reads the item without its version. Raises: SqlError."""
+    _check_version(item, text)
     plain = item.copy()
     plain.set("version", None)
     flow, alias = read(plain)
@@ -50,7 +43,7 @@ def table_as_of(item: exp.Table, scope: Scope, read: Reader, text: Text) -> tupl
         raise text.not_supported(
             f'"{item.name}" FOR SYSTEM_TIME AS OF, which is more than one table, is',
             item,
-            "join its tables one after the other, each with FOR SYSTEM_TIME AS OF",
+            "join its tables one after the other, each with FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     source = flow.ways[0].origin
     _check_source(source, flow, item, text)
@@ -90,36 +83,20 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
         )
 
 
-def _check_version(item: exp.Table, scope: Scope, text: Text) -> None:
+def _check_version(item: exp.Table, text: Text) -> None:
     version = item.args["version"]
     if version.name.upper() != "TIMESTAMP" or str(version.args.get("kind")).upper() != "AS OF":
         raise text.not_supported(
-            f"{written_version(item)} is", item, f"write FOR SYSTEM_TIME AS OF …: {_AS_IT_IS}"
+            f"{written_version(item)} is", item, f"write FOR SYSTEM_TIME AS OF PROCTIME(): {_AS_IT_IS}"
         )
     asked = version.expression
-    if isinstance(asked, (exp.CurrentTimestamp, exp.Localtimestamp)):
+    if isinstance(asked, exp.CurrentTimestamp):
         return
     if isinstance(asked, exp.Anonymous) and asked.name.lower() in _CLOCK and not asked.expressions:
         return
-    if isinstance(asked, exp.Column):
-        before = len(text.problems)
-        node = resolved(asked, scope, text)
-        if len(text.problems) > before or _is_time(node, scope):
-            return
-    raise text.error(
-        f"FOR SYSTEM_TIME AS OF {asked.sql('spark')} is no time of the rows that meet the table",
-        "not-supported",
+    raise text.not_supported(
+        f"FOR SYSTEM_TIME AS OF {asked.sql('spark')}, the table as it was then, is",
         item,
-        f"write a time of the stream, PROCTIME() or CURRENT_TIMESTAMP: {_AS_IT_IS}",
+        f"write PROCTIME(): {_AS_IT_IS}. For the row that was valid at an event time declare the table's"
+        " changes as a stream, with WATERMARK FOR, and write ASOF JOIN",
     )
-
-
-def _is_time(node: exp.Expression, scope: Scope) -> bool:
-    if not isinstance(node, exp.Column):
-        return False
-    kind = scope.type_of(node)
-    times = [
-        (i.alias, name) for named in scope.relations if named.relation for i in inputs_of(named.relation)
-        for name in i.event_times
-    ]  # fmt: skip
-    return kind in TIMES or kind in INTEGERS or (node.table, node.name) in times

@@ -158,7 +158,7 @@ def _exists(part: Part, exists: exp.Exists, kind: JoinKind, read: Read, text: Te
         raise text.not_supported(
             "EXISTS over more than SELECT … FROM one input WHERE … is", exists, "write LEFT SEMI JOIN … ON …"
         )
-    inner = _right(origin.this, part, kind, read, text)
+    inner = _right(origin.this, kind, read, text)
     _check_names(part, inner, origin.this, text)
     inner = replace(inner, relation=with_hints(inner.relation, select, inner.items, text))
     where = select.args.get("where")
@@ -216,7 +216,7 @@ def _joined(part: Part, holder: exp.Expression, read: Read, text: Text) -> Part:
 
 def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
     kind = _kind(join, text)
-    right = _right(join.this, left, kind, read, text)
+    right = _right(join.this, kind, read, text)
     _check_names(left, right, join.this, text)
     scope = Scope(left.scope.relations + right.scope.relations, left.scope.merged + right.scope.merged)
     # Names above the join: what this join pads with NULLs has to be NULL there, whatever computes it.
@@ -256,7 +256,7 @@ def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
     return Part(joined, Scope(above[0].relations + above[1].relations, merged, order=order), items)
 
 
-def _right(item: exp.Expression, left: Part, kind: JoinKind, read: Read, text: Text) -> Part:
+def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text) -> Part:
     """The right side of a join: a FROM item, or a table that rows of the left side meet as it is."""
     if not is_as_of(item):
         return leaf(item, read, text)
@@ -267,7 +267,7 @@ def _right(item: exp.Expression, left: Part, kind: JoinKind, read: Read, text: T
             item,
             "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
         )
-    _, table = table_as_of(item, left.scope, read, text)
+    _, table = table_as_of(item, read, text)
     return _of_input(table)
 
 

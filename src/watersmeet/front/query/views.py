@@ -81,7 +81,7 @@ def _check_table(item: exp.Table, text: Text) -> None:
             " table",
             "not-supported",
             item,
-            "write stream JOIN table FOR SYSTEM_TIME AS OF stream.time AS t ON …",
+            "write stream JOIN table FOR SYSTEM_TIME AS OF PROCTIME() AS t ON …",
         )
     for key, value in item.args.items():
         if value and key not in _TABLE_ARGS:

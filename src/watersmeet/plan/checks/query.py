@@ -61,7 +61,7 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
                 f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',
                 code="not-a-stream",
                 hint=f"meet it as it is when a row comes: stream JOIN {source.name} FOR SYSTEM_TIME AS OF"
-                f" stream.time AS {i.alias.rsplit('.', 1)[-1]} ON …",
+                f" PROCTIME() AS {i.alias.rsplit('.', 1)[-1]} ON …",
             )
         )
     return errors

@@ -329,12 +329,8 @@ def _beside(stream: Input, table: Input) -> str:
         )
     return (
         f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
-        f"FOR SYSTEM_TIME AS OF {_first_time(stream)} AS {table.alias} ON …"
+        f"FOR SYSTEM_TIME AS OF PROCTIME() AS {table.alias} ON …"
     )
-
-
-def _first_time(i: Input) -> str:
-    return name_of((i.alias, i.event_times[0])) if i.event_times else f"{i.alias}.<event time>"
 
 
 def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
@@ -366,7 +362,7 @@ def _hint(i: Input, inputs: JoinInputs, join: Join) -> str:
         names = ", ".join(o.alias for o in inputs.in_order if o.alias != i.alias)
         return (
             f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
-            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF {_first_time(i)}"
+            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
         )
     for other in others:
         for column in i.event_times:

@@ -211,7 +211,7 @@ def _problems(source: Source, nodes: Sequence[Any]) -> Iterator[SpecError]:
         yield SpecError(
             f"{what} reads a table beside its stream, whose rows may be others when a tick is repeated",
             code="not-supported",
-            hint="declare it as a table, and join the stream with that: JOIN … FOR SYSTEM_TIME AS OF",
+            hint="declare it as a table, and write JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     said = {_KEEP_STATE[name] for node in nodes if (name := node.nodeName()) in _KEEP_STATE}
     for does in sorted(said):
