@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
-from watersmeet.event_time import Operator, Side, TimeComparison
+from watersmeet.event_time import Operator, Side, TimeComparison, TimeSum
 from watersmeet.measure import WHOLE
 from watersmeet.plan.conditions.bands import (
     BandPart,
@@ -21,7 +21,7 @@ from watersmeet.plan.conditions.bands import (
     text_part,
 )
 from watersmeet.plan.conditions.conjuncts import Conjunct
-from watersmeet.plan.conditions.forms import LinearForm, in_unit
+from watersmeet.plan.conditions.forms import LinearForm
 from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
 from watersmeet.plan.conditions.overflow import sums_of
@@ -166,17 +166,17 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinIn
 def _interval(
     conjunct: Conjunct, difference: LinearForm, pair: tuple[Ref, Ref], inputs: JoinInputs
 ) -> IntervalPart:
-    """``difference op 0``, with difference = plus - minus + e, low <= e <= high."""
-    op, expr = OPERATORS[type(conjunct.expr)], conjunct.expr
+    """Return the interval of ``difference op 0``, with difference = plus - minus + e, low <= e <= high.
+
+    What decides a pair are the two sides of the difference, for there both count in its unit.
+    """
+    op = OPERATORS[type(conjunct.expr)]
     ends = Ends.where(op, difference.low, difference.high)
     right, left = pair
     if inputs.side(right[0]) is Side.LEFT:
         left, right, ends = right, left, ends.mirrored()
-    one, other = linear_form(expr.this, inputs), linear_form(expr.expression, inputs)
-    assert one is not None
-    assert other is not None
-    unit = difference.unit
-    comparison = TimeComparison(in_unit(one, unit).tree, op, in_unit(other, unit).tree)
+    assert isinstance(difference.tree, TimeSum)
+    comparison = TimeComparison(difference.tree.left, op, difference.tree.right)
     return IntervalPart(conjunct, left, right, ends, difference.is_exact, difference.span, comparison)
 
 

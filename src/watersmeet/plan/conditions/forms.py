@@ -74,7 +74,10 @@ def add(left: LinearForm | None, right: LinearForm | None, sign: Sign, expr: Exp
     unit = _unit_of_sum(left, right, sign, expr)
     if unit is None:
         return None
-    left, right = in_unit(left, unit), in_unit(right, unit)
+    if unit.scale != 1:
+        left, right = (
+            _scaled(form, unit.scale) if form.unit is Unit.INTEGER else form for form in (left, right)
+        )
     days = unit is Unit.INTERVAL and all(form.days or form.unit is Unit.DATE for form in (left, right))
     return replace(combine(left, right, sign, unit), days=days)
 
@@ -153,15 +156,8 @@ def widened(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearForm:
     )
 
 
-def in_unit(form: LinearForm, unit: Unit) -> LinearForm:
-    """Return the form for arithmetic that counts ``unit``: a plain number counts that, too.
-
-    The 60 of ``unix_seconds(a.t) - unix_seconds(b.t) <= 60`` is 60 seconds, and held in microseconds like
-    both times.
-    """
-    if form.unit is not Unit.INTEGER or unit.scale == 1:
-        return form
-    return constant(form.low * unit.scale, form.unit)
+def _scaled(form: LinearForm, scale: int) -> LinearForm:
+    return constant(form.low * scale, form.unit)
 
 
 def multiply(left: LinearForm | None, right: LinearForm | None, expr: Expr) -> LinearForm | None:
