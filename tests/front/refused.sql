@@ -235,6 +235,8 @@ CREATE TABLE x (t BIGINT) WITH ('connector' = 'postgres', 'url' = 'postgresql://
 -- fail=unknown-table
 CREATE TABLE x (t BIGINT) WITH ('connector' = 'console'); SELECT t FROM x
 -- fail=unknown-table
+CREATE TABLE x WITH ('connector' = 'delta', 'path' = 'x'); SELECT * FROM x
+-- fail=unknown-table
 CREATE TABLE x (t BIGINT) WITH ('connector' = 'delta', 'path' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF now() ON l.t = x.t
 -- fail=not-a-table
 CREATE TABLE x (a BIGINT) WITH ('connector' = 'kafka', 'topic' = 'x'); SELECT l.t FROM l JOIN x FOR SYSTEM_TIME AS OF PROCTIME() ON x.a = l.t

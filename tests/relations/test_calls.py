@@ -478,6 +478,11 @@ WRONG = {
         "no stream and no table that can be read",
         "sinks",
     ),
+    "a table that can only be written to": (
+        lambda: ws.declared("CREATE TABLE d (n INT) WITH ('connector' = 'delta', 'path' = 'x')")["d"].columns,
+        '"d" can only be written to: there is no delta source',
+        "TYPE Spark OPTIONS ('format' = 'delta', …)",
+    ),
     "declarations with more": (lambda: ws.declared("SELECT 1"), "nothing but declarations", None),
     "a frame as a table": (
         lambda: ws.table(SimpleNamespace(isStreaming=False), name="t"),

@@ -49,9 +49,9 @@ class Catalog:
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
         """The relation of that name, and how it was spelled when declared."""
+        self._check_can_be_read(name, where, text)
         flow = self.flows.get(name.lower())
         if flow is not None:
-            _check_can_be_read(name, flow[1], where, text)
             return flow
         if name.lower() in self.broken:
             raise Refused
@@ -68,6 +68,19 @@ class Catalog:
             )
         hint = near_names(name, [spelled for spelled, _ in self.flows.values()])
         raise text.error(f'unknown table or view "{name}"', "unknown-table", where, hint)
+
+    def _check_can_be_read(self, name: str, where: exp.Expr, text: Text) -> None:
+        """Refuse a name whose connector only writes: as it is declared in SQL, or given by Python."""
+        sink, (_, flow) = self.sinks.get(name.lower()), self.flows.get(name.lower(), (name, None))
+        origins = [way.origin for way in flow.ways] if isinstance(flow, Flow) else []
+        for end in (sink, *origins):
+            if isinstance(end, Source | Sink) and not end.traits.can_read:
+                raise text.error(
+                    f'"{name}" can only be written to: there is no {end.connector} source',
+                    "unknown-table",
+                    where,
+                    end.traits.read_instead,
+                )
 
     def sink(self, name: str, offset: int, text: Text) -> Sink:
         declared_sink = self.sinks.get(name.lower())
@@ -86,15 +99,3 @@ class Catalog:
             raise text.error(f'"{name}" is a view and cannot be written to', "unknown-sink", offset)
         hint = near_names(name, [sink.name for sink in self.sinks.values()])
         raise text.error(f'unknown sink "{name}"', "unknown-sink", offset, hint)
-
-
-def _check_can_be_read(name: str, flow: Flow | Joined, where: exp.Expr, text: Text) -> None:
-    origins = () if isinstance(flow, Joined) else (way.origin for way in flow.ways)
-    for origin in origins:
-        if isinstance(origin, Source) and not origin.traits.can_read:
-            raise text.error(
-                f'"{name}" can only be written to: there is no {origin.connector} source',
-                "unknown-table",
-                where,
-                origin.traits.read_instead,
-            )
