@@ -189,30 +189,24 @@ def test_spark_means_the_same_by_decimals_and_in_other_zones(spark: Any, seed: i
     db.execute(
         "CREATE TABLE r AS SELECT * REPLACE (timezone('UTC', t) AS t, timezone('UTC', u) AS u) FROM given"
     )
-    zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
-        spark.createDataFrame(table.append_column("row", pa.array(range(len(rows))))).createOrReplaceTempView(
-            "r"
+    spark.createDataFrame(table.append_column("row", pa.array(range(len(rows))))).createOrReplaceTempView("r")
+    for texts, more in ((MEANT, " ORDER BY row"), (GROUPED, " GROUP BY row % 7 ORDER BY row % 7")):
+        wanted = spark.sql(
+            f"SELECT {', '.join(f'{text} AS c{n}' for n, text in enumerate(texts))} FROM r{more}"
         )
-        for texts, more in ((MEANT, " ORDER BY row"), (GROUPED, " GROUP BY row % 7 ORDER BY row % 7")):
-            wanted = spark.sql(
-                f"SELECT {', '.join(f'{text} AS c{n}' for n, text in enumerate(texts))} FROM r{more}"
-            )
-            found = db.sql(f"SELECT {', '.join(map(compiled, texts))} FROM r{more}").to_arrow_table()
-            for text, theirs, ours in zip(texts, wanted.toArrow().columns, found.columns, strict=True):
-                own = [_naive(value) for value in ours.to_pylist()]
-                assert own == [_naive(value) for value in theirs.to_pylist()], text
-        pairs = "SELECT count(*) FROM r a JOIN r b ON a.m = b.k AND a.t < b.u"
-        on = "a.m = b.k AND a.t < b.u"
-        both = {
-            (alias, name): Named(f"{alias}.{name}", sql_type(kinds[name])) for alias in "ab" for name in kinds
-        }
-        own_on = by.expression(sqlglot.parse_one(on, dialect="databricks"), both)
-        ((met,),) = db.execute(f"SELECT count(*) FROM r a JOIN r b ON {own_on}").fetchall()
-        assert met == spark.sql(pairs).collect()[0][0] > 0
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
+        found = db.sql(f"SELECT {', '.join(map(compiled, texts))} FROM r{more}").to_arrow_table()
+        for text, theirs, ours in zip(texts, wanted.toArrow().columns, found.columns, strict=True):
+            own = [_naive(value) for value in ours.to_pylist()]
+            assert own == [_naive(value) for value in theirs.to_pylist()], text
+    pairs = "SELECT count(*) FROM r a JOIN r b ON a.m = b.k AND a.t < b.u"
+    on = "a.m = b.k AND a.t < b.u"
+    both = {
+        (alias, name): Named(f"{alias}.{name}", sql_type(kinds[name])) for alias in "ab" for name in kinds
+    }
+    own_on = by.expression(sqlglot.parse_one(on, dialect="databricks"), both)
+    ((met,),) = db.execute(f"SELECT count(*) FROM r a JOIN r b ON {own_on}").fetchall()
+    assert met == spark.sql(pairs).collect()[0][0] > 0
 
 
 ARROW = {

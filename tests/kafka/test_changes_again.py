@@ -168,10 +168,7 @@ def test_as_spark_reads_them(given: Source, draw: Any, spark: Any, seed: int) ->
     rng = random.Random(f"{seed} {given.options} {given.primary_key}")
     records = [draw(rng) for _ in range(RECORDS)]
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
-        by_spark = read_by_spark(spark, given, records)
-    finally:
-        spark.conf.unset("spark.sql.session.timeZone")
+    by_spark = read_by_spark(spark, given, records)
     keys, values = (pa.array([as_bytes(own) for own in of], pa.binary()) for of in zip(*records, strict=True))
     needed = frozenset(own.name for own in given.columns)
     count = len(records)

@@ -157,17 +157,14 @@ def test_as_spark_reads_them(
     keys = [rng.choice([None, b"k", b"", "é".encode(), b"\xff"]) for _ in values]
     stamps = [rng.randint(0, 2 * 10**12) for _ in values]
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    try:
-        raw = spark.createDataFrame(
-            [
-                (k, v, "x", 3, n, datetime.fromtimestamp(ms / 1000, UTC))
-                for n, (k, v, ms) in enumerate(zip(keys, values, stamps, strict=True))
-            ],
-            "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
-        )
-        by_spark = kafka.parsed(raw, given).toArrow()
-    finally:
-        spark.conf.unset("spark.sql.session.timeZone")
+    raw = spark.createDataFrame(
+        [
+            (k, v, "x", 3, n, datetime.fromtimestamp(ms / 1000, UTC))
+            for n, (k, v, ms) in enumerate(zip(keys, values, stamps, strict=True))
+        ],
+        "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP",
+    )
+    by_spark = kafka.parsed(raw, given).toArrow()
     needed = frozenset(own.name for own in given.columns)
     taken = RecordsAgain(given, "Europe/Berlin", needed)(
         "x",

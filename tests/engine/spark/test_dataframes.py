@@ -140,7 +140,6 @@ def shop(tmp_path, spark):
 def test_frames_are_joined_and_a_job_goes_on_where_it_was(shop, spark):
     shop.add(0, 30)
     shop.add(30, 30)
-    zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
@@ -157,7 +156,6 @@ def test_frames_are_joined_and_a_job_goes_on_where_it_was(shop, spark):
         assert spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
         assert spark.conf.get("spark.sql.caseSensitive") == "true"
     finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
         spark.conf.unset("spark.sql.caseSensitive")
     assert shop.rows() == shop.expected()
     assert job.account.adds_up()

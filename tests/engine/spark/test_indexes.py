@@ -73,15 +73,6 @@ ASKED = """SELECT n.name, s.id, date_format(s.at, 'yyyy-MM-dd HH:mm') AS at, s.d
   WHERE hour(s.at) >= 20 AND s.day > DATE '2023-12-30' AND s.at < TIMESTAMP '2024-01-01 22:30:00'"""
 
 
-@pytest.fixture
-def zone_as_before(spark):
-    """The session is that of other tests, too."""
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    yield
-    spark.conf.set("spark.sql.session.timeZone", zone)
-
-
-@pytest.mark.usefixtures("zone_as_before")
 def test_what_is_asked_of_a_table_alone_is_what_spark_makes_of_it(spark, tmp_path):
     """Beside the same query, which read the rows itself: in another time zone, with types that are cast."""
     text, checkpoint = TIMES.format(tmp_path), tmp_path / "checkpoint"

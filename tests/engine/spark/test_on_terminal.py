@@ -59,17 +59,13 @@ def sink(*, values: bool, most: int = 100) -> ConsoleSink:
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
 def test_rows_are_shown_as_spark_has_them(spark, zone: str, values: bool):
     batch, ours, theirs = rows(ROWS | (REALS if values else {})), sink(values=values), sink(values=values)
-    before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
-    try:
-        table, schema = (
-            pa.Table.from_batches([batch]),
-            from_arrow_schema(batch.schema, prefer_timestamp_ntz=True),
-        )
-        frame = spark.createDataFrame(table, schema)
-        theirs.write(frame.coalesce(1), "out", 1, "a")
-    finally:
-        spark.conf.set("spark.sql.session.timeZone", before)
+    table, schema = (
+        pa.Table.from_batches([batch]),
+        from_arrow_schema(batch.schema, prefer_timestamp_ntz=True),
+    )
+    frame = spark.createDataFrame(table, schema)
+    theirs.write(frame.coalesce(1), "out", 1, "a")
     taken = shown_by(ours, batch.schema, zone)
     assert taken is not None
     taken.take([batch.slice(0, 2), batch.slice(2, 0), batch.slice(2)], batch.schema, "out", 1, "a")
