@@ -11,7 +11,7 @@ import pytest
 
 import watersmeet as package
 from tests.cli.test_state_commands import JOB, Ran
-from tests.support.case_files import own_case_files_first
+from tests.support.case_files import case_files
 from tests.support.effort import at_effort
 from watersmeet.cli.state_commands import export
 from watersmeet.engine.local import LocalJob, replay_case
@@ -178,7 +178,7 @@ def test_a_job_that_goes_on_is_exported_as_of_one_tick(watersmeet, ran, monkeypa
     assert exported()[0]["tick"] > 9
 
 
-@pytest.mark.parametrize("path", own_case_files_first())
+@pytest.mark.parametrize("path", case_files())
 def test_as_many_rows_as_the_state_says_of_any_kind_of_node(path, tmp_path):
     """In the middle of each case."""
     for number, case in enumerate(load_cases(path)[:: at_effort(quick=3, full=1)]):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.case_files import cases_by_name, own_case_files_first
+from tests.support.case_files import case_files, cases_by_name
 from tests.support.effort import at_effort
 from watersmeet.engine.local import Tracer, replay_case
 from watersmeet.event_time import Side
@@ -35,7 +35,7 @@ def rows(*given: tuple) -> dict:
     return {"rows": [list(row) for row in given]}
 
 
-@pytest.mark.parametrize("file", own_case_files_first())
+@pytest.mark.parametrize("file", case_files())
 @pytest.mark.parametrize("partitions", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, partitions):
     for each in load_cases(file)[:: at_effort(quick=3, full=1)]:

@@ -24,8 +24,8 @@ def file_id(path: Path) -> str:
     return path.relative_to(CASES).with_suffix("").as_posix()
 
 
-def own_case_files_first() -> list[Any]:
-    """Return a pytest parameter for each case file; peers' are read at full effort only."""
+def case_files() -> list[Any]:
+    """Return a pytest parameter for each case file; those of peers are for full effort."""
     return [
         pytest.param(path, id=file_id(path), marks=() if path in OWN_CASE_FILES else pytest.mark.full)
         for path in CASE_FILES

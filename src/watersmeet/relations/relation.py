@@ -220,7 +220,7 @@ class Relation(WithSinks):
         return Grouped(self, windows[0] if windows else None, tuple(read))
 
     def as_of(self) -> Relation:
-        """A table as every row that is joined with it finds it in its tick; the right side of a join.
+        """Return the table as each row that is joined with it finds it in its tick: a join's right side.
 
         Tables are declared in SQL: `declared`.
         """

@@ -52,7 +52,7 @@ class Connector:
 
     @property
     def can_read(self) -> bool:
-        """Whether rows can be read from it, as a stream or as a table."""
+        """Return whether rows can be read from it, as a stream or as a table."""
         return self.tables or self.one_partition or self.tells_partitions
 
     @property

@@ -32,8 +32,8 @@ def only_utf8(text: str) -> str:
 def let(name: str, value: str, body: str) -> str:
     """Return ``body``, in which ``name`` stands for ``value``; both are expressions.
 
-    The value stands in the plan once and is evaluated once, however often the body names it: Spark's analyser
-    takes seconds for an expression that repeats a long one.
+    The value stands in the plan once and is evaluated once, however often the body names it: an expression
+    that repeats a long one can take Spark's analyser seconds.
 
     >>> let("t", "trim(line)", "concat(t, t)")
     'get(transform(array(trim(line)), t -> concat(t, t)), 0)'

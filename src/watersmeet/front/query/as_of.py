@@ -33,7 +33,14 @@ def written_version(item: exp.Table) -> str:
 
 
 def table_as_of(item: exp.Table, read: Reader, text: Text) -> tuple[Flow, Input]:
-    """The table, and as an input. ``read``: reads the item without its version. Raises: SqlError."""
+    """Return the table as a flow, and as an input.
+
+    Args:
+        read: reads the item without its version.
+
+    Raises:
+        SqlError: it is no table, or none that is read as a whole.
+    """
     _check_version(item, text)
     plain = item.copy()
     plain.set("version", None)

@@ -101,12 +101,12 @@ class JsonTexts:
 
     @cached_property
     def run_on(self) -> str:
-        """The condition that a text is no single value, nor blank. Frames are made of it `leniently`."""
+        """Return the condition that a text is neither one value nor blank; make frames of it `leniently`."""
         whole = let(_CHARACTERS, self._text, self._is_whole)
         return f"CASE WHEN {self.may_run_on} THEN NOT ({whole}) ELSE false END"
 
     def rows(self, fields: str) -> str:
-        """How many rows Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
+        """Count the rows that Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
         kind = literal(f"ARRAY<STRUCT<{fields}>>")
         of_array = let(
             _ELEMENTS,
@@ -121,7 +121,8 @@ class JsonTexts:
 
     @property
     def _is_whole(self) -> str:
-        """That the characters are one value: by Spark's parser, with the options of the source."""
+        """Return the condition that Spark's parser, with the source's options, takes the characters for one
+        value and nothing else."""
         parser = self._parser({**self.options, "maxnestingdepth": _DEEPEST})
         followed = []
         for mark in (0, 1):
