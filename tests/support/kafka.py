@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -376,13 +376,9 @@ class KafkaBroker:
         admin = self._admin()
 
         def answering() -> bool:
-            from confluent_kafka import KafkaException
-
             if not self.running:
                 raise self._failure("went away")
-            with contextlib.suppress(KafkaException):
-                return len(admin.list_topics(timeout=2).brokers) == 1
-            return False
+            return len(admin.list_topics(timeout=2).brokers) == 1
 
         self._await(answering, "did not answer")
 
@@ -396,9 +392,15 @@ class KafkaBroker:
         described = admin.list_topics(timeout=5).topics.get(topic)
         return sum(p.leader >= 0 for p in described.partitions.values()) if described else 0
 
-    def _await(self, condition: Any, complaint: str) -> None:
+    def _await(self, condition: Callable[[], bool], complaint: str) -> None:
+        """Ask until the condition holds; a question that the broker leaves unanswered is asked again."""
+        from confluent_kafka import KafkaException
+
         deadline = time.monotonic() + self._start_timeout_s
-        while not condition():
+        while True:
+            with contextlib.suppress(KafkaException):
+                if condition():
+                    return
             if time.monotonic() > deadline:
                 raise self._failure(complaint)
             time.sleep(0.05)
