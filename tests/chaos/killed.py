@@ -25,9 +25,12 @@ import random
 import signal
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +59,17 @@ from watersmeet.state.store import LocalStore
 
 LONGEST_S = 300
 """So long a process may take; what hangs is said to have ended by a signal."""
+
+IMPORTED = (
+    "deltalake", "deltalake.transaction", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "duckdb",
+    "obstore", "adbc_driver_postgresql.dbapi", "watersmeet.sinks.files", "watersmeet.sinks.lake.delta",
+    "watersmeet.sinks.lake.iceberg", "watersmeet.sinks.postgres.sink", "watersmeet.sinks.kafka.sink",
+    "watersmeet.sinks.stored.sink", "watersmeet.sinks.function.sink", "watersmeet.objects.tables_store",
+)  # fmt: skip
+"""Modules that a job needs: imported before jobs are forked."""
+
+_FORKS = get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.chaos.killed", *IMPORTED])
 
 POINTS = ("begun", "read", "node", "half-staged", "staged", "checked", "published", "committed", "ticked")
 SINKS = ("file", "stored", "delta", "iceberg", "postgres", "kafka", "function")
@@ -188,9 +202,51 @@ def run(job: Job, at: str | None = None, tick: int = 1) -> None:
     assert got == wanted, f"lost {dict(wanted - got)}, too many {dict(got - wanted)}"
 
 
-def forked(job: Job, at: str | None = None, tick: int = 1) -> str | None:
-    """The same in a process of its own: see `in_a_process`."""
-    return in_a_process(partial(run, job, at, tick))
+def forked(
+    job: Job,
+    at: str | None = None,
+    tick: int = 1,
+    planted: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> str | None:
+    """Run a job in a process of its own; return the same as `in_a_process`.
+
+    The process is forked from one that has imported everything and used nothing: clients of this process,
+    such as those of earlier tests, have threads that would be missing after a fork.
+
+    Args:
+        planted: entered there before the job runs.
+    """
+    reading, writing = _FORKS.Pipe(duplex=False)
+    work = partial(run, job, at, tick)
+    process = _FORKS.Process(target=_report, args=(writing, dict(os.environ), planted, work))
+    process.start()
+    writing.close()
+    outcome: str | None = None
+    with reading, suppress(EOFError):
+        outcome = reading.recv()
+    process.join()
+    code = process.exitcode or 0
+    if code < 0:
+        return "killed" if code == -signal.SIGKILL else f"signal {-code}"
+    return outcome
+
+
+def _report(
+    told: Connection,
+    environment: Mapping[str, str],
+    planted: Callable[[], AbstractContextManager[None]],
+    work: Callable[[], None],
+) -> None:
+    """Do the work, and send None, or what went wrong."""
+    os.environ.update(environment)
+    signal.alarm(LONGEST_S)
+    try:
+        with planted():
+            work()
+        told.send(None)
+    except BaseException:
+        told.send(traceback.format_exc()[-4_000:])
+    os._exit(0)
 
 
 def in_a_process(work: Callable[[], None]) -> str | None:

@@ -22,14 +22,6 @@ from tests.support.kafka import KafkaBroker
 from tests.support.postgres import Postgres
 from tests.support.s3 import KEYS, make_bucket
 
-IMPORTED = (
-    "deltalake", "deltalake.transaction", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow", "duckdb",
-    "obstore", "adbc_driver_postgresql.dbapi", "watersmeet.sinks.files", "watersmeet.sinks.lake.delta",
-    "watersmeet.sinks.lake.iceberg", "watersmeet.sinks.postgres.sink", "watersmeet.sinks.kafka.sink",
-    "watersmeet.sinks.stored.sink", "watersmeet.sinks.function.sink", "watersmeet.objects.tables_store",
-)  # fmt: skip
-"""Modules that a job needs: imported before jobs are forked."""
-
 _S3 = "from tests.support.s3 import s3_server\nwith s3_server() as at: print(at, flush=True); input()"
 
 

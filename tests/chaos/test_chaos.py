@@ -6,7 +6,6 @@ plants bugs that lose rows, which the check has to find.
 
 from __future__ import annotations
 
-import importlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.chaos.killed import POINTS, SINKS, Job, forked
-from tests.chaos.matrix import IMPORTED, MATRIX, job_id, kill_twice, servers
+from tests.chaos.matrix import MATRIX, job_id, kill_twice, servers
 from tests.simulation.planted import PLANTED
 
 pytestmark = [pytest.mark.kill, pytest.mark.postgres, pytest.mark.kafka]
@@ -25,8 +24,6 @@ Places = tuple[str, str, str, str]
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[Places]:
-    for module in IMPORTED:
-        importlib.import_module(module)
     with servers() as started:
         yield started
 
@@ -65,13 +62,12 @@ def test_job_killed_at_every_point_comes_to_the_batch_answer(
 )
 def test_rows_lost_by_a_planted_bug_are_found(places: Places, tmp_path: Path, bug: str, query: str) -> None:
     """The manifest is created before the sinks show the rows, and the process killed in between."""
-    with PLANTED[bug]():
-        for number in range(40):
-            folder = tmp_path / f"planted{number}"
-            folder.mkdir()
-            job = Job(str(folder), query, "file", "directory", number, *places)
-            for tick in (1, 2, 3):
-                forked(job, "committed", tick)
-            if forked(job) is not None:
-                return
+    for number in range(40):
+        folder = tmp_path / f"planted{number}"
+        folder.mkdir()
+        job = Job(str(folder), query, "file", "directory", number, *places)
+        for tick in (1, 2, 3):
+            forked(job, "committed", tick, PLANTED[bug])
+        if forked(job, planted=PLANTED[bug]) is not None:
+            return
     pytest.fail(f"{bug}: nothing was found")

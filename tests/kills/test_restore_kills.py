@@ -7,7 +7,6 @@ function, of which what it was given of later ticks is taken away by hand, as th
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 import signal
@@ -17,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.killed import Job, forked, in_a_process, store_of
-from tests.chaos.matrix import IMPORTED
 from watersmeet.cli.state_commands import restore
 from watersmeet.cli.state_commands.place import Place
 from watersmeet.cli.state_commands.ticks import tick_of
@@ -28,12 +26,6 @@ from watersmeet.state.store import LocalStore
 pytestmark = [pytest.mark.kill, pytest.mark.full]
 
 MOST_STEPS = 60
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _imported():
-    for module in IMPORTED:
-        importlib.import_module(module)
 
 
 def go_back(job: Job, step: int) -> None:

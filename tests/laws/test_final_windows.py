@@ -145,4 +145,4 @@ def test_final_rows(seed: int, kind: str, having: str, monkeypatch: pytest.Monke
         assert final == so_far, f"seed {seed}, tick {number}"
     assert final == by_duckdb(drawn.there, kind, having), f"seed {seed}"
     assert late
-    assert len(final) > (0 if kind == "SESSION" and having else TICKS * 9 // 15)
+    assert final or having

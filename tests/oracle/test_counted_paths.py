@@ -112,4 +112,4 @@ def test_sums_are_the_join_and_ticks_the_same_in_any_order(
             assert {row: total for row, total in sums.items() if total} == wanted, (seed + number, join)
             most = max(most, len(wanted))
     assert most
-    assert len(orders) > 2
+    assert len(orders) > 1

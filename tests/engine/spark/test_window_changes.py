@@ -97,7 +97,8 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
     for tick in range(3):
         changes = []
         for _ in range(30):
-            open_rows = [row for row in there if int(row["t"][11:13]) >= tick - 1]
+            # the first row stays, to be deleted too late
+            open_rows = [row for row in there[1:] if int(row["t"][11:13]) >= tick - 1]
             if open_rows and draw.random() < 0.4:
                 gone = draw.choice(open_rows)
                 there.remove(gone)
@@ -108,8 +109,7 @@ def test_windows_are_those_of_what_is_there(spark: Any, tmp_path: Path, seed: in
         there.append({"id": tick, "k": "z", "v": 1, "t": f"2024-01-01T{tick:02}:59:59Z"})
         changes.append({**there[-1], "d": 1})
         if tick == 2:
-            late = next(row for row in there if row["t"][11:13] == "00" and row["k"] != "z")
-            changes.append({**late, "d": -1})
+            changes.append({**there[0], "d": -1})
         (tmp_path / "s" / f"{tick}.json").write_text("".join(json.dumps(row) + "\n" for row in changes))
         running = until_caught_up(spark, JOB.format(folder=tmp_path), tmp_path / "checkpoint")
         of_all = wanted(spark, there)
