@@ -131,11 +131,20 @@ def unknown_change(source: Source, value: Any) -> EngineError:
 
 
 def _left_over(changes: Sequence[Change]) -> list[Row]:
-    """The rows of late changes; one that comes and goes in the same tick was never there."""
+    """Return the rows of late changes, but for those that come and go in the same tick.
+
+    Rows are equal where one leaves a column out that is NULL in the other.
+    """
     if all(diff > 0 for _, diff in changes):
         return [row for row, _ in changes]
     keys = [
-        repr(sorted((name, _equal(value)) for name, value in row.items() if name != CASE_PARTITION))
+        repr(
+            sorted(
+                (name, _equal(value))
+                for name, value in row.items()
+                if name != CASE_PARTITION and value is not None
+            )
+        )
         for row, _ in changes
     ]
     sums = Counter[str]()
