@@ -18,7 +18,6 @@ A job with a function may also be killed when it is ``cut``: how is recorded, an
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -208,69 +207,49 @@ def forked(
     tick: int = 1,
     planted: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str | None:
-    """Run a job in a process of its own; return the same as `in_a_process`.
+    """Run a job in a process of its own, with a planted bug; return the same as `in_a_process`."""
+    return in_a_process(partial(_run_planted, planted, job, at, tick))
+
+
+def _run_planted(
+    planted: Callable[[], AbstractContextManager[None]], job: Job, at: str | None, tick: int
+) -> None:
+    with planted():
+        run(job, at, tick)
+
+
+def in_a_process(work: Callable[[], None]) -> str | None:
+    """Do ``work``, which is pickled, in a process of its own.
 
     The process is forked from one that has imported everything and used nothing: clients of this process,
     such as those of earlier tests, have threads that would be missing after a fork.
 
-    Args:
-        planted: entered there before the job runs.
+    Returns:
+        None when the work came to its end, ``killed`` after SIGKILL, else what went wrong.
     """
     reading, writing = _FORKS.Pipe(duplex=False)
-    work = partial(run, job, at, tick)
-    process = _FORKS.Process(target=_report, args=(writing, dict(os.environ), planted, work))
+    process = _FORKS.Process(target=_report, args=(writing, dict(os.environ), work))
     process.start()
     writing.close()
-    outcome: str | None = None
+    outcome: str | None = "it ended and reported nothing"
     with reading, suppress(EOFError):
         outcome = reading.recv()
     process.join()
-    code = process.exitcode or 0
-    if code < 0:
-        return "killed" if code == -signal.SIGKILL else f"signal {-code}"
-    return outcome
+    if process.exitcode == -signal.SIGKILL:
+        return "killed"
+    return f"it ended with status {process.exitcode}" if process.exitcode else outcome
 
 
-def _report(
-    told: Connection,
-    environment: Mapping[str, str],
-    planted: Callable[[], AbstractContextManager[None]],
-    work: Callable[[], None],
-) -> None:
+def _report(writing: Connection, environment: Mapping[str, str], work: Callable[[], None]) -> None:
     """Do the work, and send None, or what went wrong."""
     os.environ.update(environment)
     signal.alarm(LONGEST_S)
     try:
-        with planted():
-            work()
-        told.send(None)
+        work()
+        writing.send(None)
     except BaseException:
-        told.send(traceback.format_exc()[-4_000:])
+        writing.send(traceback.format_exc()[-4_000:])
     os._exit(0)
-
-
-def in_a_process(work: Callable[[], None]) -> str | None:
-    """What becomes of ``work`` in a process of its own: ``killed``, None when it came to its end, or what
-    went wrong."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        gc.freeze()  # clients of earlier tests have threads that are not here: collecting them would crash
-        signal.alarm(LONGEST_S)
-        try:
-            work()
-            os.write(writing, b"null")
-        except BaseException:
-            os.write(writing, json.dumps(traceback.format_exc()[-4_000:]).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        said = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "killed" if os.WTERMSIG(status) == signal.SIGKILL else f"signal {os.WTERMSIG(status)}"
-    return json.loads(said)
 
 
 def store_of(job: Job) -> Any:

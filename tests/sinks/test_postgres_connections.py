@@ -83,16 +83,17 @@ def test_one_that_is_never_free_ends_the_wait_with_what_to_do(small):
     sink.close()
 
 
+def run_counting_waits(job: Job, connections: int) -> None:
+    waits = []
+    client.LOG.warning = lambda *said: waits.append(said)  # type: ignore[method-assign]
+    run(job)
+    assert not waits or connections < OF_A_RUN, waits
+
+
 @pytest.mark.parametrize("connections", [OF_A_RUN, 3])
 def test_a_run_with_rows_and_state_there_needs_no_more_than_it_says(tmp_path, connections):
     """With half of that it waits for itself now and then, and comes to the same."""
     with Postgres(connections=connections) as server:
         job = Job(str(tmp_path), "full", "postgres", "tables", 7, url=server.url)
 
-        def counted() -> None:
-            waits = []
-            client.LOG.warning = lambda *said: waits.append(said)  # type: ignore[method-assign]
-            run(job)
-            assert not waits or connections < OF_A_RUN, waits
-
-        assert in_a_process(partial(counted)) is None
+        assert in_a_process(partial(run_counting_waits, job, connections)) is None
