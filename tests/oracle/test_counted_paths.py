@@ -90,7 +90,9 @@ def test_sums_are_the_join_and_ticks_the_same_in_any_order(
     columns = ", ".join(f"{name}.{column} AS {name}{column}" for name in "fabe" for column in "kmn")
     job = f"SET output_mode = changelog; {TABLES} SELECT {columns} {JOINS[join]}"
     plan, orders, most = plan_job(parse_job(job)), set(), 0
-    for number in range(SEEDS):
+    for number in range(10 * SEEDS):
+        if number >= SEEDS and len(orders) > 2:
+            break
         rng, store = random.Random(seed + number), MemoryStore()
         bags: Bags = {name: Counter() for name in "fabe"}
         sums, wide = Counter[Row](), number % 3
@@ -112,4 +114,4 @@ def test_sums_are_the_join_and_ticks_the_same_in_any_order(
             assert {row: total for row, total in sums.items() if total} == wanted, (seed + number, join)
             most = max(most, len(wanted))
     assert most
-    assert len(orders) > 1
+    assert len(orders) > 2

@@ -270,9 +270,8 @@ CHAIN = """SELECT l.v, r.v AS w, x.v AS u FROM l {kind} JOIN r ON l.k = r.k AND 
     LEFT JOIN r AS x ON x.k = l.k AND x.t BETWEEN l.t AND l.t + 20 AND x.v > l.v - 40"""
 
 
-def streamed(rng: random.Random, tick: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
-    """Rows of a tick: some late, some with no key; some ticks are large."""
-    count = {2: 40, 3: 3}.get(tick % 5) or rng.choice([0, 3, 8, 8, 40])
+def streamed(rng: random.Random, tick: int, count: int) -> dict[str, list[tuple[dict[str, Any], int]]]:
+    """Draw ``count`` rows a side for a tick: some are late, some have no key."""
     return {
         name: [
             ({"t": 10 * tick + rng.randrange(-25, 10), "k": rng.choice([*"abc", None]), "v": number}, 1)
@@ -284,7 +283,8 @@ def streamed(rng: random.Random, tick: int) -> dict[str, list[tuple[dict[str, An
 
 EXISTS = "SELECT l.v, l.t FROM l {kind} JOIN r ON l.k = r.k AND r.t BETWEEN l.t - 9 AND l.t + 30{more}"
 NO_KEY = PAIRS.replace("l.k = r.k AND ", "")
-EXISTS_NO_KEY = "SELECT l.v, l.t FROM l {kind} JOIN r ON r.t BETWEEN l.t AND l.t + 1{more}"
+EXISTS_NO_KEY = """SELECT l.v, l.t FROM l {kind} JOIN r
+    ON r.t BETWEEN l.t AND l.t + 1 AND (l.v + r.v) % 2 = 0{more}"""
 TWO_BANDS = NO_KEY.replace("{more}", " AND r.v BETWEEN l.v - 40 AND l.v + 40{more}")
 NEAREST = """SELECT l.v, r.v AS w FROM l {kind} ASOF JOIN r
     MATCH_CONDITION (l.t {by} r.t) ON l.k = r.k AND r.t <= l.t + 10"""
@@ -342,11 +342,11 @@ def test_inline_execution_gives_what_tasks_give(
     ours, plain = HandedOver(plan, MemoryStore(), partitions=threads), LocalJob(plan, MemoryStore())
     ours.driver.threads = threads
     by_pairs = (PAIRS, CHAIN, EXISTS, NO_KEY, EXISTS_NO_KEY, TWO_BANDS)
-    ours.whole, ours.driver.small_rows = True, 60 if text in by_pairs else 20
+    ours.whole, ours.driver.small_rows = True, 60 if text in by_pairs else 30
     plain.driver.small_rows = -1
-    put_out = 0
+    put_out, counts = 0, [count for _ in range(4) for count in rng.sample((0, 3, 8, 16, 40), 5)]
     for tick in range(20):
-        rows, end = streamed(rng, tick), tick == 19
+        rows, end = streamed(rng, tick, counts[tick]), tick == 19
         one, other = ours.tick(rows, end=end), plain.tick(rows, end=end)
         if threads == 1:
             assert one.rows == other.rows, (seed, tick)
@@ -358,10 +358,10 @@ def test_inline_execution_gives_what_tasks_give(
         mine, theirs = one.result.queries["console"], other.result.queries["console"]
         for told in ("account", "state", "matches", "rows_out", "output_watermarks", "input_watermarks"):
             assert getattr(mine, told) == getattr(theirs, told), (seed, tick, told)
-    assert put_out > (100 if text in (PAIRS, CHAIN) else 10)
+    assert put_out > (100 if text in (PAIRS, CHAIN) else 25)
     assert ours.most_shares == threads
     assert ours.alone < ours.nodes, "large ticks are not the driver's"
-    assert ours.alone or most < 2_000_000
+    assert ours.alone > ours.nodes / 2 or most < 2_000_000
 
 
 @pytest.mark.parametrize("text", [PAIRS, NO_KEY], ids=["key", "no key"])
