@@ -49,8 +49,8 @@ class Catalog:
 
     def flow(self, name: str, where: exp.Expr, text: Text) -> tuple[str, Flow | Joined]:
         """The relation of that name, and how it was spelled when declared."""
-        self._check_can_be_read(name, where, text)
         flow = self.flows.get(name.lower())
+        self._check_can_be_read(name, flow, where, text)
         if flow is not None:
             return flow
         if name.lower() in self.broken:
@@ -69,11 +69,12 @@ class Catalog:
         hint = near_names(name, [spelled for spelled, _ in self.flows.values()])
         raise text.error(f'unknown table or view "{name}"', "unknown-table", where, hint)
 
-    def _check_can_be_read(self, name: str, where: exp.Expr, text: Text) -> None:
+    def _check_can_be_read(
+        self, name: str, flow: tuple[str, Flow | Joined] | None, where: exp.Expr, text: Text
+    ) -> None:
         """Refuse a name whose connector only writes: as it is declared in SQL, or given by Python."""
-        sink, (_, flow) = self.sinks.get(name.lower()), self.flows.get(name.lower(), (name, None))
-        origins = [way.origin for way in flow.ways] if isinstance(flow, Flow) else []
-        for end in (sink, *origins):
+        ways = flow[1].ways if flow is not None and isinstance(flow[1], Flow) else ()
+        for end in (self.sinks.get(name.lower()), *(way.origin for way in ways)):
             if isinstance(end, Source | Sink) and not end.traits.can_read:
                 raise text.error(
                     f'"{name}" can only be written to: there is no {end.connector} source',

@@ -33,12 +33,14 @@ class Given:
     table: pa.Table
 
     def late_changes(self, late: Mask) -> list[Row]:
-        """Of ``changes``; one that comes and goes in the same tick was never there."""
+        """Return the late ones of ``changes``, but for rows that come and go in the same tick."""
         return _left_over([self.changes[int(at)] for at in np.flatnonzero(late[: len(self.changes)])])
 
     def late_pushed(self, late: Mask) -> pa.Table | None:
-        """Of ``pushed``, with all declared columns, and `SHOWN_DIFF` where rows may go. None: there are
-        none."""
+        """Return the late rows of ``pushed``, or None if no row is late.
+
+        They have all declared columns, and `SHOWN_DIFF` where rows may go.
+        """
         own = late[len(self.changes) :]
         if not own.any():
             return None
@@ -50,10 +52,10 @@ class Given:
 
 
 def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Table]) -> Given:
-    """``source``: with the columns that count; tables may have more of them."""
+    """Build what a tick is given of a source; ``pushed`` may have more columns than ``source`` declares."""
     tables = list(pushed)
     if changes or not tables:
-        tables.insert(0, to_table(source.columns, *_said_changes(source, changes)))
+        tables.insert(0, to_table(source.columns, *_rows_and_diffs(source, changes)))
     names = tables[0].column_names if changes else [column.name for column in source.columns]
     names = [*dict.fromkeys([*names, PARTITION, DIFF])]
     table = one_table([table.select(names) for table in tables])
@@ -61,7 +63,7 @@ def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Tabl
 
 
 def changes_of(pushed: Sequence[pa.Table]) -> list[Change]:
-    """Pushed rows one by one: of tables that are held as rows."""
+    """Return pushed rows one by one, for tables that are held as rows."""
     changes: list[Change] = []
     for table in pushed:
         diffs = table.column(DIFF).to_pylist()
@@ -70,7 +72,7 @@ def changes_of(pushed: Sequence[pa.Table]) -> list[Change]:
 
 
 def late_rows(tables: Mapping[str, pa.Table]) -> list[tuple[str, Row]]:
-    """Late rows that were pushed, as case files write them."""
+    """Return late rows that were pushed, as case files write them."""
     rows: list[tuple[str, Row]] = []
     for name, table in tables.items():
         diffs = [1] * table.num_rows
@@ -83,7 +85,7 @@ def late_rows(tables: Mapping[str, pa.Table]) -> list[tuple[str, Row]]:
 
 
 def zoned(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """TIMESTAMPs, of the table's first columns, with the zone that they are of."""
+    """Give the TIMESTAMPs among the table's first columns their zone, UTC."""
     for place, column in enumerate(columns):
         if column.type == TIMESTAMP:
             instants = table.column(column.name).cast(pa.timestamp("us", "UTC"))
@@ -91,9 +93,9 @@ def zoned(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     return table
 
 
-def _said_changes(source: Source, changes: Sequence[Change]) -> tuple[list[Row], list[int]]:
-    """The rows and their diffs; of what a delete says, as far as it says which row of a primary key goes."""
-    diffs = [diff * _said(source, row) for row, diff in changes]
+def _rows_and_diffs(source: Source, changes: Sequence[Change]) -> tuple[list[Row], list[int]]:
+    """Return the rows and their diffs; of a delete by a primary key only the columns of that key."""
+    diffs = [diff * _stated_diff(source, row) for row, diff in changes]
     rows = [row for row, _ in changes]
     if source.primary_key is not None:
         named = {*source.primary_key.named, CASE_PARTITION}
@@ -104,8 +106,12 @@ def _said_changes(source: Source, changes: Sequence[Change]) -> tuple[list[Row],
     return rows, diffs
 
 
-def _said(source: Source, row: Row) -> int:
-    """How often the row comes by what it says itself. Raises: EngineError, when that is nothing known."""
+def _stated_diff(source: Source, row: Row) -> int:
+    """Return the diff that the row itself states.
+
+    Raises:
+        EngineError: its change column has no known value.
+    """
     change = source.change_column
     if change is None:
         return 1
@@ -117,7 +123,7 @@ def _said(source: Source, row: Row) -> int:
 
 
 def unknown_change(source: Source, value: Any) -> EngineError:
-    """A row does not say what becomes of it."""
+    """Build the error for a row whose change column has no known value."""
     change = source.change_column
     assert change is not None
     hint = None
@@ -131,28 +137,21 @@ def unknown_change(source: Source, value: Any) -> EngineError:
 
 
 def _left_over(changes: Sequence[Change]) -> list[Row]:
-    """Return the rows of late changes, but for those that come and go in the same tick.
-
-    Rows are equal where one leaves a column out that is NULL in the other.
-    """
+    """Return the rows of late changes, but for those that come and go in the same tick."""
     if all(diff > 0 for _, diff in changes):
         return [row for row, _ in changes]
-    keys = [
-        repr(
-            sorted(
-                (name, _equal(value))
-                for name, value in row.items()
-                if name != CASE_PARTITION and value is not None
-            )
-        )
-        for row, _ in changes
-    ]
+    keys = [_key(row) for row, _ in changes]
     sums = Counter[str]()
     for key, (_, diff) in zip(keys, changes, strict=True):
         sums[key] += diff
     return [row for key, (row, _) in zip(keys, changes, strict=True) if sums[key]]
 
 
-def _equal(value: Any) -> Any:
-    """The same for values that are equal: -0.0 is 0.0."""
-    return value + 0.0 if isinstance(value, float) else value
+def _key(row: Row) -> str:
+    """Return a text that is the same for equal rows: a column left out is NULL, and -0.0 is 0.0."""
+    values = {
+        name: value + 0.0 if isinstance(value, float) else value
+        for name, value in row.items()
+        if name != CASE_PARTITION and value is not None
+    }
+    return repr(sorted(values.items()))

@@ -32,8 +32,8 @@ def written_version(item: exp.Table) -> str:
     return "FOR SYSTEM_TIME AS OF" if kind == "TIMESTAMP" else f"{kind} AS OF"
 
 
-def table_as_of(item: exp.Table, read: Reader, text: Text) -> tuple[Flow, Input]:
-    """Return the table as a flow, and as an input.
+def table_as_of(item: exp.Table, read: Reader, text: Text) -> Input:
+    """Return the table as an input.
 
     Args:
         read: reads the item without its version.
@@ -54,7 +54,7 @@ def table_as_of(item: exp.Table, read: Reader, text: Text) -> tuple[Flow, Input]
         )
     source = flow.ways[0].origin
     _check_source(source, flow, item, text)
-    return flow, table_of(flow, name)
+    return table_of(flow, name)
 
 
 def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> None:

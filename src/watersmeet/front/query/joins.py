@@ -267,8 +267,7 @@ def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text) -> Part
             item,
             "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
         )
-    _, table = table_as_of(item, read, text)
-    return _of_input(table)
+    return _of_input(table_as_of(item, read, text))
 
 
 def _check_names(left: Part, right: Part, where: exp.Expression, text: Text) -> None:

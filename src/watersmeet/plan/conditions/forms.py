@@ -74,9 +74,10 @@ def add(left: LinearForm | None, right: LinearForm | None, sign: Sign, expr: Exp
     unit = _unit_of_sum(left, right, sign, expr)
     if unit is None:
         return None
-    if unit.scale != 1:
+    if unit.scale != 1:  # a plain number beside a count of times counts the same: 60 is 60 seconds
         left, right = (
-            _scaled(form, unit.scale) if form.unit is Unit.INTEGER else form for form in (left, right)
+            constant(form.low * unit.scale, form.unit) if form.unit is Unit.INTEGER else form
+            for form in (left, right)
         )
     days = unit is Unit.INTERVAL and all(form.days or form.unit is Unit.DATE for form in (left, right))
     return replace(combine(left, right, sign, unit), days=days)
@@ -154,10 +155,6 @@ def widened(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearForm:
         wall=wall,
         zoned=True,
     )
-
-
-def _scaled(form: LinearForm, scale: int) -> LinearForm:
-    return constant(form.low * scale, form.unit)
 
 
 def multiply(left: LinearForm | None, right: LinearForm | None, expr: Expr) -> LinearForm | None:
