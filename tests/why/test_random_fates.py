@@ -14,6 +14,7 @@ from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.recorded_cases import RecordedCase
+from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
@@ -21,7 +22,7 @@ from watersmeet.why.recorded import recorded
 
 CASES = at_effort(quick=18, full=300)
 CHUNKS = at_effort(quick=1, full=4)
-GAP_CASES = at_effort(quick=12, full=60)
+GAP_CASES = at_effort(quick=12, full=120)
 ALL = 1_000_000
 
 
@@ -103,6 +104,23 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
                 seen[fate.what] += 1
     rare = ("late", "null_time", "filtered", "joined", "padded", "unmatchable", "released_unmatched")
     assert all(seen[what] for what in (*rare, "retained", "met")), seen
+
+
+def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -> None:
+    """With ``lateness = 'join'``, too, where the watermarks of both inputs decide."""
+    compared = 0
+    while compared < CASES:
+        seed += 14
+        ready = played(seed - seed % 14 + 2)
+        if ready is None:
+            continue
+        history, (query,) = recorded(ready[1].past), ready[1].plan.queries
+        for key, below in history.late_after(query).items():
+            alias, column = key.split(".")
+            marks = history.mark(query.name, alias, column, "late_below")
+            told = [int(min(max(mark, MIN_TIME), MAX_TIME)) for mark in marks]
+            assert below.tolist()[:-1] == told[1:], (seed, key, ready[0])
+            compared += 1
 
 
 def guesses(fate: Fate, known: Known, other: str) -> list[str]:

@@ -15,6 +15,7 @@ from watersmeet.plan.evaluated import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import JoinInputs, refs, unit_of_type
 from watersmeet.plan.model.job import QueryPlan
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Branch, Input, JoinKind
 from watersmeet.types.sql_type import SqlType
@@ -132,12 +133,17 @@ class Fates:
         by = distance(below - time, not integer)
         lateness = lateness_of(self.rows.query, self.side)
         taken = f" less {distance(lateness, not integer)} of allowed lateness" if lateness else ""
+        watermark = "the watermark"
+        for join in self.rows.query.every(JoinPlan):
+            if join.horizon is not None and key in join.horizon.keys:
+                reach = distance(join.horizon.reach, not integer)
+                watermark = f"the least watermark of {' and '.join(join.horizon.keys)} less {reach}"
         least = shown_time(below, integer)
         when = str(self.rows.tick(spot))
         if not spot.branch.of.exact[spot.row]:
             by, when = f"at least {by}", f"from tick {self.rows.history.ticks[spot.slot - 1] + 1} on"
         return (
-            f"late by {by}: {key} is {shown_time(time, integer)}, and rows below {least} (the watermark"
+            f"late by {by}: {key} is {shown_time(time, integer)}, and rows below {least} ({watermark}"
             f"{taken}) were late {when}"
         )
 

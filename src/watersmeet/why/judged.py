@@ -166,7 +166,7 @@ def inputs_of(
     Raises:
         EngineError: an expression is one that only Spark computes, or fails.
     """
-    marks = _with_one_more(history.marks_of(query))
+    marks, late_after = _with_one_more(history.marks_of(query)), history.late_after(query)
     never = len(history) + 1
     clocks = np.array([clock or 0 for clock in (*history.clocks(), 0)], dtype=np.int64)
     arrived = {
@@ -187,7 +187,7 @@ def inputs_of(
             )
         kept = Kept(kept.late, kept.null_time, kept.rows, released)
         inputs.setdefault(own.side.name, []).append(
-            InputRows(own.side, of, own, kept, marks, history.late_after(query, side), never)
+            InputRows(own.side, of, own, kept, marks, late_after, never)
         )
     return inputs
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from watersmeet.engine.driver.late import lateness_of
-from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark, shift
+from watersmeet.engine.driver.late import late_by_watermarks
+from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark
 from watersmeet.history.figures import BEGAN, JOB, READ, UNTOLD
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.plan.model.sides import SidePlan
 from watersmeet.whatif.judged import Marks, release_limits
 
 
@@ -237,20 +236,18 @@ class Recorded:
             for slot, value in enumerate(self.levels(subject_of("time", query, alias, column), figure))
         ]
 
-    def late_after(self, query: QueryPlan, side: SidePlan) -> dict[str, Times]:
-        """Per event time of an input by its key, and per slot, below which times rows of later ticks are late
-        for certain."""
-        lateness = lateness_of(query, side)
-        return {
-            side.watermark_key(column): np.array(
-                [
-                    _time(shift(mark, -lateness))
-                    for mark in self.mark(query.name, side.name, column, "watermark")
-                ],
-                dtype=np.int64,
-            )
+    def late_after(self, query: QueryPlan) -> dict[str, Times]:
+        """Return per key of the inputs, and per slot, below which times rows of later ticks are late."""
+        watermarks = {
+            side.watermark_key(column): self.mark(query.name, side.name, column, "watermark")
+            for side in query.sides
             for column in side.event_times
         }
+        by_slot = [
+            late_by_watermarks(query, {key: marks[slot] for key, marks in watermarks.items()})
+            for slot in range(len(self))
+        ]
+        return {key: np.array([_time(below[key]) for below in by_slot], dtype=np.int64) for key in watermarks}
 
     def marks_of(self, query: QueryPlan) -> Marks:
         """Of one query, per slot: below which times rows of the tick were late, and below which rows were

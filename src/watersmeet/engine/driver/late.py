@@ -17,18 +17,33 @@ def lateness_of(query: QueryPlan, side: SidePlan) -> int:
     return 0 if side.feed is not None or side.stages else query.options.allowed_lateness
 
 
-def late_below(
-    query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
-) -> dict[str, Watermark]:
-    """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
+def late_by_watermarks(query: QueryPlan, watermarks: Mapping[str, Watermark]) -> dict[str, Watermark]:
+    """Return per key of the inputs below which times rows are late, once its watermarks are these.
+
+    ``watermarks``: by the same keys. A key without one has no limit of its own.
+    """
     below = {
-        side.watermark_key(column): shift(watermark, -lateness_of(query, side))
+        key: shift(watermarks[key], -lateness_of(query, side))
         for side in query.sides
-        for column, watermark in inputs[side.name].watermarks.items()
+        for key in map(side.watermark_key, side.event_times)
+        if key in watermarks
     }
     for join in query.every(JoinPlan):
         if join.horizon is not None:
             below |= horizon_limits(join.horizon, below)
+    return below
+
+
+def late_below(
+    query: QueryPlan, inputs: Mapping[str, InputState], before: Mapping[str, Watermark]
+) -> dict[str, Watermark]:
+    """Per key of the inputs: rows below are late, once their watermarks are these; never below ``before``."""
+    watermarks = {
+        side.watermark_key(column): watermark
+        for side in query.sides
+        for column, watermark in inputs[side.name].watermarks.items()
+    }
+    below = late_by_watermarks(query, watermarks)
     return {key: max(below.get(key, NEVER), before.get(key, NEVER)) for key in {**before, **below}}
 
 
