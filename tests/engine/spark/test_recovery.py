@@ -177,6 +177,26 @@ def test_torn_commits_and_what_was_only_planned_are_mended(files):
     assert any("only planned" in note for note in notes)
 
 
+@pytest.mark.parametrize("committed", [0, 1])
+def test_a_planned_batch_with_damaged_settings_is_planned_anew(files, committed):
+    """Spark would end with `None.get`, or go on with another setting."""
+    spark = files.checkpoint / "spark"
+    files.put(1)
+    files.run()
+    text = (spark / "offsets/0").read_text()
+    if not committed:  # as if the first batch had only been planned
+        MemorySink.clear()
+        for folder in (files.checkpoint / "state", spark / "commits"):
+            shutil.rmtree(folder)
+    planned = spark / "offsets" / str(committed)
+    planned.write_text(text.replace("shuffle.partitions", "shuffle.partithons"))
+    files.put(1)
+    notes: list[str] = []
+    files.run(on_notice=notes.append)
+    assert any("planned" in note for note in notes)
+    assert files.rows() == files.all_rows()
+
+
 def test_what_was_planned_before_the_first_tick_is_mended(files):
     files.put(1)
     spark = files.checkpoint / "spark"

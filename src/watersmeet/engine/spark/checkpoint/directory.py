@@ -20,7 +20,7 @@ import os
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from watersmeet.engine.spark.checkpoint import small_files
@@ -60,18 +60,22 @@ HALF = ".reset"
 
 @dataclass(frozen=True)
 class Offsets:
-    """What Spark wrote before batch ``batch``: the whole text, its clock, and per source the end offsets."""
+    """What Spark wrote before batch ``batch``: the whole text, its clock, per source the end offsets, and
+    the settings that the query keeps from batch to batch."""
 
     batch: int
     text: str
     clock_us: int
     sources: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, batch: int, text: str) -> Offsets:
-        """From the text. Raises: ValueError or KeyError when it is none of Spark's."""
-        _, metadata, *sources = text.split("\n")
-        return cls(batch, text, int(json.loads(metadata)["batchTimestampMs"]) * 1000, tuple(sources))
+        """From the text. Raises: ValueError, KeyError or TypeError when it is none of Spark's."""
+        _, line, *sources = text.split("\n")
+        metadata = json.loads(line)
+        clock_us = int(metadata["batchTimestampMs"]) * 1000
+        return cls(batch, text, clock_us, tuple(sources), dict(metadata.get("conf", {})))
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,9 @@ from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
+PARTITIONS = "spark.sql.shuffle.partitions"
+"""Of the settings that a query keeps from batch to batch, the one without which Spark does not go on."""
+
 
 def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) -> str | None:
     """What of Spark's files, up to the batch of ``host``, is not as it was; None: all is there."""
@@ -70,6 +73,9 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
         offsets = checkpoint.offsets(batch)
         if len(offsets.sources) != len(plan.sources):
             return f"its offsets of batch {batch} are not whole"
+        kept = {} if before is None else before.settings
+        if PARTITIONS not in offsets.settings or not kept.items() <= offsets.settings.items():
+            return f"its offsets of batch {batch} have other settings than the query"
         for number, source in enumerate(plan.sources):
             if before is not None and _goes_back(
                 source.traits, before.sources[number], offsets.sources[number]
