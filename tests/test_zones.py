@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from watersmeet.time_texts import converter_of
 from watersmeet.zones import zone
 
 NAMES = ["America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Africa/Casablanca", "Europe/Dublin"]
@@ -65,6 +66,13 @@ def test_there_and_back(name: str, seed: int) -> None:
     other = back != instants  # the later one of two
     assert (instants - back)[other].max(initial=1) <= 2 * 3_600_000_000
     assert (instants - back)[other].min(initial=1) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_time_of_any_year_alone_is_as_among_others(name: str, seed: int) -> None:
+    rng, day = random.Random(seed), 86_400_000_000
+    walls = np.array([rng.randint(-(2**63) + day, 2**63 - day) for _ in range(200)])
+    assert list(map(converter_of(name), walls.tolist())) == zone(name).to_instant(walls).tolist()
 
 
 @pytest.mark.parametrize("name", ["Australia/Brisbane", "Asia/Almaty"])

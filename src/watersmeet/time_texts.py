@@ -141,11 +141,15 @@ def zone_converter(text: str) -> Callable[[int], int] | None:
 
 
 def converter_of(name: str) -> Callable[[int], int]:
+    """Return what converts wall-clock times of a zone to instants, beyond the range of 64 bits, too."""
     own: Any = zone(name)
 
     def convert(wall: int) -> int:
-        cycles = wall // CYCLE_US - 6 if abs(wall) > 2**62 else 0
-        near = np.array([wall - cycles * CYCLE_US], dtype=np.int64)
-        return int(own.to_instant(near)[0]) + cycles * CYCLE_US
+        moved = 0
+        if wall > 2**62:
+            moved = (wall // CYCLE_US - 6) * CYCLE_US  # rules repeat themselves
+        elif wall < -(2**62):
+            moved = wall + 2**62  # local mean time, as of all times before the first change
+        return int(own.to_instant(np.array([wall - moved], dtype=np.int64))[0]) + moved
 
     return convert
