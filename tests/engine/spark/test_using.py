@@ -47,14 +47,18 @@ FURTHER = [
 @pytest.fixture(scope="module")
 def rows(seed):
     rng = random.Random(seed)
+    meeting = {"k": "a", "t": rng.randrange(8), "j": 1}  # so that each query has a result
     found = []
     for name, columns in STREAMS.items():
-        for _ in range(14):
+        for number in range(14):
             values = {
                 c: rng.choice([None, "a", "b", "c"]) if kind == "STRING" else rng.randrange(3)
                 for c, kind in columns.items()
             }
-            found.append((name, values | {c: rng.randrange(8) for c in columns if c.lower() == "t"}))
+            values |= {c: rng.randrange(8) for c in columns if c.lower() == "t"}
+            if number == 0:
+                values |= {c: meeting[c.lower()] for c in columns if c.lower() in meeting}
+            found.append((name, values))
     rng.shuffle(found)
     return found
 
