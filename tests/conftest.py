@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tests.support import caller, effort, jvm_options, parallel
+from tests.support import caller, effort, in_memory, jvm_options, parallel
 from tests.support.package_paths import REPOSITORY
 
 DEFAULT_SEED = 20130101
@@ -31,6 +31,7 @@ def pytest_addoption(parser):
 @pytest.hookimpl(trylast=True)  # pytest has chosen its own colours by then
 def pytest_configure(config):
     caller.undo_settings()
+    in_memory.keep_temporary_files_in_memory()
     effort.check_options(config)
     asked = config.getoption("--seed")
     try:

@@ -4,7 +4,6 @@ came out is right."""
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import tempfile
@@ -23,6 +22,7 @@ from tests.simulation.run import Run, Trouble
 from tests.simulation.steps import Aim, aimed, requests, steps
 from tests.simulation.table import AwayError, SimulatedLakeSink, TableServer
 from tests.simulation.world import SECOND_US, Fiber, Process, StuckError, World
+from tests.support.in_memory import folder_in_memory
 from tests.support.parquet_rows import table_in
 from watersmeet.errors import WatersmeetError
 from watersmeet.objects.store import ObjectStore
@@ -345,6 +345,4 @@ class Schedule:
 
 
 def _folder() -> Path:
-    """In memory, where there is such a place."""
-    memory = "/dev/shm"
-    return Path(tempfile.mkdtemp(dir=memory if os.access(memory, os.W_OK) else None))
+    return Path(tempfile.mkdtemp(dir=folder_in_memory()))
