@@ -86,12 +86,14 @@ class Given:
 
 
 @pytest.fixture
-def given(tmp_path, request, monkeypatch):
-    """Workers find the module, whatever their folder."""
+def given(tmp_path, tmp_path_factory, request, monkeypatch):
+    """Workers find the module, whatever their folder. The session reads its file again in later tests."""
     name = f"given_{abs(hash(request.node.name)):x}"
     given = Given(tmp_path, name)
     monkeypatch.syspath_prepend(tmp_path)
-    request.getfixturevalue("spark").sparkContext.addPyFile(str(tmp_path / f"{name}.py"))
+    module = tmp_path_factory.mktemp("functions") / f"{name}.py"
+    module.write_text((tmp_path / module.name).read_text())
+    request.getfixturevalue("spark").sparkContext.addPyFile(str(module))
     given.write("c", 1, [{"id": 1, "name": "Ada", "d": 1}])
     given.write("o", 1, [{"nr": nr, "c": nr % 2, "d": 1} for nr in range(8)])
     return given
