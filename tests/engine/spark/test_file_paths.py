@@ -52,6 +52,27 @@ def test_relative_paths_are_of_the_working_directory(spark, tmp_path, monkeypatc
     assert found_by(spark, sources, tmp_path / "state") == Counter((name, "a", 2) for name in paths)
 
 
+ENCODED = {
+    "%C3%A4": "ä", "ä": "ä", "a%2Fb": "a/b", "a+b%2B": "a+b+", "100%25": "100%", "%E2%82%AC 5": "€ 5",
+    "x%ZZ": "x%ZZ", "%E4": "ä", "__HIVE_DEFAULT_PARTITION__": None,
+}  # fmt: skip
+"""Names of directories of partitions and what they stand for; of what is no UTF-8 as Spark has it."""
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_names_of_partitions_are_utf_8(spark, tmp_path, format_):
+    for number, name in enumerate(ENCODED):
+        folder = tmp_path / "in" / f"K={name}"
+        folder.mkdir(parents=True)
+        if format_ == "csv":
+            (folder / "1.csv").write_text(f"t,v\n1,{number}\n")
+        else:
+            rows = pa.table({"t": [1], "v": pa.array([number], pa.int32())})
+            parquet.write_table(rows, folder / "1.parquet")
+    expected = Counter(("s", value, number) for number, value in enumerate(ENCODED.values()))
+    assert found_by(spark, {"s": (str(tmp_path / "in"), format_)}, tmp_path / "state") == expected
+
+
 def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
     """Streams of one file each (beside others that must not be read), links, patterns and directories."""
     sources = {}

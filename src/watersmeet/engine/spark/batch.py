@@ -63,7 +63,7 @@ class Batch:
         frame = read_records(self._spark.read, source, wanted, list(files), options, more)
         if wanted == "parquet":
             frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
-        else:
+        if BROKEN in frame.columns:
             frame = frame.where(F.col(BROKEN).isNull())
         self._view(source, frame, {_plain(url): n for n, url in enumerate(urls)})
 

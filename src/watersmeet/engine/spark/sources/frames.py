@@ -29,6 +29,7 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
+from watersmeet.engine.spark.sources.files.narrow import checked, narrow_columns, widened
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
@@ -51,6 +52,7 @@ from watersmeet.spec.options.files import (
     source_problems,
 )
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.types.sql_type import STRING
 
 BYTES_PER_TICK = str(32 << 20)
 
@@ -115,11 +117,11 @@ def may_be_broken(source: Source) -> bool:
 
 
 def parses(source: Source) -> bool:
-    """Whether records of ``source`` are parsed, and may not parse."""
+    """Whether records of ``source`` may not be of the declared types: `BROKEN` says which are not."""
     wanted = lowered(source.options).get("format", "").strip().lower()
     if source.traits.log:
         return wanted != "raw"
-    return source.traits.files and wanted in ("json", "csv", DEBEZIUM)
+    return source.traits.files and (wanted in ("json", "csv", DEBEZIUM) or bool(narrow_columns(source)))
 
 
 def has_partitions(source: Source) -> bool:
@@ -246,8 +248,8 @@ def read_records(
     options: Mapping[str, str] | None = None,
     more: Mapping[str, str] = {},
 ) -> DataFrame:
-    """The declared columns of the files at ``path``, and for formats that parse `BROKEN`; of a table with a
-    primary key also `PARTITION`.
+    """The declared columns of the files at ``path``; where records may be broken (`parses`) `BROKEN`; of a
+    table with a primary key `PARTITION`.
 
     Args:
         path: as the user has it; several: as Spark has them.
@@ -262,8 +264,10 @@ def read_records(
     is_stream = isinstance(reading, DataStreamReader)
     where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)
     if wanted == "parquet":
-        frame: DataFrame = reader.schema(declared(source)).load(where)
-        return frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
+        columns = ", ".join(f"{quoted(column.name)} {widened(column.type)}" for column in source.columns)
+        frame: DataFrame = _with_decoded(reader.schema(columns).load(where), source, path)
+        frame = frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
+        return checked(frame, source) if narrow_columns(source) else frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
@@ -274,13 +278,40 @@ def read_records(
             folder = path if isinstance(path, str) else path_of(source.options)
             schema = _in_the_files_order(source, folder, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
-    frame = reader.schema(schema).load(where)
+    frame = _with_decoded(reader.schema(schema).load(where), source, path)
     names = [*(column.name for column in source.columns), BROKEN, *more]
     frame = frame.withColumns({name: F.expr(text) for name, text in more.items()}) if more else frame
     if _is_ordered_by_file(source):
         frame = frame.withColumn(PARTITION, F.expr(_FILE))
         names.append(PARTITION)
     return frame.select(*(F.col(quoted(name)) for name in names))
+
+
+def _with_decoded(frame: DataFrame, source: Source, path: str | Sequence[str]) -> DataFrame:
+    """The frame with texts of partitions' directories (``k=%C3%A4``) decoded as UTF-8, as other writers than
+    Spark encode them: Spark takes each byte for a character. What is no UTF-8 stays as Spark has it."""
+    if not _has_partitions(source, path):
+        return frame
+    file, decoded = F.col("_metadata.file_path"), {}
+    for column in source.columns:
+        if column.type == STRING:
+            part = F.regexp_extract(file, rf"(?i)/\Q{column.name}\E=([^/]*)/", 1)
+            for _ in range(2):  # the path's own encoding, then that of the directory's name
+                part = F.try_url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))
+            is_encoded = F.contains(file, F.lit("%25")) & ~F.contains(part, F.lit("\ufffd")) & (part != "")
+            own = F.col(quoted(column.name))
+            decoded[column.name] = F.when(is_encoded & own.isNotNull(), part).otherwise(own)
+    return frame.withColumns(decoded)
+
+
+def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
+    """Whether files may be in directories of partitions, as far as they are there; True where that is not
+    known."""
+    local = local_path(path) if isinstance(path, str) else None
+    if local is None or not os.path.isdir(local):
+        return not isinstance(path, str) or "=" in path or local is None
+    files = local_files(source, os.path.abspath(local))
+    return not files or any("=" in os.path.dirname(name.removeprefix(local)) for name, _, _ in files)
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:

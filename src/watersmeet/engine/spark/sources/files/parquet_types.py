@@ -1,11 +1,12 @@
-"""Which declared types Spark reads the columns of a Parquet file as, and a refusal of the others by name.
+"""Which declared types the columns of a Parquet file are read as, and a refusal of the others by name.
 
-Only what Spark would certainly fail at is refused; types that are not known here are left to Spark.
+Refused is what Spark would certainly fail at, and what it would read as a number of a unit that nobody named:
+times and dates as numbers, numbers as dates. Types that are not known here are left to Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -33,7 +34,8 @@ from watersmeet.types.sql_type import (
     decimal,
 )
 
-_INT32 = (INT, TINYINT, SMALLINT, BIGINT, DOUBLE, DATE)
+_INT32 = (INT, TINYINT, SMALLINT, BIGINT, DOUBLE)
+"""Of those that are too narrow each value is looked at: see `narrow`."""
 _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
@@ -46,25 +48,30 @@ def check_types(what: str, source: Source, file: str) -> None:
         what: the source, for messages (``file source "a"``).
 
     Raises:
-        EngineError: ``column-type``, with all columns that Spark could not read as declared;
+        EngineError: ``column-type``, with all columns that are not read as declared;
             ``wrong-columns``, where it has two of the same name.
         OSError, pa.ArrowInvalid: it is no whole Parquet file.
     """
-    twice = _twice(source, file)
+    described = parquet.read_metadata(file).schema
+    there = described.to_arrow_schema()
+    twice = _twice(source, file, there.names)
     if twice is not None:
         raise EngineError(
             f"{what}: {shown(file)} has two columns named {twice}, which Spark does not tell apart",
             code="wrong-columns",
             hint="declare the columns that are meant, without that one; or write the file with other names",
         )
-    wrong = list(_wrong(source, file))
-    long = [(name, has) for name, _, has, fit in wrong if fit is None]
-    if long:
-        said = "; ".join(f"{name} is {has}" for name, has in long)
+    wrong = list(
+        _wrong(source, file, there, [described.column(n).physical_type for n in range(len(described))])
+    )
+    unread = [(name, has) for name, _, has, fit in wrong if fit is None]
+    if unread:
+        said = "; ".join(f"{name} is {has}" for name, has in unread)
         raise EngineError(
-            f"{what}: {said} in {file}, of more digits than Spark's DECIMAL has ({MOST_DIGITS})",
+            f"{what}: {said} in {file}, which Spark does not read as it is declared",
             code="column-type",
-            hint="leave the column out, or write the file with at most so many digits",
+            hint=f"leave the column out, or write it in another type: decimals of at most {MOST_DIGITS}"
+            " digits, times of a day as whole numbers",
         )
     if wrong:
         said = "; ".join(f"{name} is declared {declared}, and is {has}" for name, declared, has, _ in wrong)
@@ -75,9 +82,9 @@ def check_types(what: str, source: Source, file: str) -> None:
         )
 
 
-def _twice(source: Source, file: str) -> str | None:
+def _twice(source: Source, file: str, columns: Sequence[str]) -> str | None:
     """A declared column that the file has two of."""
-    names = [name.lower() for name in parquet.read_schema(file).names]
+    names = [name.lower() for name in columns]
     several = (c.name for c in source.columns if names.count(c.name.lower()) > 1)
     return next((name for name in several if not _is_in_path(name, file)), None)
 
@@ -87,30 +94,55 @@ def _is_in_path(column: str, file: str) -> bool:
     return f"/{column.lower()}=" in file.lower()
 
 
-def _wrong(source: Source, file: str) -> Iterator[tuple[str, SqlType, str, SqlType | None]]:
-    """(column, declared type, what the file has, a type that would fit; None: Spark has none)."""
-    schema = parquet.read_metadata(file).schema
-    leaves = {leaf.path: leaf for leaf in (schema.column(number) for number in range(len(schema)))}
-    fields = {field.name.lower(): field for field in schema.to_arrow_schema()}
-    for column in source.columns:
-        field = fields.get(column.name.lower())
-        if field is None or _is_in_path(column.name, file):
+def _wrong(
+    source: Source, file: str, schema: pa.Schema, stored: Sequence[str]
+) -> Iterator[tuple[str, SqlType, str, SqlType | None]]:
+    """(column, or a leaf of it, declared type, what the file has, a type that fits; None: there is none)."""
+    columns = {column.name.lower(): column for column in source.columns}
+    leaves: list[tuple[str, pa.DataType, SqlType | None]] = []
+    for field in schema:
+        column = columns.get(field.name.lower())
+        is_read = column is not None and not _is_in_path(column.name, file)
+        leaves += _leaves(field.name, field.type, column.type if column is not None and is_read else None)
+    if len(leaves) != len(stored):  # of a type that is not known here
+        return
+    for (name, kind, declared), physical in zip(leaves, stored, strict=True):
+        if declared is None or reads(declared, kind, physical):
             continue
-        leaf = leaves.get(field.name)
-        if leaf is None:
-            continue
-        fits = types_of(field.type, leaf.physical_type)
-        if fits and not reads(column.type, field.type, leaf.physical_type):
-            long = pa.types.is_decimal(field.type) and field.type.precision > MOST_DIGITS
-            has = f"{field.type} ({leaf.physical_type})"
-            yield column.name, column.type, has, None if long else fits[0]
+        is_long = pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS
+        fits = types_of(kind, physical)
+        yield name, declared, f"{kind} ({physical})", fits[0] if fits and not is_long else None
+
+
+def _leaves(
+    name: str, kind: pa.DataType, declared: SqlType | None
+) -> Iterator[tuple[str, pa.DataType, SqlType | None]]:
+    """The leaves of a column of a file in their order, with the types as which they are declared; None: they
+    are not, or as something of another shape."""
+    if pa.types.is_struct(kind):
+        within = [(field.name, field.type) for field in kind]
+        types = {field.name.lower(): field.type for field in declared.fields} if declared else {}
+        inner = [types.get(field_name.lower()) for field_name, _ in within]
+    elif pa.types.is_map(kind):
+        within = [("key", kind.key_type), ("value", kind.item_type)]
+        inner = list(declared.parts) if declared and declared.name == "MAP" else [None, None]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        within = [("element", kind.value_type)]
+        inner = list(declared.parts) if declared and declared.name == "ARRAY" else [None]
+    else:
+        yield name, kind, None if declared is not None and declared.is_nested else declared
+        return
+    for (own, own_kind), own_declared in zip(within, inner, strict=True):
+        yield from _leaves(f"{name}.{own}", own_kind, own_declared)
 
 
 def reads(declared: SqlType, kind: pa.DataType, physical: str) -> bool:
-    """Whether Spark reads a column as ``declared``; True as well where that is not known."""
+    """Whether a column is read as ``declared``; True as well where that is not known."""
     fits = types_of(kind, physical)
-    if not fits or not (declared.is_decimal or declared in PLAIN) or declared in fits:
+    if not (declared.is_decimal or declared in PLAIN) or declared in fits:
         return True
+    if not fits:
+        return not pa.types.is_time(kind)
     if not declared.is_decimal:
         return pa.types.is_decimal(kind) and (declared == BINARY or physical in ("INT32", "INT64"))
     if pa.types.is_decimal(kind):
@@ -133,8 +165,7 @@ def types_of(kind: pa.DataType, physical: str) -> tuple[SqlType, ...]:
     if pa.types.is_timestamp(kind):
         if physical == "INT96":
             return _TIMES
-        near = _TIMES if kind.tz else _TIMES[::-1]
-        return (BIGINT,) if kind.unit == "ns" else (*near, BIGINT)
+        return (BIGINT,) if kind.unit == "ns" else _TIMES if kind.tz else _TIMES[::-1]
     if pa.types.is_decimal(kind):
         return (decimal(kind.precision, kind.scale),)
     if pa.types.is_fixed_size_binary(kind):
@@ -152,5 +183,5 @@ _TYPES: dict[pa.DataType, tuple[SqlType, ...]] = {
     pa.float64(): (DOUBLE,),
     **dict.fromkeys((pa.string(), pa.large_string()), (STRING, BINARY)),
     **dict.fromkeys((pa.binary(), pa.large_binary()), (BINARY, STRING)),
-    pa.date32(): (DATE, TINYINT, SMALLINT, INT, BIGINT, DOUBLE, TIMESTAMP_NTZ),
+    pa.date32(): (DATE, TIMESTAMP_NTZ),
 }

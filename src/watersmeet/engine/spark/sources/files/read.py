@@ -17,6 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -25,6 +26,7 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
+from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
@@ -38,9 +40,10 @@ from watersmeet.engine.spark.sources.files.there import (
     shown,
     stat_of,
 )
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, StateError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import warns_of_changes
+from watersmeet.spec.options.files import format_of, warns_of_changes
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileList, FileRead
 from watersmeet.state.store import Store
@@ -392,6 +395,9 @@ class FilesRead:
         listed_now = again and stat[1] < self._started_ns
         if not listed_now and not _same_time(time_ms, stat[1]):
             self._report("torn", number, path, stat)
+        if format_of(source.options) == "parquet":
+            with suppress(*UNREADABLE):  # who reads it says so
+                check_types(f'file source "{source.name}"', source, path)
         return FileRead(number, step, url, time_ms, *stat)
 
     def _report(
