@@ -34,6 +34,7 @@ from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
+from watersmeet.state.verified import verify_once
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
@@ -126,11 +127,18 @@ def unite(
     return writer.write(store, tick)
 
 
-def _stored_marks(data: pa.Buffer, segment: Segment) -> pa.Buffer:
-    """The bytes of a segment, of those of its file. Raises StateError: damaged."""
+def _bytes_in(data: pa.Buffer, segment: Segment) -> pa.Buffer:
+    """The bytes of a segment, of those of its file. Raises: StateError when they are not all there."""
     if data.size < segment.offset + segment.nbytes:
         raise damaged(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
     return data.slice(segment.offset, segment.nbytes)
+
+
+def _stored_marks(store: Store, segment: Segment) -> pa.Buffer:
+    """The bytes of a segment. Raises: StateError when they are not what was written."""
+    data, what = _bytes_in(store.read(segment.file), segment), f'file of marks "{segment.file}"'
+    verify_once(store, segment.file, segment.offset, data, segment.checksum, what)
+    return data
 
 
 def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateError]:
@@ -144,7 +152,7 @@ def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateEr
             if isinstance(data, StateError):
                 raise data
             for segment in by_file[file]:
-                if zlib.crc32(_stored_marks(data, segment)) != segment.checksum:
+                if zlib.crc32(_bytes_in(data, segment)) != segment.checksum:
                     raise damaged(f'file of marks "{file}"', "it is not what was written")
         except StateError as error:
             yield error
@@ -157,7 +165,7 @@ def read_marks(store: Store, kind: MarkKind, segments: Sequence[Segment], start:
         low, high = max(segment.low, start), min(segment.high, stop)
         if low >= high or segment.listed is not None:
             continue
-        stored = _stored_marks(store.read(segment.file), segment)
+        stored = _stored_marks(store, segment)
         if kind == "count":
             values: MarkArray = np.frombuffer(stored, dtype=np.int32)
             part = values[low - segment.first : high - segment.first]
@@ -187,7 +195,7 @@ def marks_at(
         own = np.flatnonzero((rows >= segment.low) & (rows < segment.high))
         if not len(own):
             continue
-        stored, places = _stored_marks(store.read(segment.file), segment), rows[own] - segment.first
+        stored, places = _stored_marks(store, segment), rows[own] - segment.first
         if segment.listed is not None:
             ascending, changes = _parts(kind, stored)
             own_places = places_among(places.astype(np.uint32), ascending)
@@ -218,7 +226,7 @@ def _listed(
     low, high = max(segment.low, start), min(segment.high, stop)
     if low >= high:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32) if kind == "count" else None
-    places, changes = _parts(kind, _stored_marks(store.read(segment.file), segment))
+    places, changes = _parts(kind, _stored_marks(store, segment))
     first, end = np.searchsorted(places, np.array([low, high]) - segment.first)
     rows = places[first:end].astype(np.int64) + segment.first
     return rows, None if changes is None else changes[first:end]

@@ -24,6 +24,7 @@ from watersmeet.state.runs.columns import chosen, lacking
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import MemoryStore, Store
+from watersmeet.state.verified import verify_once
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
@@ -73,7 +74,11 @@ def _opened(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
         raise damaged(f'run "{run.name}"', str(error)) from None
 
 
-def _itself(data: pa.Buffer) -> pa.Buffer:
+def _checked(store: Store, run: Run, data: pa.Buffer | None = None) -> pa.Buffer:
+    """A run's bytes, ``data`` if they were read. Raises: StateError when they are not what was written."""
+    data = store.read(run.name) if data is None else data
+    if data.size == run.nbytes:  # else `_opened` says how many there are
+        verify_once(store, run.name, 0, data, run.checksum, f'run "{run.name}"')
     return data
 
 
@@ -102,9 +107,9 @@ class OpenRun:
         elif store.is_remote:
             contents = store.read_all([run.name for run in runs])
             for run, data in zip(runs, contents, strict=True):
-                yield cls(run, layout, partial(_itself, data))
+                yield cls(run, layout, partial(_checked, store, run, data))
         else:
-            yield from (cls(run, layout, partial(store.read, run.name)) for run in runs)
+            yield from (cls(run, layout, partial(_checked, store, run)) for run in runs)
 
     @classmethod
     def _held(cls, store: MemoryStore, run: Run, layout: RunLayout) -> OpenRun:

@@ -68,10 +68,9 @@ def check_types(what: str, source: Source, file: str) -> None:
     if unread:
         said = "; ".join(f"{name} is {has}" for name, has in unread)
         raise EngineError(
-            f"{what}: {said} in {file}, which Spark does not read as it is declared",
+            f"{what}: {said} in {file}",
             code="column-type",
-            hint=f"leave the column out, or write it in another type: decimals of at most {MOST_DIGITS}"
-            " digits, times of a day as whole numbers",
+            hint="leave the column out, or write it in another type",
         )
     if wrong:
         said = "; ".join(f"{name} is declared {declared}, and is {has}" for name, declared, has, _ in wrong)
@@ -102,16 +101,21 @@ def _wrong(
     leaves: list[tuple[str, pa.DataType, SqlType | None]] = []
     for field in schema:
         column = columns.get(field.name.lower())
-        is_read = column is not None and not _is_in_path(column.name, file)
-        leaves += _leaves(field.name, field.type, column.type if column is not None and is_read else None)
+        if column is None or _is_in_path(column.name, file):
+            leaves += _leaves(field.name, field.type, None)
+        else:
+            leaves += _leaves(column.name, field.type, column.type)
     if len(leaves) != len(stored):  # of a type that is not known here
         return
     for (name, kind, declared), physical in zip(leaves, stored, strict=True):
         if declared is None or reads(declared, kind, physical):
             continue
-        is_long = pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS
-        fits = types_of(kind, physical)
-        yield name, declared, f"{kind} ({physical})", fits[0] if fits and not is_long else None
+        fits, has = types_of(kind, physical), f"{kind} ({physical})"
+        if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
+            fits, has = (), f"{has}, of more digits than Spark's DECIMAL has ({MOST_DIGITS})"
+        elif not fits:
+            has = f"{has}, for which there is no type"
+        yield name, declared, has, fits[0] if fits else None
 
 
 def _leaves(

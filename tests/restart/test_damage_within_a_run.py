@@ -1,0 +1,73 @@
+"""Files of the state that are damaged while the job runs: the tick that reads them fails, or the rows are
+right. Judged by a nested loop over everything."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.restart.test_damaged_files import QUERY_TEXT, batches, joined
+from tests.support.effort import at_effort
+from tests.support.ticks import plan_of, stream
+from watersmeet.engine.local import LocalJob
+from watersmeet.errors import StateError
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.state.store import LocalStore
+
+DAMAGES = at_effort(quick=80, full=800)
+
+
+@pytest.fixture(scope="module")
+def plan() -> JobPlan:
+    return plan_of(QUERY_TEXT, {"l": stream(3), "r": stream(3)})
+
+
+def damage(draw: random.Random, files: list[Path]) -> str:
+    """Damage a run or a file of marks in place, as its length stays; what was done."""
+    file = draw.choice(files)
+    data = bytearray(file.read_bytes())
+    what = draw.choice(["flipped", "zeros", "ones"])
+    if what == "flipped":
+        place = draw.randrange(len(data))
+        data[place] ^= 1 << draw.randrange(8)
+    else:
+        start = draw.randrange(len(data))
+        data[start:] = bytes([0 if what == "zeros" else 255]) * (len(data) - start)
+    with file.open("r+b") as opened:
+        opened.write(data)
+    return f"{what} {file.parent.name}"
+
+
+def test_damage_within_a_run_is_refused_or_the_rows_are_right(
+    plan: JobPlan, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    draw, given = random.Random(seed), batches()
+    expected, counted = joined(given), Counter[str]()
+    for number in range(DAMAGES):
+        root = tmp_path / str(number)
+        job, found, told = LocalJob(plan, LocalStore(root), partitions=2), Counter[Any](), ""
+        damaged_at = draw.randrange(1, len(given) + 1)
+        try:
+            for tick, rows in enumerate([*given, {}]):
+                if tick == damaged_at:
+                    files = sorted(root.glob("runs/*")) + sorted(root.glob("marks/*"))
+                    told = damage(draw, files)
+                output = job.tick(rows, clock_us=tick, end=tick == len(given))
+                found.update(
+                    tuple(row.values()) for table in output.tables.values() for row in table.to_pylist()
+                )
+        except StateError:
+            assert found <= expected, (number, told, found - expected)
+            counted[f"refused: {told}"] += 1
+            continue
+        assert found == expected, (seed, number, told, expected - found, found - expected)
+        counted[f"right: {told}"] += 1
+    print(counted)
+    for kind in ("flipped", "zeros", "ones"):
+        assert sum(n for what, n in counted.items() if what.startswith(f"refused: {kind}")) > DAMAGES // 40
+    assert all(counted[f"refused: zeros {folder}"] for folder in ("runs", "marks"))
