@@ -34,7 +34,7 @@ from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
-from watersmeet.state.verified import verify_once
+from watersmeet.state.verified import read_verified
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
@@ -136,9 +136,12 @@ def _bytes_in(data: pa.Buffer, segment: Segment) -> pa.Buffer:
 
 def _stored_marks(store: Store, segment: Segment) -> pa.Buffer:
     """The bytes of a segment. Raises: StateError when they are not what was written."""
-    data, what = _bytes_in(store.read(segment.file), segment), f'file of marks "{segment.file}"'
-    verify_once(store, segment.file, segment.offset, data, segment.checksum, what)
-    return data
+
+    def read() -> pa.Buffer:
+        return _bytes_in(store.read(segment.file), segment)
+
+    what = f'file of marks "{segment.file}"'
+    return read_verified(store, segment.file, read, segment.checksum, what, offset=segment.offset)
 
 
 def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateError]:

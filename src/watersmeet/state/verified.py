@@ -1,7 +1,7 @@
 """Bytes of the state compared with their checksums when a process first reads them.
 
 What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a local
-file has another inode, size or time of change than when it was compared. Bytes that a `MemoryStore` holds
+file has another inode, size or change time than when it was compared. Bytes that a `MemoryStore` holds
 were in this process' memory all the time. Cost: a CRC-32 of what is new to the process.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -19,31 +20,36 @@ from watersmeet.state.store import LocalStore, MemoryStore, Store
 Version = tuple[int, ...]
 
 _MOST = 1 << 16
-_versions: dict[tuple[str, str, int], Version] = {}
-"""Of what was compared: by store, name and offset."""
+_versions: dict[tuple[str, str, int, int, int], Version] = {}
+"""Of what was compared: by store, name, offset, length and checksum."""
 
 
-def verify_once(store: Store, name: str, offset: int, data: pa.Buffer, checksum: int, what: str) -> None:
-    """Compare bytes of a store with their checksum, unless this process has done so.
+def read_verified(
+    store: Store, name: str, read: Callable[[], pa.Buffer], checksum: int, what: str, *, offset: int = 0
+) -> pa.Buffer:
+    """Read bytes of a store, and compare them with their checksum unless this process has done so.
 
     Args:
-        offset: where they begin among the bytes of ``name``.
-        data: the bytes, as they were just read.
+        read: gives the bytes.
         what: the stored thing with its name, for messages.
+        offset: where they begin among the bytes of ``name``.
 
     Raises:
         StateError: they are not what was written.
     """
     if isinstance(store, MemoryStore):
-        return
-    key, version = (repr(store), name, offset), _version(store, name)
+        return read()
+    version = _version(store, name)  # before they are read: what comes later is compared again
+    data = read()
+    key = (repr(store), name, offset, data.size, checksum)
     if _versions.get(key) == version:
-        return
+        return data
     if zlib.crc32(data) != checksum:
         raise damaged(what, "it is not what was written")
     if len(_versions) >= _MOST:
         _versions.clear()
     _versions[key] = version
+    return data
 
 
 def _version(store: Store, name: str) -> Version:
@@ -53,4 +59,4 @@ def _version(store: Store, name: str) -> Version:
         stat = os.stat(os.path.join(store.root, object_of(name)))
     except OSError:  # what was read of it is there
         return ()
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+    return stat.st_ino, stat.st_size, stat.st_ctime_ns  # the time of change may be set, this one may not

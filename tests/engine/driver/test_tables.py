@@ -168,6 +168,9 @@ def test_files_are_not_there_or_other_ones(tmp_path):
     assert problem(", 'format' = 'orc'").code == "unknown-format"
     pq.write_table(pa.table({"k": [1]}), tmp_path / "t.parquet")
     assert problem(path=tmp_path / "t.parquet").code == "table-unreadable"
+    too_large = pa.array([2**64 - 1], pa.uint64())
+    pq.write_table(pa.table({"k": too_large, "v": ["x"]}), tmp_path / "t.parquet")
+    assert problem(path=tmp_path / "t.parquet").code == "table-unreadable"
     assert problem(", 'mergeSchema' = 'true'").code == "unknown-option"
 
 

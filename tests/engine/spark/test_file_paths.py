@@ -73,6 +73,14 @@ def test_names_of_partitions_are_utf_8(spark, tmp_path, format_):
     assert found_by(spark, {"s": (str(tmp_path / "in"), format_)}, tmp_path / "state") == expected
 
 
+def test_a_column_of_the_file_is_not_taken_from_a_directory_above(spark, tmp_path):
+    folder = tmp_path / "k=%C3%A4" / "in"
+    (folder / "v=1").mkdir(parents=True)
+    (folder / "v=1" / "1.csv").write_text("k,t\nown,1\n")
+    found = found_by(spark, {"s": (str(folder), "csv")}, tmp_path / "state")
+    assert found == Counter({("s", "own", 1): 1})
+
+
 def test_one_file_of_any_name_and_columns_in_any_order(spark, tmp_path):
     """Streams of one file each (beside others that must not be read), links, patterns and directories."""
     sources = {}

@@ -13,6 +13,7 @@ from pyarrow import parquet
 from tests.engine.spark.running import Running
 from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
@@ -32,6 +33,9 @@ FILES = {
     "dictionary": pa.array(["a"]).dictionary_encode(),
     "fixed": pa.array([b"ab"], pa.binary(2)),
     "decimal": pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
+    "decimal_in_int32": pa.array([Decimal("1.25")], pa.decimal128(9, 2)),
+    "decimal_in_int64": pa.array([Decimal("1.25")], pa.decimal128(15, 2)),
+    "whole_decimal": pa.array([Decimal(7)], pa.decimal128(9, 0)),
     "date": pa.array([date(2022, 3, 1)]),
     "us": pa.array([AT], pa.timestamp("us")),
     "utc": pa.array([AT], pa.timestamp("ms", "UTC")),
@@ -49,6 +53,9 @@ DECIMALS = {
     "int64": ["DECIMAL(18,0)", "DECIMAL(19,0)", "DECIMAL(20,0)", "DECIMAL(21,2)", "DECIMAL(22,2)"],
     "uint8": ["DECIMAL(20,0)"],
     "uint64": ["DECIMAL(20,0)", "DECIMAL(22,0)", "DECIMAL(38,2)"],
+    "decimal_in_int32": ["DECIMAL(9,2)", "DECIMAL(10,2)"],
+    "decimal_in_int64": ["DECIMAL(15,2)", "DECIMAL(38,2)"],
+    "whole_decimal": ["DECIMAL(9,0)"],
     "decimal": ["DECIMAL(9,2)", "DECIMAL(9,3)", "DECIMAL(10,3)", "DECIMAL(20,0)", "DECIMAL(20,2)"],
     "double": ["DECIMAL(20,2)"],
 }
@@ -57,6 +64,10 @@ NUMBERS = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT", "DOUBLE"})
 SILENT = {
     **dict.fromkeys(("int8", "int32", "uint8"), frozenset({"DATE"})),
     **dict.fromkeys(("date", "us", "utc", "time", "time_us"), NUMBERS),
+    "decimal_in_int32": NUMBERS | {"DATE"},
+    "decimal_in_int64": frozenset({"BIGINT"}),
+    "whole_decimal": frozenset({"DOUBLE", "DATE"}),
+    "decimal": frozenset({"BINARY"}),
 }
 """What is refused though Spark reads it: dates and times as numbers of some unit, and numbers as dates."""
 
@@ -77,7 +88,8 @@ def test_what_is_refused_is_what_spark_does_not_read(spark, tmp_path, number):
     file = str(tmp_path / "x.parquet")
     old = name == "int96"
     kinds = [*DECLARED, *DECIMALS.get(name, ())]
-    parquet.write_table(pa.table({"c": FILES[name]}), file, use_deprecated_int96_timestamps=old)
+    more = {"use_deprecated_int96_timestamps": old, "store_decimal_as_integer": name != "decimal"}
+    parquet.write_table(pa.table({"c": FILES[name]}), file, **more)
     failing = [each for each in kinds if refused(each, file)]
     failing_in_spark = [declared for declared in failing if declared not in SILENT.get(name, ())]
     for declared in failing_in_spark[number % 5 :: 5]:
@@ -88,9 +100,7 @@ def test_what_is_refused_is_what_spark_does_not_read(spark, tmp_path, number):
         assert name.startswith("time")
         return
     wide = str(tmp_path / "y.parquet")
-    parquet.write_table(
-        pa.table(dict.fromkeys(others, FILES[name])), wide, use_deprecated_int96_timestamps=old
-    )
+    parquet.write_table(pa.table(dict.fromkeys(others, FILES[name])), wide, **more)
     schema = ", ".join(f"{column} {kind}" for column, kind in others.items())
     (row,) = spark.read.schema(schema).parquet(wide).collect()
     assert None not in row
@@ -126,6 +136,8 @@ def test_a_later_file_of_another_unit_is_refused(spark, tmp_path):
             "c.D",
         ),
         (pa.map_(pa.string(), pa.time32("ms")), [("a", AT.time())], "MAP<STRING, INT>", "c.value"),
+        (pa.list_view(pa.date32()), [AT.date()], "ARRAY<INT>", "c.element"),
+        (pa.duration("ms"), 5, "BIGINT", "c"),
     ],
 )
 def test_units_within_columns_are_refused(tmp_path, kind, value, declared, name):
@@ -133,3 +145,23 @@ def test_units_within_columns_are_refused(tmp_path, kind, value, declared, name)
     parquet.write_table(pa.table({"b": pa.array([[1]]), "c": pa.array([value], kind)}), file)
     with pytest.raises(EngineError, match=rf"{name} is "):
         check_types("", Source("a", (column("c", declared), column("b", "ARRAY<BIGINT>")), "file"), file)
+
+
+def test_directories_above_the_source_are_no_partitions(tmp_path):
+    folder = tmp_path / "c=1"
+    folder.mkdir()
+    parquet.write_table(pa.table({"c": [AT.date()]}), folder / "x.parquet")
+    source = Source("a", (column("c", "INT"),), "file", {"path": str(folder)})
+    with pytest.raises(EngineError, match="c is declared INT, and is date32"):
+        check_types("", source, str(folder / "x.parquet"))
+
+
+def test_each_file_of_a_table_is_looked_at_whenever_it_is_read(spark, tmp_path):
+    for number, value in enumerate([10, AT.date(), 30]):
+        parquet.write_table(pa.table({"n": [value]}), tmp_path / f"{number}.parquet")
+        if number != 1:
+            table = pa.table({"n": pa.array([value], pa.int32())})
+            parquet.write_table(table, tmp_path / f"{number}.parquet")
+    source = Source("a", (column("n", "INT"),), "file", {"path": str(tmp_path), "format": "parquet"})
+    with pytest.raises(EngineError, match=r"n is declared INT, and is date32.*1\.parquet"):
+        table_of(spark, source).frame().collect()

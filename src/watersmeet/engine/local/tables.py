@@ -137,13 +137,13 @@ def _rows_of(source: Source) -> pa.Table:
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
         table: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
-    except duckdb.Error as error:
+        return table.cast(schema)
+    except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EngineError(
             f'table "{source.name}" cannot be read: {str(error).splitlines()[0]}', code="table-unreadable"
         ) from None
     finally:
         cursor.close()
-    return table.cast(schema)
 
 
 def _layout(source: Source, entries: Sequence[Entry]) -> Layout | None:

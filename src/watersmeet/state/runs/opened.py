@@ -24,7 +24,7 @@ from watersmeet.state.runs.columns import chosen, lacking
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import MemoryStore, Store
-from watersmeet.state.verified import verify_once
+from watersmeet.state.verified import read_verified
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
@@ -66,19 +66,24 @@ def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
 
 def _opened(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
     """Raises: StateError when it is not what the manifest says."""
-    if data.size != run.nbytes:
-        raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
     try:
-        return pa.ipc.open_file(pa.BufferReader(data))
+        return pa.ipc.open_file(pa.BufferReader(_sized(run, data)))
     except (pa.ArrowException, OSError) as error:
         raise damaged(f'run "{run.name}"', str(error)) from None
 
 
 def _checked(store: Store, run: Run, data: pa.Buffer | None = None) -> pa.Buffer:
     """A run's bytes, ``data`` if they were read. Raises: StateError when they are not what was written."""
-    data = store.read(run.name) if data is None else data
-    if data.size == run.nbytes:  # else `_opened` says how many there are
-        verify_once(store, run.name, 0, data, run.checksum, f'run "{run.name}"')
+
+    def read() -> pa.Buffer:
+        return _sized(run, store.read(run.name) if data is None else data)
+
+    return read_verified(store, run.name, read, run.checksum, f'run "{run.name}"')
+
+
+def _sized(run: Run, data: pa.Buffer) -> pa.Buffer:
+    if data.size != run.nbytes:
+        raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
     return data
 
 

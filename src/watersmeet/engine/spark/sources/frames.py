@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import quote
 
 from pyarrow import parquet
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
@@ -295,13 +296,21 @@ def _with_decoded(frame: DataFrame, source: Source, path: str | Sequence[str]) -
     file, decoded = F.col("_metadata.file_path"), {}
     for column in source.columns:
         if column.type == STRING:
-            part = F.regexp_extract(file, rf"(?i)/\Q{column.name}\E=([^/]*)/", 1)
+            name = "".join(quote(c) if c in _ENCODED else c for c in column.name)
+            part = F.regexp_extract(file, rf"(?i)/\Q{name}\E=([^/]*)/", 1)
             for _ in range(2):  # the path's own encoding, then that of the directory's name
                 part = F.try_url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))
-            is_encoded = F.contains(file, F.lit("%25")) & ~F.contains(part, F.lit("\ufffd")) & (part != "")
             own = F.col(quoted(column.name))
-            decoded[column.name] = F.when(is_encoded & own.isNotNull(), part).otherwise(own)
+            of_bytes = F.when(own.rlike("^[\\x00-\\xff]*$"), F.encode(own, "ISO-8859-1")).cast("string")
+            is_encoded = F.contains(file, F.lit("%25")) & (
+                of_bytes == part
+            )  # else it is not of that directory
+            decoded[column.name] = F.when(is_encoded, part).otherwise(own)
     return frame.withColumns(decoded)
+
+
+_ENCODED = frozenset(' "#%<>?[\\]^`{|}')
+"""Characters that a URI has encoded."""
 
 
 def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
@@ -310,8 +319,9 @@ def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
     local = local_path(path) if isinstance(path, str) else None
     if local is None or not os.path.isdir(local):
         return not isinstance(path, str) or "=" in path or local is None
-    files = local_files(source, os.path.abspath(local))
-    return not files or any("=" in os.path.dirname(name.removeprefix(local)) for name, _, _ in files)
+    root = os.path.abspath(local)
+    files = local_files(source, root)
+    return not files or any("=" in os.path.dirname(name.removeprefix(root)) for name, _, _ in files)
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:

@@ -6,6 +6,7 @@ times and dates as numbers, numbers as dates. Types that are not known here are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from pyarrow import parquet
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.types.common import holds
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -85,12 +88,16 @@ def _twice(source: Source, file: str, columns: Sequence[str]) -> str | None:
     """A declared column that the file has two of."""
     names = [name.lower() for name in columns]
     several = (c.name for c in source.columns if names.count(c.name.lower()) > 1)
-    return next((name for name in several if not _is_in_path(name, file)), None)
+    return next((name for name in several if not _is_in_path(source, name, file)), None)
 
 
-def _is_in_path(column: str, file: str) -> bool:
-    """Whether a directory's name gives the column."""
-    return f"/{column.lower()}=" in file.lower()
+def _is_in_path(source: Source, column: str, file: str) -> bool:
+    """Whether the name of a directory beneath that of the source gives the column."""
+    path = local_path(path_of(source.options))
+    if not path or not os.path.isdir(path) or is_true(lowered(source.options), "recursivefilelookup"):
+        return False
+    root = os.path.abspath(path)
+    return f"/{column.lower()}=" in os.path.dirname(file.removeprefix(root)).lower() + "/"
 
 
 def _wrong(
@@ -101,7 +108,7 @@ def _wrong(
     leaves: list[tuple[str, pa.DataType, SqlType | None]] = []
     for field in schema:
         column = columns.get(field.name.lower())
-        if column is None or _is_in_path(column.name, file):
+        if column is None or _is_in_path(source, column.name, file):
             leaves += _leaves(field.name, field.type, None)
         else:
             leaves += _leaves(column.name, field.type, column.type)
@@ -123,6 +130,9 @@ def _leaves(
 ) -> Iterator[tuple[str, pa.DataType, SqlType | None]]:
     """The leaves of a column of a file in their order, with the types as which they are declared; None: they
     are not, or as something of another shape."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _leaves(name, kind.storage_type, declared)
+        return
     if pa.types.is_struct(kind):
         within = [(field.name, field.type) for field in kind]
         types = {field.name.lower(): field.type for field in declared.fields} if declared else {}
@@ -130,8 +140,8 @@ def _leaves(
     elif pa.types.is_map(kind):
         within = [("key", kind.key_type), ("value", kind.item_type)]
         inner = list(declared.parts) if declared and declared.name == "MAP" else [None, None]
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        within = [("element", kind.value_type)]
+    elif pa.types.is_nested(kind):
+        within = [("element", kind.field(0).type)]
         inner = list(declared.parts) if declared and declared.name == "ARRAY" else [None]
     else:
         yield name, kind, None if declared is not None and declared.is_nested else declared
@@ -146,9 +156,10 @@ def reads(declared: SqlType, kind: pa.DataType, physical: str) -> bool:
     if not (declared.is_decimal or declared in PLAIN) or declared in fits:
         return True
     if not fits:
-        return not pa.types.is_time(kind)
-    if not declared.is_decimal:
-        return pa.types.is_decimal(kind) and (declared == BINARY or physical in ("INT32", "INT64"))
+        return not (pa.types.is_time(kind) or pa.types.is_duration(kind))
+    if not declared.is_decimal:  # Spark reads digits of a decimal that is stored so, wherever its point is
+        is_whole = pa.types.is_decimal(kind) and kind.scale == 0 and physical in ("INT32", "INT64")
+        return is_whole and declared.is_integer and declared.bits >= int(physical[3:])
     if pa.types.is_decimal(kind):
         return holds(declared, decimal(kind.precision, kind.scale))
     if pa.types.is_signed_integer(kind):
