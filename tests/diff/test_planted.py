@@ -88,7 +88,7 @@ def _changed(table: pa.Table, row: int) -> pa.Table:
 @pytest.mark.parametrize("draw", DRAWS)
 def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
     rng = random.Random(seed)
-    tried = 0
+    tried = excused = 0
     for number, played in drawn(seed, draw):
         table = played.output
         if not table.num_rows or not any(pa.types.is_integer(field.type) for field in table.schema):
@@ -109,9 +109,11 @@ def test_what_is_planted_is_found(db: Any, seed: int, draw: Draw) -> None:
             not_due = more[MISSING, NOT_DUE] if is_padded else 0  # it may match nothing, which is not judged
             unexplained = more[MISSING, UNEXPLAINED] + more[EXTRA, UNEXPLAINED]
             assert unexplained + not_due == missing + extra, (number, found)
+            excused += not_due
         tried += 1
         if tried == CASES:
             break
+    assert excused <= max(1, CASES // 10), excused
 
 
 def test_a_lost_row_is_not_called_late_because_another_is(db: Any) -> None:

@@ -105,7 +105,6 @@ def lines_of(folder: Any) -> list[Row]:
     return [json.loads(line) for file in folder.glob("*/*.json") for line in file.read_text().splitlines()]
 
 
-@pytest.mark.full
 def test_join_results_are_exact_while_the_broker_restarts(spark, stoppable_broker, seed, tmp_path):
     draw = random.Random(seed)
     orders = [

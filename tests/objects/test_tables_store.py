@@ -314,7 +314,7 @@ def steps(store):
     store.check()
 
 
-@pytest.mark.parametrize("fault", at_effort(quick=FAULTS[:1], full=FAULTS))
+@pytest.mark.parametrize("fault", FAULTS)
 def test_session_lost_at_any_message_changes_nothing(postgres, fault, monkeypatch):
     """Of all calls, one message after the other: before it arrives, before its answer does, and by the
     server. Answers to a COMMIT are among those that are lost."""

@@ -3,6 +3,7 @@ right. Judged by a nested loop over everything."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -27,8 +28,9 @@ def plan() -> JobPlan:
 
 
 def damage(draw: random.Random, files: list[Path]) -> str:
-    """Damage a run or a file of marks in place, as its length stays; what was done."""
+    """Damage a run or a file of marks in place, its length and times as they were; return what was done."""
     file = draw.choice(files)
+    before = file.stat()
     data = bytearray(file.read_bytes())
     what = draw.choice(["flipped", "zeros", "ones"])
     if what == "flipped":
@@ -39,6 +41,7 @@ def damage(draw: random.Random, files: list[Path]) -> str:
         data[start:] = bytes([0 if what == "zeros" else 255]) * (len(data) - start)
     with file.open("r+b") as opened:
         opened.write(data)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     return f"{what} {file.parent.name}"
 
 

@@ -15,6 +15,7 @@ from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.event_time import MAX_TIME, MIN_TIME
+from watersmeet.plan.model.nodes import JoinPlan
 from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
@@ -26,7 +27,7 @@ GAP_CASES = at_effort(quick=12, full=120)
 ALL = 1_000_000
 
 
-def told(case: RecordedCase, alias: str) -> dict[int, Fate]:
+def fates_told(case: RecordedCase, alias: str) -> dict[int, Fate]:
     """What is answered for all rows of an input."""
     asked = Asked.of(Question(alias, most=ALL), case.job, case.plan)
     (answer,) = answers(asked, case.job, recorded(case.past), case.reread)
@@ -95,7 +96,7 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
         every = [side.name for side in run.plan.queries[0].sides]
         for alias in aliases:
             (other,) = [own for own in every if own != alias]
-            got = told(run, alias)
+            got = fates_told(run, alias)
             wanted = {rid: own for (of, rid), own in known.items() if of == alias}
             assert got.keys() == wanted.keys(), (at, case)
             for rid, fate in got.items():
@@ -107,9 +108,9 @@ def test_every_row_has_the_fate_that_the_oracle_knows(chunk: int, seed: int) -> 
 
 
 def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -> None:
-    """With ``lateness = 'join'``, too, where the watermarks of both inputs decide."""
-    compared = 0
-    while compared < CASES:
+    """With ``lateness = 'join'``, too, where the watermarks of both inputs decide, and are told."""
+    compared, late = 0, Counter[bool]()
+    while compared < CASES or not late[True]:
         seed += 14
         ready = played(seed - seed % 14 + 2)
         if ready is None:
@@ -121,6 +122,12 @@ def test_a_tick_decides_below_which_times_rows_of_the_next_are_late(seed: int) -
             told = [int(min(max(mark, MIN_TIME), MAX_TIME)) for mark in marks]
             assert below.tolist()[:-1] == told[1:], (seed, key, ready[0])
             compared += 1
+        both = any(join.horizon is not None for join in query.every(JoinPlan))
+        for side in query.sides:
+            for fate in fates_told(ready[1], side.name).values():
+                if fate.what == "late":
+                    assert ("the least watermark of l.t and r.t" in fate.text) is both, (seed, fate)
+                    late[both] += 1
 
 
 def guesses(fate: Fate, known: Known, other: str) -> list[str]:

@@ -30,11 +30,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StateError
+from watersmeet.state.checksums import read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
-from watersmeet.state.verified import read_verified
 
 MarkKind = Literal["matched", "count", "gone", "unknown"]
 MarkArray = npt.NDArray[Any]
@@ -128,14 +128,14 @@ def unite(
 
 
 def _bytes_in(data: pa.Buffer, segment: Segment) -> pa.Buffer:
-    """The bytes of a segment, of those of its file. Raises: StateError when they are not all there."""
+    """Return the bytes of a segment, of those of its file. Raises: StateError when they are not all there."""
     if data.size < segment.offset + segment.nbytes:
         raise damaged(f'file of marks "{segment.file}"', f"it has {data.size} bytes only")
     return data.slice(segment.offset, segment.nbytes)
 
 
 def _stored_marks(store: Store, segment: Segment) -> pa.Buffer:
-    """The bytes of a segment. Raises: StateError when they are not what was written."""
+    """Return the bytes of a segment. Raises: StateError when they are not what was written."""
 
     def read() -> pa.Buffer:
         return _bytes_in(store.read(segment.file), segment)

@@ -17,6 +17,7 @@ from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
+from watersmeet.state.checksums import read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.runs.beside import is_of_key, least_times, order_of_times
@@ -24,7 +25,6 @@ from watersmeet.state.runs.columns import chosen, lacking
 from watersmeet.state.runs.layout import ARRIVAL, SLOT, RunLayout
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import MemoryStore, Store
-from watersmeet.state.verified import read_verified
 
 FIRST_LOOK = 16
 """Rows that a search for the first live one looks at first; then twice as many, and so on: about twice those
@@ -67,21 +67,26 @@ def batches_of(store: Store, run: Run) -> Iterator[pa.RecordBatch]:
 def _opened(run: Run, data: pa.Buffer) -> pa.ipc.RecordBatchFileReader:
     """Raises: StateError when it is not what the manifest says."""
     try:
-        return pa.ipc.open_file(pa.BufferReader(_sized(run, data)))
+        return pa.ipc.open_file(pa.BufferReader(_check_size(run, data)))
     except (pa.ArrowException, OSError) as error:
         raise damaged(f'run "{run.name}"', str(error)) from None
 
 
-def _checked(store: Store, run: Run, data: pa.Buffer | None = None) -> pa.Buffer:
-    """A run's bytes, ``data`` if they were read. Raises: StateError when they are not what was written."""
+def _read_run(store: Store, run: Run, data: pa.Buffer | None = None) -> pa.Buffer:
+    """Return a run's bytes, ``data`` if they were fetched before.
+
+    Raises:
+        StateError: they are not what was written.
+    """
 
     def read() -> pa.Buffer:
-        return _sized(run, store.read(run.name) if data is None else data)
+        return _check_size(run, store.read(run.name) if data is None else data)
 
     return read_verified(store, run.name, read, run.checksum, f'run "{run.name}"')
 
 
-def _sized(run: Run, data: pa.Buffer) -> pa.Buffer:
+def _check_size(run: Run, data: pa.Buffer) -> pa.Buffer:
+    """Return the bytes of a run. Raises: StateError when they are not as many as were written."""
     if data.size != run.nbytes:
         raise damaged(f'run "{run.name}"', f"{data.size} bytes where {run.nbytes} were written")
     return data
@@ -112,9 +117,9 @@ class OpenRun:
         elif store.is_remote:
             contents = store.read_all([run.name for run in runs])
             for run, data in zip(runs, contents, strict=True):
-                yield cls(run, layout, partial(_checked, store, run, data))
+                yield cls(run, layout, partial(_read_run, store, run, data))
         else:
-            yield from (cls(run, layout, partial(_checked, store, run)) for run in runs)
+            yield from (cls(run, layout, partial(_read_run, store, run)) for run in runs)
 
     @classmethod
     def _held(cls, store: MemoryStore, run: Run, layout: RunLayout) -> OpenRun:

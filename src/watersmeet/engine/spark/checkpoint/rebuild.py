@@ -28,7 +28,7 @@ from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
 
-PARTITIONS = "spark.sql.shuffle.partitions"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 """Of the settings that a query keeps from batch to batch, the one without which Spark does not go on."""
 
 
@@ -74,7 +74,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
         if len(offsets.sources) != len(plan.sources):
             return f"its offsets of batch {batch} are not whole"
         kept = {} if before is None else before.settings
-        if PARTITIONS not in offsets.settings or not kept.items() <= offsets.settings.items():
+        if _PARTITIONS not in offsets.settings or not kept.items() <= offsets.settings.items():
             return f"its offsets of batch {batch} have other settings than the query"
         for number, source in enumerate(plan.sources):
             if before is not None and _goes_back(

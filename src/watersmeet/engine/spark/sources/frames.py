@@ -30,10 +30,10 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
-from watersmeet.engine.spark.sources.files.narrow import checked, narrow_columns, widened
+from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
-from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
+from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, partitions_of, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
@@ -54,6 +54,9 @@ from watersmeet.spec.options.files import (
 )
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.types.sql_type import STRING
+
+_ENCODED = frozenset(' "#%<>?[\\]^`{|}')
+"""Characters that are encoded in a URI."""
 
 BYTES_PER_TICK = str(32 << 20)
 
@@ -265,10 +268,10 @@ def read_records(
     is_stream = isinstance(reading, DataStreamReader)
     where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)
     if wanted == "parquet":
-        columns = ", ".join(f"{quoted(column.name)} {widened(column.type)}" for column in source.columns)
+        columns = ", ".join(f"{quoted(column.name)} {widen_to_sql(column.type)}" for column in source.columns)
         frame: DataFrame = _with_decoded(reader.schema(columns).load(where), source, path)
         frame = frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
-        return checked(frame, source) if narrow_columns(source) else frame
+        return mark_misfits(frame, source) if narrow_columns(source) else frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
@@ -289,39 +292,34 @@ def read_records(
 
 
 def _with_decoded(frame: DataFrame, source: Source, path: str | Sequence[str]) -> DataFrame:
-    """The frame with texts of partitions' directories (``k=%C3%A4``) decoded as UTF-8, as other writers than
-    Spark encode them: Spark takes each byte for a character. What is no UTF-8 stays as Spark has it."""
-    if not _has_partitions(source, path):
+    """Decode texts of partitions' directories (``k=%C3%A4``) as UTF-8, as other writers than Spark encode
+    them: Spark takes each byte for a character. What is no UTF-8 stays as Spark has it."""
+    texts = [column.name for column in source.columns if column.type == STRING]
+    if not texts or not _has_partitions(source, path):
         return frame
     file, decoded = F.col("_metadata.file_path"), {}
-    for column in source.columns:
-        if column.type == STRING:
-            name = "".join(quote(c) if c in _ENCODED else c for c in column.name)
-            part = F.regexp_extract(file, rf"(?i)/\Q{name}\E=([^/]*)/", 1)
-            for _ in range(2):  # the path's own encoding, then that of the directory's name
-                part = F.try_url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))
-            own = F.col(quoted(column.name))
-            of_bytes = F.when(own.rlike("^[\\x00-\\xff]*$"), F.encode(own, "ISO-8859-1")).cast("string")
-            is_encoded = F.contains(file, F.lit("%25")) & (
-                of_bytes == part
-            )  # else it is not of that directory
-            decoded[column.name] = F.when(is_encoded, part).otherwise(own)
+    for text in texts:
+        name = "".join(quote(c) if c in _ENCODED else c for c in text)
+        part = F.regexp_extract(file, rf"(?i)/\Q{name}\E=([^/]*)/", 1)
+        for _ in range(2):  # the path's own encoding, then that of the directory's name
+            part = F.try_url_decode(F.replace(part, F.lit("+"), F.lit("%2B")))
+        own = F.col(quoted(text))
+        of_bytes = F.when(own.rlike("^[\\x00-\\xff]*$"), F.encode(own, "ISO-8859-1")).cast("string")
+        # Where Spark's value is not the bytes of the directory's name, it is of the file.
+        is_encoded = F.contains(file, F.lit("%25")) & (of_bytes == part)
+        decoded[text] = F.when(is_encoded, part).otherwise(own)
     return frame.withColumns(decoded)
 
 
-_ENCODED = frozenset(' "#%<>?[\\]^`{|}')
-"""Characters that a URI has encoded."""
-
-
 def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
-    """Whether files may be in directories of partitions, as far as they are there; True where that is not
-    known."""
-    local = local_path(path) if isinstance(path, str) else None
+    """Whether files are in directories of partitions, or may be: where none is there, or it is not known."""
+    if not isinstance(path, str):
+        return any("=" in os.path.dirname(file) for file in path)
+    local = local_path(path)
     if local is None or not os.path.isdir(local):
-        return not isinstance(path, str) or "=" in path or local is None
-    root = os.path.abspath(local)
-    files = local_files(source, root)
-    return not files or any("=" in os.path.dirname(name.removeprefix(root)) for name, _, _ in files)
+        return local is None or "=" in path
+    files = local_files(source, os.path.abspath(local))
+    return not files or any(partitions_of(source, name) for name, _, _ in files)
 
 
 def hadoop_path(path: str, *, stream: bool) -> str:

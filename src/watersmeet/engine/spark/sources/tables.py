@@ -8,7 +8,6 @@ again after a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -29,7 +28,7 @@ from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
-from watersmeet.engine.spark.sources.files.parquet_types import check_types as check_file_types
+from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_readable
 from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
@@ -44,7 +43,6 @@ from watersmeet.engine.spark.sources.frames import (
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.names import ours
@@ -184,8 +182,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
     def frame() -> DataFrame:
         if wanted == "parquet" and local is not None:
             for name, _, _ in listed():
-                with suppress(*UNREADABLE):  # who reads it says so
-                    check_file_types(f'table "{source.name}"', source, name)
+                check_types_if_readable(f'table "{source.name}"', source, name)
         return read_records(spark.read, source, wanted, path)
 
     return Table(

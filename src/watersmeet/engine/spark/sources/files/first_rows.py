@@ -28,11 +28,11 @@ from watersmeet.engine.spark.sources.files.first_values import (
     text_reader,
 )
 from watersmeet.engine.spark.sources.files.inferred import NO_VALUE, files_in_order
-from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.spark.sources.files.there import partitions_of, shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.files import OF_SOURCES, format_of, local_path, path_of
+from watersmeet.spec.options.files import OF_SOURCES, format_of, path_of
 from watersmeet.spec.options.values import separator_of, separator_said
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 
@@ -118,7 +118,7 @@ def _read(
         raise EngineError(
             f'"{source.name}": {wrong.what}: {shown(path)}', code="file-unreadable", hint=wrong.hint
         )
-    of_path = _of_path(source, path, time_zone, options)
+    of_path = _of_path(source, path, time_zone)
     readers: dict[str, Any] = {"parquet": read_parquet, "csv": _csv, "json": _json}
     readers[wanted](source, path, of_path, options, time_zone, collected, count)
 
@@ -139,16 +139,13 @@ def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> N
             raise refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
 
 
-def _of_path(source: Source, file: str, time_zone: str, options: Mapping[str, str]) -> Row:
-    """Columns of directories of partitions (``k=v``)."""
-    root = os.path.abspath(local_path(path_of(source.options)) or "")
-    if not os.path.isdir(root) or options.get("recursivefilelookup", "").strip().lower() == "true":
-        return {}
+def _of_path(source: Source, file: str, time_zone: str) -> Row:
+    """Return the columns that directories of partitions (``k=v``) give."""
     row: Row = {}
     declared = {column.name.lower(): column for column in source.columns}
-    for part in os.path.dirname(file.removeprefix(root)).split(os.sep):
-        name, equals, value = part.partition("=")
-        column = declared.get(unquote(name).lower()) if equals else None
+    for part in partitions_of(source, file):
+        name, _, value = part.partition("=")
+        column = declared.get(unquote(name).lower())
         if column is None:
             continue
         convert = certain_text(source, column, time_zone)

@@ -25,26 +25,26 @@ def narrow_columns(source: Source) -> list[Column]:
     return [column for column in source.columns if _has_narrow(column.type)]
 
 
-def widened(type_: SqlType) -> str:
+def widen_to_sql(type_: SqlType) -> str:
     """Return the type as Spark SQL, with INT in the place of TINYINT and SMALLINT.
 
     >>> from watersmeet.types.parser import sql_type
-    >>> widened(sql_type("ARRAY<STRUCT<n: SMALLINT, d: DECIMAL(3,1)>>"))
+    >>> widen_to_sql(sql_type("ARRAY<STRUCT<n: SMALLINT, d: DECIMAL(3,1)>>"))
     'ARRAY<STRUCT<`n`: INT, `d`: DECIMAL(3,1)>>'
     """
     if type_ in _LEAST:
         return "INT"
     if type_.parts:
-        return f"{type_.name}<{', '.join(map(widened, type_.parts))}>"
+        return f"{type_.name}<{', '.join(map(widen_to_sql, type_.parts))}>"
     if type_.is_struct:
-        fields = (f"{quoted(field.name)}: {widened(field.type)}" for field in type_.fields)
+        fields = (f"{quoted(field.name)}: {widen_to_sql(field.type)}" for field in type_.fields)
         return f"STRUCT<{', '.join(fields)}>"
     return str(type_)
 
 
-def checked(frame: DataFrame, source: Source) -> DataFrame:
-    """Return a frame of `widened` columns with the declared types, and with `BROKEN`: the record as JSON
-    where a value does not fit. All else in the frame stays."""
+def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
+    """Give the columns of a frame, which have the types of `widen_to_sql`, their declared types, and add
+    `BROKEN`: the record as JSON where a value does not fit. All else in the frame stays."""
     narrow, numbers = narrow_columns(source), count()
     misfits = " OR ".join(f"({_misfit(quoted(column.name), column.type, numbers)})" for column in narrow)
     record = ", ".join(quoted(column.name) for column in source.columns)

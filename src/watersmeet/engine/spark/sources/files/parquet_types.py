@@ -6,17 +6,18 @@ times and dates as numbers, numbers as dates. Types that are not known here are 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.spark.sources.files.there import partitions_of, shown
+from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import local_path, path_of
-from watersmeet.spec.options.lowered import is_true, lowered
+from watersmeet.spec.model import Column, Source
 from watersmeet.types.common import holds
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -57,16 +58,17 @@ def check_types(what: str, source: Source, file: str) -> None:
     """
     described = parquet.read_metadata(file).schema
     there = described.to_arrow_schema()
-    twice = _twice(source, file, there.names)
+    in_path = {unquote(folder.partition("=")[0]).lower() for folder in partitions_of(source, file)}
+    columns = {column.name.lower(): column for column in source.columns if column.name.lower() not in in_path}
+    twice = _named_twice(columns, there.names)
     if twice is not None:
         raise EngineError(
             f"{what}: {shown(file)} has two columns named {twice}, which Spark does not tell apart",
             code="wrong-columns",
             hint="declare the columns that are meant, without that one; or write the file with other names",
         )
-    wrong = list(
-        _wrong(source, file, there, [described.column(n).physical_type for n in range(len(described))])
-    )
+    stored = [described.column(number).physical_type for number in range(len(described))]
+    wrong = list(_wrong(columns, there, stored))
     unread = [(name, has) for name, _, has, fit in wrong if fit is None]
     if unread:
         said = "; ".join(f"{name} is {has}" for name, has in unread)
@@ -84,34 +86,30 @@ def check_types(what: str, source: Source, file: str) -> None:
         )
 
 
-def _twice(source: Source, file: str, columns: Sequence[str]) -> str | None:
-    """A declared column that the file has two of."""
-    names = [name.lower() for name in columns]
-    several = (c.name for c in source.columns if names.count(c.name.lower()) > 1)
-    return next((name for name in several if not _is_in_path(source, name, file)), None)
+def check_types_if_readable(what: str, source: Source, file: str) -> None:
+    """Do the same as `check_types`, but leave it to the reader to say that it is no whole Parquet file."""
+    with suppress(*UNREADABLE):
+        check_types(what, source, file)
 
 
-def _is_in_path(source: Source, column: str, file: str) -> bool:
-    """Whether the name of a directory beneath that of the source gives the column."""
-    path = local_path(path_of(source.options))
-    if not path or not os.path.isdir(path) or is_true(lowered(source.options), "recursivefilelookup"):
-        return False
-    root = os.path.abspath(path)
-    return f"/{column.lower()}=" in os.path.dirname(file.removeprefix(root)).lower() + "/"
+def _named_twice(columns: Mapping[str, Column], names: Sequence[str]) -> str | None:
+    """Return the first declared column that a file has two of."""
+    counts = Counter(name.lower() for name in names)
+    return next((column.name for name, column in columns.items() if counts[name] > 1), None)
 
 
 def _wrong(
-    source: Source, file: str, schema: pa.Schema, stored: Sequence[str]
+    columns: Mapping[str, Column], schema: pa.Schema, stored: Sequence[str]
 ) -> Iterator[tuple[str, SqlType, str, SqlType | None]]:
-    """(column, or a leaf of it, declared type, what the file has, a type that fits; None: there is none)."""
-    columns = {column.name.lower(): column for column in source.columns}
+    """Yield what is not read as declared: column, or a leaf of it; declared type; what the file has; a type
+    that fits, if there is one.
+
+    ``columns``: by their names in lower case; ``stored``: the physical types of the leaves of the schema.
+    """
     leaves: list[tuple[str, pa.DataType, SqlType | None]] = []
     for field in schema:
         column = columns.get(field.name.lower())
-        if column is None or _is_in_path(source, column.name, file):
-            leaves += _leaves(field.name, field.type, None)
-        else:
-            leaves += _leaves(column.name, field.type, column.type)
+        leaves += _leaves(column.name if column else field.name, field.type, column.type if column else None)
     if len(leaves) != len(stored):  # of a type that is not known here
         return
     for (name, kind, declared), physical in zip(leaves, stored, strict=True):
@@ -128,8 +126,8 @@ def _wrong(
 def _leaves(
     name: str, kind: pa.DataType, declared: SqlType | None
 ) -> Iterator[tuple[str, pa.DataType, SqlType | None]]:
-    """The leaves of a column of a file in their order, with the types as which they are declared; None: they
-    are not, or as something of another shape."""
+    """Yield the leaves of a column of a file in their order, with the types as which they are declared; None:
+    they are not, or as something of another shape."""
     if isinstance(kind, pa.BaseExtensionType):
         yield from _leaves(name, kind.storage_type, declared)
         return

@@ -17,7 +17,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -26,7 +25,7 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_readable
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
@@ -40,7 +39,6 @@ from watersmeet.engine.spark.sources.files.there import (
     shown,
     stat_of,
 )
-from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, StateError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, warns_of_changes
@@ -396,8 +394,7 @@ class FilesRead:
         if not listed_now and not _same_time(time_ms, stat[1]):
             self._report("torn", number, path, stat)
         if format_of(source.options) == "parquet":
-            with suppress(*UNREADABLE):  # who reads it says so
-                check_types(f'file source "{source.name}"', source, path)
+            check_types_if_readable(f'file source "{source.name}"', source, path)
         return FileRead(number, step, url, time_ms, *stat)
 
     def _report(

@@ -87,17 +87,24 @@ def files_of(source: Source) -> Iterator[There]:
             raise not_listed(f'file source "{source.name}"', root, error) from None
 
 
+def partitions_of(source: Source, file: str) -> list[str]:
+    """Return the names of the directories (``k=v``) that give a file of a source columns.
+
+    None do where the path of the source is no directory, or with ``recursiveFileLookup``.
+    """
+    local = local_path(path_of(source.options))
+    if not local or not os.path.isdir(local) or is_true(lowered(source.options), "recursivefilelookup"):
+        return []
+    return [folder for folder in _folders(os.path.abspath(local), file) if "=" in folder]
+
+
 def mixed(source: Source, paths: Iterable[str]) -> str | None:
     """Of files that are read at once, one in no directory of partitions beside others that are in some: Spark
     reads the latter alone, and says nothing. None: there is no such file."""
-    local = local_path(path_of(source.options))
-    if local is None or not os.path.isdir(local) or is_true(lowered(source.options), "recursivefilelookup"):
-        return None
-    root = os.path.abspath(local)
     plain: str | None = None
     partitioned = False
     for path in paths:
-        if "=" in os.path.dirname(path.removeprefix(root)):
+        if partitions_of(source, path):
             partitioned = True
         else:
             plain = plain or path

@@ -1,4 +1,4 @@
-"""Bytes of the state compared with their checksums when a process first reads them.
+"""Checksums of the state's bytes: compared when a process first reads them.
 
 What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a local
 file has another inode, size or change time than when it was compared. Bytes that a `MemoryStore` holds
@@ -42,21 +42,23 @@ def read_verified(
     version = _version(store, name)  # before they are read: what comes later is compared again
     data = read()
     key = (repr(store), name, offset, data.size, checksum)
-    if _versions.get(key) == version:
+    if version is not None and _versions.get(key) == version:
         return data
     if zlib.crc32(data) != checksum:
         raise damaged(what, "it is not what was written")
-    if len(_versions) >= _MOST:
-        _versions.clear()
-    _versions[key] = version
+    if version is not None:
+        if len(_versions) >= _MOST:
+            _versions.clear()
+        _versions[key] = version
     return data
 
 
-def _version(store: Store, name: str) -> Version:
+def _version(store: Store, name: str) -> Version | None:
+    """Return what is another one when a local file has changed; None: it is not there."""
     if not isinstance(store, LocalStore):
         return ()
     try:
         stat = os.stat(os.path.join(store.root, object_of(name)))
-    except OSError:  # what was read of it is there
-        return ()
+    except OSError:
+        return None
     return stat.st_ino, stat.st_size, stat.st_ctime_ns  # the time of change may be set, this one may not
