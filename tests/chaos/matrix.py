@@ -85,20 +85,22 @@ def kill_twice(
 
     The name of the folder is that of the job in stores and sinks: no other job of these servers has it.
 
-    Return the number of kills: a run may end before its point. A job that resumes with another query is
-    killed once more before that, between two ticks.
+    A job that resumes with another query is killed once more before that, between two ticks.
+
+    Return the number of kills: a run may end before its point.
 
     Raises: AssertionError: a run failed, or the result is not the expected one.
     """
     store, sink, kind = job
     folder.mkdir()
     killed = replace(Job(str(folder), kind["query"], sink, store, draw.randrange(1 << 32), *places), **kind)
+    kills = 0
     if killed.then:
         outcome = forked(
             replace(killed, then=""), draw.choice(["committed", "ticked"]), 1 + draw.randrange(2)
         )
         assert outcome in ("killed", None), f"{killed}, before its query changed: {outcome}"
-    kills = 0
+        kills += outcome == "killed"
     for at, tick in [(point, 1 + draw.randrange(2)), (draw.choice(POINTS), 1), (None, 0)]:
         outcome = forked(killed, at, tick)
         assert outcome in (("killed", None) if at else (None,)), f"{killed}, killed at {point}: {outcome}"

@@ -245,3 +245,13 @@ def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_the
     assert history.ticks == (3, 5)
     slots = [history.slot_of(SOURCE, "t/0", offset) for offset in (8, 9, 12)]
     assert [slot and slot[0] for slot in slots] == [0, 1, 1]
+
+
+def test_a_partition_may_have_begun_in_any_of_the_rolled_up_ticks_that_do_not_tell_of_all() -> None:
+    points = Points()
+    for tick, parts in ((1, {"t/0": 0}), (2, {}), (3, {"t/0": 0, "t/1": 4}), (4, {})):
+        levels: dict[tuple[str, str], int | None] = {(OF, f"began {part}"): at for part, at in parts.items()}
+        levels[OF, UNTOLD] = 1_001  # tick 2 read four of t/1, which is new, and could not say so
+        points.add(tick, tick, Figures({("job", "seconds"): 1}, levels))
+    assert recorded(Past(points.table())).began_at(SOURCE, "t/1") == 0
+    assert recorded(Past(rolled(points.table(), 4))).began_at(SOURCE, "t/1") == 0

@@ -161,7 +161,8 @@ def ticks(seed: int, count: int = 25, width: int = 0) -> list[dict[str, list[Row
     for tick in range(count):
         rows: dict[str, list[Row]] = {"l": [], "r": []}
         for name, own in rows.items():
-            for _ in range(int(random.choice([0, 2, 5, 14]))):
+            drawn = int(random.choice([0, 2, 5, 14]))
+            for _ in range(40 if tick == count // 2 else drawn):  # once enough for every join to shed some
                 number += 1
                 time = 3 * tick + int(random.integers(-6, 7)) - (8 if name == "r" else 0)
                 key = int(random.zipf(1.6)) % 9

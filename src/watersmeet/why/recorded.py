@@ -127,7 +127,7 @@ class Recorded:
         if points:
             first, read = min(points), self.past.series(of, f"{READ} {part}").points
             since = min(read.column("first_tick").to_pylist(), default=first[0])
-            is_untold = any(tick <= first[1] for tick in self._untold(source))
+            is_untold = any(began <= first[1] for began, _ in self._untold(source))
             is_first = first[0] <= since and self._is_known_before(first[0]) and not is_untold
             return min(least for _, _, _, least in points) if is_first else 0
         is_told = any(figure.startswith(f"{BEGAN} ") for figure in self.past.figures(of))
@@ -177,7 +177,7 @@ class Recorded:
             if self.is_behind_gap(slot) and tick - 1 not in covered:
                 is_known = False  # what the gap hides may have told another one
             is_untold = False
-            while untold and untold[-1] <= tick:
+            while untold and untold[-1][1] <= tick:
                 is_untold, is_known = True, False
                 untold.pop()
             while beginning and beginning[-1][1] <= tick:
@@ -194,11 +194,12 @@ class Recorded:
             is_exact.append(is_known)
         return _Part(ends, befores, went_on, is_exact)
 
-    def _untold(self, source: str) -> list[int]:
-        """The ticks, falling, in which a source had more parts than are told of, or the last of several of
-        which one was such."""
+    def _untold(self, source: str) -> list[tuple[int, int]]:
+        """Return, falling, the ticks in which a source had more parts than are written down: the first and
+        the last of several that were rolled up, of which at least one was such."""
         points = self.past.series(subject_of("source", source), UNTOLD).points
-        return sorted(points.column("last_tick").to_pylist(), reverse=True)
+        spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
+        return sorted(spans, key=lambda span: span[1], reverse=True)
 
     def _began(self, source: str, part: str) -> list[tuple[int, int, int, int]]:
         """First and last tick, and the last and the least position, where reading began or went on elsewhere

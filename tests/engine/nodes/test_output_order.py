@@ -174,6 +174,7 @@ def test_asof_joins(small, rng):
     job = LocalJob(plan, MemoryStore())
     job.driver.flush_rows = small
     for left, right in ticks_of(rng):
+        right.append({**left[0], "i": -1})  # at least one left row is decided at once
         rows = [tuple(row.values()) for row in job.tick(arriving(l=left, r=right)).rows[QUERY]]
         new = [li for li, _ in rows if li >= left[0]["i"]]
         assert new
