@@ -48,6 +48,9 @@ OF_SERVER = (
 )  # fmt: skip
 """The classes that the server has for all else. Any other one is a user's own: of a trigger that raises."""
 
+NO_RIGHT = "42501"
+"""The SQLSTATE of a right that is lacking, and of a row that a policy (row-level security) does not allow."""
+
 _CONNECTING = "Failed to connect: "
 _ADDRESS = re.compile(
     r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: '

@@ -39,6 +39,7 @@ def run(
     settings: Mapping[str, str | int | bool] | None = None,
     *,
     accept_loss: Collection[str] = (),
+    accept_target: Collection[str] = (),
     rebuild: bool = False,
     on_tick: OnTick | None = None,
     on_notice: Callable[[str], None] | None = None,
@@ -54,6 +55,7 @@ def run(
         settings: as with SET in the text, which they take precedence over; ``checkpoint``, the directory of
             the job's state, has to be in one of the two.
         accept_loss: names of Kafka sources that go on though rows are gone before they were read.
+        accept_target: names of sinks whose table may be another one than the job has written to.
         rebuild: make Spark's checkpoint anew from the job's state.
         on_tick: called after every tick with its result, its seconds, and the seconds of its parts.
         on_notice: called with what a person should know and does not stop the job, warnings of the plan among
@@ -96,6 +98,7 @@ def run(
         plan,
         checkpoint=directory,
         accept_loss=accept_loss,
+        accept_target=accept_target,
         rebuild=rebuild,
         inferred=infer.inferred,
         on_tick=on_tick,
@@ -111,6 +114,7 @@ def run_planned(
     *,
     checkpoint: str,
     accept_loss: Collection[str] = (),
+    accept_target: Collection[str] = (),
     rebuild: bool = False,
     inferred: Mapping[str, Sequence[Column]] | None = None,
     given: Mapping[str, Any] | None = None,
@@ -168,6 +172,7 @@ def run_planned(
             rebuild=rebuild,
             store=store,
             accept_loss=accept_loss,
+            accept_target=accept_target,
             inferred=inferred,
             given=given,
             functions=functions,

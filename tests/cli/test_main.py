@@ -127,6 +127,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "stop": None,
         "store": None,
         "accept_loss": (),
+        "accept_target": (),
         "inferred": {},
         "set_aside_newer_parts": False,
         "change_queries": False,

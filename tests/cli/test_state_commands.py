@@ -274,8 +274,8 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     def run():
         with ran.checkpoint.locked():
             ran.checkpoint.forget_stop()
-            entered.set()
             assert not ran.checkpoint.stop_asked()
+            entered.set()
             while not ran.checkpoint.stop_asked():
                 time.sleep(0.01)
             ran.run(10)

@@ -149,6 +149,12 @@ def run(
             metavar="SOURCE", help="Go on though Kafka lost rows of it before they were read; repeat."
         ),
     ] = None,
+    accept_target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK", help="Go on though its table is another one than the job has written to; repeat."
+        ),
+    ] = None,
     live: Annotated[
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,
@@ -207,7 +213,7 @@ def run(
             str(job),
             overrides,
             Appearance(live, json, quiet),
-            recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ())),
+            recovery=Recovery(rebuild_spark_checkpoint, tuple(accept_loss or ()), tuple(accept_target or ())),
             default_checkpoint=default_checkpoint(job),
         )
     except OutputError as error:
@@ -379,6 +385,12 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", help="Where data, state and results are kept.")] = Path(
         ".demo"
     ),
+    accept_target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SINK", help="Go on though its table is another one than the job has written to; repeat."
+        ),
+    ] = None,
     live: Annotated[
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,

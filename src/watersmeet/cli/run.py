@@ -40,10 +40,11 @@ class Appearance:
 @dataclass(frozen=True)
 class Recovery:
     """What a run is to do about losses. ``rebuild``: make Spark's checkpoint anew; ``accept_loss``: the Kafka
-    sources that go on though rows are gone."""
+    sources that go on though rows are gone; ``accept_target``: the sinks whose table may be another one."""
 
     rebuild: bool = False
     accept_loss: tuple[str, ...] = ()
+    accept_target: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -411,6 +412,7 @@ def _run(
             checkpoint=default_checkpoint,
             rebuild=recovery.rebuild,
             accept_loss=recovery.accept_loss,
+            accept_target=recovery.accept_target,
             inferred=inferred,
             watchers=views,
             on_notice=said.notice,

@@ -174,6 +174,14 @@ class StagesInState(Protocol):
 
 
 @runtime_checkable
+class RemembersTarget(Protocol):
+    """A sink that remembers which target the job has written to, and refuses another one of its name."""
+
+    def accept_target(self) -> None:
+        """Take the target that is there now, whichever it is; called before `Sink.prepare`."""
+
+
+@runtime_checkable
 class NeedsSession(Protocol):
     """A sink that asks Spark for more than the frames that it is given tell."""
 

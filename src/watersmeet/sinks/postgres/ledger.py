@@ -1,9 +1,9 @@
 """Whose a table is, and which ticks it has: two small tables beside it, written with its rows.
 
-``_watersmeet_sinks`` has a row per target: the job's id (``owner``) and its run. A run that starts puts its
-number there; each transaction of a run that shows rows locks that row first, and finds its own number in it,
-or is refused. ``_watersmeet_ticks`` has a row per insert and tick with rows, with the tick's identity; those
-that are `KEPT` ticks back are dropped.
+``_watersmeet_sinks`` has a row per target: the job's id (``owner``), its run, and which table of that name
+the rows went to (`Target.identity`). A run that starts puts its number there; each transaction of a run that
+shows rows locks that row first, and finds its own number in it, or is refused. ``_watersmeet_ticks`` has a
+row per insert and tick with rows, with the tick's identity; those that are `KEPT` ticks back are dropped.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres_server import Cursor, literal, quoted, rows_of
+from watersmeet.postgres_server import Cursor, quoted, rows_of
 from watersmeet.sinks.part_mark import Identity
 
 OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"
 KEPT = 1000
+
+_WRITTEN = "written_to"
 
 _ONE_AT_A_TIME = 0x77617465
 """The lock under which the two tables are made."""
@@ -60,13 +62,17 @@ class Ledger:
         return bool(rows_of(cursor, sql, self.schema, TICKS))
 
     def make(self, cursor: Cursor) -> None:
-        """Make the two tables, if they are not there."""
+        """Make the two tables, if they are not there; those of earlier versions get what they lack."""
         if self.is_there(cursor):
+            column = f"SELECT 1 FROM pg_attribute WHERE attrelid = $1::regclass AND attname = '{_WRITTEN}'"
+            if not rows_of(cursor, column, self._named(OWNERS)):
+                cursor.execute(f"ALTER TABLE {self._named(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text")
             return
         rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _ONE_AT_A_TIME)
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self._named(OWNERS)} (target text PRIMARY KEY,"
-            " owner text NOT NULL, run text NOT NULL, since timestamptz NOT NULL DEFAULT now())"
+            " owner text NOT NULL, run text NOT NULL, since timestamptz NOT NULL DEFAULT now(),"
+            f" {_WRITTEN} text)"
         )
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self._named(TICKS)} (target text, insert_name text, tick bigint,"
@@ -74,11 +80,15 @@ class Ledger:
             " PRIMARY KEY (target, insert_name, tick))"
         )
 
-    def take(self, cursor: Cursor, owner: str, run: str) -> None:
-        """The target is this job's, and this run's from now on; `make` comes first.
+    def take(self, cursor: Cursor, owner: str, run: str, table: str, *, is_accepted: bool) -> None:
+        """Make the target this job's, and this run's, from now on; `make` comes first.
+
+        Args:
+            table: the identity of the table that has the target's name now.
+            is_accepted: whether it may be another one than the job has written to.
 
         Raises:
-            EngineError: there are rows of another job in it.
+            EngineError: there are rows of another job in it, or it is another table.
         """
         cursor.execute(
             f"INSERT INTO {self._named(OWNERS)} (target, owner, run) VALUES ($1, $2, $3)"
@@ -86,15 +96,11 @@ class Ledger:
             parameters=(self.table, owner, run),
         )
         # A statement sees what was committed when it began: ticks are looked at when the row is held.
-        sql = f"SELECT owner FROM {self._named(OWNERS)} WHERE target = $1 FOR UPDATE"
-        ((holder,),) = rows_of(cursor, sql, self.table)
+        sql = f"SELECT owner, {_WRITTEN} FROM {self._named(OWNERS)} WHERE target = $1 FOR UPDATE"
+        ((holder, written),) = rows_of(cursor, sql, self.table)
         ticks = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 LIMIT 1"
-        if holder == owner or not rows_of(cursor, ticks, self.table):
-            cursor.execute(
-                f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
-                parameters=(self.table, owner, run),
-            )
-        else:
+        has_ticks = bool(rows_of(cursor, ticks, self.table))
+        if holder != owner and has_ticks:
             target = self.table.replace("'", "''")
             raise EngineError(
                 f"{self.place} holds rows of another job, or of this one with another checkpoint directory"
@@ -105,6 +111,20 @@ class Ledger:
                 f" table over: empty it, if it is to be, and DELETE FROM {self._named(TICKS)} WHERE target ="
                 f" '{target}'",
             )
+        if has_ticks and written not in (None, table) and not is_accepted:
+            raise EngineError(
+                f"{self.place} is not the table that this job has written to (sink "
+                f'"{self.sink}"): that one was dropped or renamed, or the database was restored from a dump.'
+                " Nothing was written",
+                code="sink-replaced",
+                hint="put the job's table back in its place, and run again. If the one that is there has its"
+                f" rows, or is to have those from now on alone: --accept-target {self.sink}",
+            )
+        cursor.execute(
+            f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, {_WRITTEN} = $4, since = now()"
+            " WHERE target = $1",
+            parameters=(self.table, owner, run, table),
+        )
 
     def fence(self, cursor: Cursor, owner: str, run: str) -> int:
         """Until the end of the transaction no other run takes the target. The session's number.
@@ -151,13 +171,10 @@ class Ledger:
         identities = {there: dict(json.loads(text)) for there, text in rows}
         return max((there for there in identities if there < tick), default=None), identities.get(tick)
 
-    def admission(self, parts: Mapping[str, tuple[int, Identity]]) -> str:
-        """SQL by which the rows of these ticks, and those before, count as being elsewhere."""
-        values = ", ".join(
-            f"({literal(self.table)}, {literal(insert)}, {tick}, {literal(json.dumps(dict(identity)))}, 0)"
-            for insert, (tick, identity) in sorted(parts.items())
-        )
-        return f"INSERT INTO {self._named(TICKS)} (target, insert_name, tick, identity, rows) VALUES {values}"
+    def admit(self, cursor: Cursor, parts: Mapping[str, tuple[int, Identity]]) -> None:
+        """Count the rows of these ticks, and those before, as being elsewhere."""
+        for insert, (tick, identity) in sorted(parts.items()):
+            self.add(cursor, insert, tick, identity, 0)
 
     def add(self, cursor: Cursor, insert: str, tick: int, identity: Identity, rows: int) -> None:
         """The target has the rows of a tick."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres_errors import refuses_row
 from watersmeet.postgres_server import Cursor, Server, quoted, rows_of
 from watersmeet.sinks.postgres.part import PART, column_of, shown_row
 from watersmeet.sinks.postgres.target import Target
@@ -64,12 +63,38 @@ class Stage:
     def _values(self, target: Target) -> list[str]:
         return [casted(column_of(n), target.types[name]) for n, name in enumerate(self.names)]
 
+    def _is_gone(self) -> str:
+        return f"s.{column_of(len(self.names))}"
+
+    def _is_same(self, target: Target) -> str:
+        """The condition that a row of the target (t) has the key of a staged one (s)."""
+        values = dict(zip(self.names, self._values(target), strict=True))
+        return " AND ".join(f"t.{quoted(name)} = s.{values[name]}" for name in self.key)
+
     def removal(self, target: Target, source: str) -> str:
         """Takes the rows of keys that have none any more."""
-        values = dict(zip(self.names, self._values(target), strict=True))
-        same = " AND ".join(f"t.{quoted(name)} = s.{values[name]}" for name in self.key)
-        gone = column_of(len(self.names))
-        return f"DELETE FROM {target.sql} AS t USING {source} AS s WHERE s.{gone} AND {same}"
+        condition = f"{self._is_gone()} AND {self._is_same(target)}"
+        return f"DELETE FROM {target.sql} AS t USING {source} AS s WHERE {condition}"
+
+    def replaced(self, cursor: Cursor, target: Target, source: str) -> bool:
+        """Put rows in the places of those of their keys, and take away those of keys that have none.
+
+        Return whether the target has just these rows of the keys then; a trigger, a rule or a policy may keep
+        it from that without an error.
+        """
+        cursor.execute(self.removal(target, source))
+        has_values = len(self.names) > len(self.key)
+        put = self.inserted(cursor, target, source)
+        there = f"EXISTS (SELECT FROM {target.sql} AS t WHERE {self._is_same(target)})"
+        is_wrong = f"{self._is_gone()} AND {there}"
+        if not has_values:  # of rows that are there already none is put
+            is_wrong = f"{self._is_gone()} = {there}"
+        ((wanted, wrong),) = rows_of(
+            cursor,
+            f"SELECT count(*) FILTER (WHERE NOT {self._is_gone()}), count(*) FILTER (WHERE {is_wrong})"
+            f" FROM {source} AS s",
+        )
+        return wrong == 0 and (put == wanted or not has_values)
 
     def insertion(self, target: Target, source: str) -> str:
         """Puts rows there, in the place of those of their keys."""
@@ -82,7 +107,7 @@ class Stage:
         change = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
         action = f"UPDATE SET {change}" if others else "NOTHING"
         key = ", ".join(map(quoted, self.key))
-        return f"{sql} WHERE NOT s.{column_of(len(self.names))} ON CONFLICT ({key}) DO {action}"
+        return f"{sql} WHERE NOT {self._is_gone()} ON CONFLICT ({key}) DO {action}"
 
     def inserted(self, cursor: Cursor, target: Target, source: str) -> int:
         """Do that; how many rows the target took."""
@@ -96,10 +121,12 @@ class Stage:
     def dropped(self, target: Target, sink: str) -> EngineError:
         """What is said when the target takes fewer rows than there are, and refuses none."""
         return EngineError(
-            f'the table {target.sql} took fewer rows than were put there (sink "{sink}"): a trigger or a'
-            " rule drops the others. Nothing of the tick was published",
+            f"the table {target.sql} did not take all rows that were put there, or kept some that were taken"
+            f' away (sink "{sink}"), without an error: a trigger or a rule drops what is done. Nothing of the'
+            " tick was published",
             code="sink-refused-row",
-            hint="leave such rows out of the query, or drop the trigger, and run again: the tick is repeated",
+            hint="drop the trigger or the rule, or leave such rows out of the query, and run again: the tick"
+            " is repeated",
         )
 
 
@@ -107,16 +134,16 @@ def move(cursor: Cursor, stage: Stage, target: Target, pieces: Pieces, sink: str
     """Put the rows of ``pieces`` into the target.
 
     Raises:
-        EngineError: rows are gone, there are more than were staged, or the table drops some.
+        EngineError: rows are gone, there are more than were staged, or the table drops some, or keeps those
+            of keys that were taken away.
     """
     check_staged(cursor, stage.sql, pieces, sink)
     source = stage.source(pieces)
     if stage.key:
-        cursor.execute(stage.removal(target, source))
-        cursor.execute(stage.insertion(target, source))
-        return
-    moved = stage.inserted(cursor, target, source)
-    if moved != sum(rows for _, rows in pieces):
+        is_done = stage.replaced(cursor, target, source)
+    else:
+        is_done = stage.inserted(cursor, target, source) == sum(rows for _, rows in pieces)
+    if not is_done:
         raise stage.dropped(target, sink)
 
 
@@ -156,7 +183,7 @@ def refused_row(server: Server, stage: Stage, target: Target, pieces: Pieces) ->
         except _NotKept:
             return True
         except Exception as error:
-            if not refuses_row(error):
+            if not target.refuses_row(error):
                 raise
         return False
 

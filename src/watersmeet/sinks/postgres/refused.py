@@ -16,7 +16,7 @@ import secrets
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres_errors import OF_SERVER, state_of
+from watersmeet.postgres_errors import NO_RIGHT, OF_SERVER, state_of
 from watersmeet.postgres_server import Cursor, literal, quoted, rows_of
 from watersmeet.sinks.postgres.moving import Pieces, Stage, check_staged, within
 from watersmeet.sinks.postgres.part import MOST_REFUSED, PART, column_of
@@ -115,6 +115,7 @@ class RefusedRows:
         end = f"$w{secrets.token_hex(8)}$"
         some = f"(SELECT * FROM {_RANKED} WHERE rank >= wm_low AND rank < wm_high)"
         others = ",".join((*OF_SERVER, _DROPPED[:2]))
+        of_policy = f"(wm_state = '{NO_RIGHT}' AND {target.row_security})"
         shown = ", ".join(f"{column_of(n)} AS {quoted(name)}" for n, name in enumerate(stage.names))
         return f"""DO {end}
             DECLARE
@@ -143,7 +144,7 @@ class RefusedRows:
                     EXCEPTION WHEN OTHERS OR ASSERT_FAILURE THEN  -- which is none of the others
                         GET STACKED DIAGNOSTICS wm_state = RETURNED_SQLSTATE, wm_said = MESSAGE_TEXT,
                             wm_detail = PG_EXCEPTION_DETAIL, wm_constraint = CONSTRAINT_NAME;
-                        IF left(wm_state, 2) = ANY('{{{others}}}') THEN RAISE; END IF;
+                        IF left(wm_state, 2) = ANY('{{{others}}}') AND NOT {of_policy} THEN RAISE; END IF;
                         IF wm_high - wm_low > 1 THEN  -- the first rows first
                             wm_last := (wm_low + wm_high) / 2;
                             wm_lows := wm_lows || ARRAY[wm_last, wm_low];

@@ -21,7 +21,7 @@ from typing import Any
 
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import DELETED
-from watersmeet.postgres_errors import advice, constraint_of, is_told, refuses_row, told_table, words
+from watersmeet.postgres_errors import advice, constraint_of, is_told, told_table, words
 from watersmeet.postgres_server import (
     LOG,
     Cursor,
@@ -97,6 +97,8 @@ class PostgresSink:
         self._ledger: Ledger | None = None
         self._target: Target | None = None
         self._aside: RefusedRows | None = None
+        self._accepts_target = False
+        self._file: int | None = -1  # the server's number of the target's file, which TRUNCATE changes
         self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
         self._stages = Stages(
             self.server,
@@ -121,6 +123,9 @@ class PostgresSink:
 
     def leaves_out(self, columns: int) -> LeftOut | None:
         return None
+
+    def accept_target(self) -> None:
+        self._accepts_target = True
 
     def prepare(self, schema: Schema, owner: str | None = None) -> None:
         columns = written_columns(columns_of(schema), self._key)
@@ -150,7 +155,8 @@ class PostgresSink:
                 self._aside.make(cursor)
             if owner is not None:
                 ledger.make(cursor)
-                ledger.take(cursor, owner, self._run)
+                table = target.identity(cursor)
+                ledger.take(cursor, owner, self._run, table, is_accepted=self._accepts_target)
             return target
 
         self._target = self._do(take, "be written", _FIRST_WAIT_S)
@@ -189,7 +195,9 @@ class PostgresSink:
                 elsewhere[insert] = last
             elif last is not None and max(own) < last[0]:
                 raise self._behind(insert, last[0])
-        if elsewhere:
+        if elsewhere and self._accepts_target:
+            self._do(lambda cursor: ledger.admit(cursor, elsewhere), "be written")
+        elif elsewhere:
             lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
             raise EngineError(
                 f"{ledger.place} has no ticks of {' and '.join(quoted(name) for name, _ in lacking)}, and the"
@@ -197,8 +205,8 @@ class PostgresSink:
                 f' the table was made anew, or rows went elsewhere until now (sink "{self._spec.name}").'
                 " Nothing was written",
                 code="sink-behind",
-                hint=f"{_RESTORE}. If the rows until now are elsewhere and are to stay there, say so, and"
-                f" run again: {ledger.admission(elsewhere)}",
+                hint=f"{_RESTORE}. If the rows until now are elsewhere and are to stay there: "
+                f"--accept-target {self._spec.name}",
             )
         return []
 
@@ -274,9 +282,27 @@ class PostgresSink:
         cursor.execute(DURABLE)
         assert self._target is not None
         check_unchanged(cursor, self._target, self._spec.name)
+        self._tell_if_emptied(cursor, tick)
         self._move(cursor, staged, insert, tick)
         self._there().add(cursor, insert, tick, identity, staged.rows - staged.refused)
         return True
+
+    def _tell_if_emptied(self, cursor: Cursor, tick: int) -> None:
+        """Warn where others have emptied the target: looked at in a run's first tick, and when its file has
+        become another one, as by TRUNCATE."""
+        assert self._target is not None
+        file_sql = "SELECT pg_relation_filenode($1::bigint::oid)::bigint"
+        ((file,),) = rows_of(cursor, file_sql, self._target.oid)
+        if file == self._file:
+            return
+        self._file = file
+        if self._key or not any(self._had.values()):
+            return
+        if not rows_of(cursor, f"SELECT 1 FROM {self._target.sql} LIMIT 1"):
+            LOG.warning(
+                f'sink "{self._spec.name}": {self._there().place} has no rows before tick {tick}: others have'
+                " removed those that were put there"
+            )
 
     def _move(self, cursor: Cursor, staged: Staged, insert: str, tick: int) -> None:
         """Staged rows into the target, and those that it refuses aside, if they are to be."""
@@ -293,7 +319,9 @@ class PostgresSink:
     def sorts_out(self, error: Exception, insert: str, tick: int, attempt: str) -> bool:
         """Whether `show`, which raised this error, puts rows aside when it is called again."""
         staged = self._stages.staged((attempt, insert, tick))
-        if self._aside is None or staged is None or staged.one_by_one or not refuses_row(error):
+        if self._aside is None or self._target is None or staged is None or staged.one_by_one:
+            return False
+        if not self._target.refuses_row(error):
             return False
         staged.one_by_one = True
         return True
@@ -421,7 +449,7 @@ class PostgresSink:
         if not isinstance(error, client().Error):
             return error
         said = words(error, self._url)
-        if staged is None or not refuses_row(error):
+        if staged is None or self._target is None or not self._target.refuses_row(error):
             return EngineError(
                 f'the table of sink "{self._spec.name}" cannot {what}: {said}',
                 code="sink-failed",

@@ -8,6 +8,7 @@ from typing import Any
 
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
+from watersmeet.postgres_errors import NO_RIGHT, refuses_row, state_of
 from watersmeet.postgres_server import Cursor, quoted, rows_of
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
@@ -23,7 +24,9 @@ _COLUMNS = """SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.at
     FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum"""
-_TABLE = """SELECT c.oid::bigint, c.relkind::text
+_CONTROL = "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE'), false)"
+_TABLE = """SELECT c.oid::bigint, c.relkind::text,
+    row_security_active(c.oid) AND has_table_privilege(c.oid, 'INSERT')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname::text = $1 AND c.relname::text = $2"""
 _KEYS = """SELECT array_agg(a.attname::text), NOT EXISTS (SELECT FROM unnest(i.indcollation::oid[]) AS u (oid)
@@ -37,18 +40,38 @@ _KEYS = """SELECT array_agg(a.attname::text), NOT EXISTS (SELECT FROM unnest(i.i
 
 @dataclass(frozen=True)
 class Target:
-    """The table. ``types``: of its columns, by name, as ``format_type`` writes them. ``oid``: the server's
-    number of it. ``columns``: what it says of them."""
+    """The table that rows go to.
+
+    Args:
+        types: of its columns, by name, as ``format_type`` writes them.
+        oid: the server's number of it.
+        columns: what the server says of them.
+        row_security: whether row-level security applies to the job's user, who may insert.
+    """
 
     schema: str
     table: str
     types: dict[str, str]
     oid: int = 0
     columns: tuple[tuple[Any, ...], ...] = ()
+    row_security: bool = False
 
     @property
     def sql(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
+
+    def refuses_row(self, error: BaseException) -> bool:
+        """Whether an error means that the table does not take a row, such as for a policy of its own."""
+        return refuses_row(error) or (self.row_security and state_of(error) == NO_RIGHT)
+
+    def identity(self, cursor: Cursor) -> str:
+        """Return what tells it from any other table of its name: server, database and number."""
+        server = ""
+        if rows_of(cursor, _CONTROL) == [(True,)]:
+            ((server,),) = rows_of(cursor, "SELECT system_identifier::text FROM pg_control_system()")
+        named = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
+        ((database,),) = rows_of(cursor, named)
+        return f"{server}/{database}/{self.oid}"
 
 
 def written_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
@@ -110,9 +133,16 @@ def made_or_checked(cursor: Cursor, target: Target, columns: Sequence[Column], s
             )
         cursor.execute(_creation(target, columns, spec.primary_key))
         table = rows_of(cursor, _TABLE, target.schema, target.table)
-    ((oid, kind),) = table
+    ((oid, kind, row_security),) = table
     stored = rows_of(cursor, _COLUMNS, oid)
     problems = list(_problems(cursor, target, oid, kind, stored, columns, spec))
+    if spec.primary_key and row_security:
+        problems.append(
+            (
+                "row-level security may hide rows from the job's user, which would not be replaced then",
+                "let the user see all rows (ALTER ROLE … BYPASSRLS), or leave out the PRIMARY KEY",
+            )
+        )
     if problems:
         more = "".join(f"; {problem}" for problem, _ in problems[1:])
         raise SpecError(
@@ -120,9 +150,8 @@ def made_or_checked(cursor: Cursor, target: Target, columns: Sequence[Column], s
             code="table-differs",
             hint="; ".join(dict.fromkeys(hint for _, hint in problems)),
         )
-    return Target(
-        target.schema, target.table, {name: type_ for name, type_, *_ in stored}, oid, tuple(stored)
-    )
+    types = {name: type_ for name, type_, *_ in stored}
+    return Target(target.schema, target.table, types, oid, tuple(stored), bool(row_security))
 
 
 def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
@@ -132,13 +161,20 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
         EngineError: it is another one, or a column has changed.
     """
     cursor.execute(f"LOCK TABLE {target.sql} IN ROW EXCLUSIVE MODE")
-    ((oid, _),) = rows_of(cursor, _TABLE, target.schema, target.table)
-    stored = rows_of(cursor, _COLUMNS, oid)
-    if oid == target.oid and set(target.columns) <= set(stored):  # others may come
+    ((oid, *_),) = rows_of(cursor, _TABLE, target.schema, target.table)
+    if oid != target.oid:
+        raise EngineError(
+            f'the table {target.sql} was replaced by another one while the job ran (sink "{sink}"). Nothing'
+            " was published",
+            code="sink-replaced",
+            hint=f"put the job's table back in its place, and run again; or take the other one: "
+            f"--accept-target {sink}",
+        )
+    if set(target.columns) <= set(rows_of(cursor, _COLUMNS, oid)):  # others may come
         return
     raise EngineError(
-        f'the table {target.sql} was changed while the job ran (sink "{sink}"): its columns were made others,'
-        " or another table is in its place. Nothing was published",
+        f'the columns of the table {target.sql} were changed while the job ran (sink "{sink}"). Nothing was'
+        " published",
         code="table-changed",
         hint="run again: the table is checked anew, and the tick is repeated",
     )

@@ -24,13 +24,13 @@ from watersmeet.engine.spark.tick.tick import (
     SHED_INSERT,
     Outputs,
 )
-from watersmeet.errors import SpecError, raise_all
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.kernel.embedded import connection
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import GroupedPlan
-from watersmeet.sinks.base import RowPrinter, Sink
+from watersmeet.sinks.base import RemembersTarget, RowPrinter, Sink
 from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
@@ -60,6 +60,7 @@ def run_job(
     rebuild: bool = False,
     store: RemoteStore | None = None,
     accept_loss: Collection[str] = (),
+    accept_target: Collection[str] = (),
     inferred: Mapping[str, Sequence[Column]] | None = None,
     given: Mapping[str, DataFrame | Maker] | None = None,
     functions: Mapping[str, OfBatches] | None = None,
@@ -74,6 +75,7 @@ def run_job(
     """Run ``plan``, the plan of ``job``, until it ends or is stopped; see `RunSettings` for the arguments.
 
     Args:
+        accept_target: names of sinks whose target may be another one than the job has written to.
         functions: of sinks that are one of this process, by their names.
         console: shows the rows of console sinks.
 
@@ -103,7 +105,7 @@ def run_job(
         on_backlog=on_backlog,
         on_tick=on_tick,
     )
-    outputs = outputs_of(job, plan, console, functions)
+    outputs = outputs_of(job, plan, console, functions, accept_target)
     theirs = session_of(settings.given)
     looked = look_at(plan, settings.given)
     raise_all([*problems_of(plan), *looked.problems])
@@ -124,12 +126,17 @@ def run_job(
 
 
 def outputs_of(
-    job: Job, plan: JobPlan, console: RowPrinter | None, functions: Mapping[str, OfBatches] | None = None
+    job: Job,
+    plan: JobPlan,
+    console: RowPrinter | None,
+    functions: Mapping[str, OfBatches] | None = None,
+    accept_target: Collection[str] = (),
 ) -> Outputs:
     """The sinks of all queries, one object per declared sink, and those that get rows beside them (`BESIDE`).
 
     Raises:
-        SpecError: options are wrong, or an INSERT has a name that is kept for these.
+        SpecError: options are wrong, an INSERT has a name that is kept for these, or a sink of
+            ``accept_target`` is none that remembers its target.
     """
     made: dict[str, Sink] = {}
 
@@ -152,5 +159,14 @@ def outputs_of(
     for setting in BESIDE:
         wanted = job.run.get(setting)
         beside[setting] = None if wanted is None else sink_named(wanted)
+    remembering = {name: sink for name, sink in made.items() if isinstance(sink, RemembersTarget)}
+    for name in accept_target:
+        if name not in remembering:
+            raise SpecError(
+                f'--accept-target {name}: the job has no sink "{name}" that remembers its table',
+                code="wrong-option",
+                hint=near_names(name, remembering) or "sinks of the connector postgres do",
+            )
+        remembering[name].accept_target()
     late, broken, shed, progress = (beside[name] for name in BESIDE)
     return Outputs(queries, late, broken, progress, shed)
