@@ -85,7 +85,7 @@ def test_times_are_times_and_computed_columns_say_what_they_are(watersmeet, tmp_
     job = LocalJob(package.plan_job(package.parse_job(TIMED)), LocalStore(".watersmeet/job/state"))
     at = "2023-11-14T22:13:20"
     a = [({"k": 1, "x y": "q", "t": at, "n": at}, 1), ({"k": 2, "x y": None, "t": at, "n": None}, 1)]
-    job.tick({"a": a, "b": [({"k": 1, "t": at}, 1)], "c": []}, clock_us=1)
+    job.tick({"a": a, "b": [({"k": 1, "t": at}, 1)], "c": []}, clock_us=1_700_000_000_000_000)
     assert watersmeet("state", "export", "job.sql", "seen").status == 0
     _, read = exported()
     file = read["a"][2]["file"]
@@ -181,7 +181,7 @@ def test_a_job_that_goes_on_is_exported_as_of_one_tick(watersmeet, ran, monkeypa
 @pytest.mark.parametrize("path", case_files())
 def test_as_many_rows_as_the_state_says_of_any_kind_of_node(path, tmp_path):
     """In the middle of each case."""
-    for number, case in enumerate(load_cases(path)[:: at_effort(quick=3, full=1)]):
+    for number, case in enumerate(load_cases(path)[:: at_effort(quick=6, full=1)]):
         steps = case["steps"][: 1 + len(case["steps"]) * (number % 3) // 3]
         place, folder = tmp_path / f"{number}", tmp_path / f"{number}-seen"
         folder.mkdir()

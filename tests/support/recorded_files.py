@@ -28,6 +28,9 @@ SELECT c.segment, o.number FROM orders o LEFT JOIN customers c ON c.id = o.custo
 """
 """Two tables that change: customers by their key, and orders whose rows come and go."""
 
+CLOCK_US = 1_800_000_000_000_000
+"""Of ticks of which no other clock is said: in 2027."""
+
 
 class FileJob(RecordedJob):
     """``folders``: per source, where its files are written to."""
@@ -49,7 +52,7 @@ class FileJob(RecordedJob):
 
         self.job.driver.commit = committed  # type: ignore[method-assign]
 
-    def read(self, files: Mapping[str, Sequence[Any]], clock_us: int = 0) -> None:
+    def read(self, files: Mapping[str, Sequence[Any]], clock_us: int = CLOCK_US) -> None:
         """A tick that reads one file of each of these sources: rows, and texts of records that are none."""
         self._read = []
         rows: dict[str, list[Any]] = {}
@@ -77,7 +80,7 @@ class FileJob(RecordedJob):
             self._read.append(FileRead(*listed))
             self._steps[name] = max(self._steps[name], step + after + 1)
         in_order = sorted(files, key=lambda own: (own[2], own[1].rpartition("/")[2]))
-        self.read_as_told({name: [record for *_, records in in_order for record in records]}, 0)
+        self.read_as_told({name: [record for *_, records in in_order for record in records]}, CLOCK_US)
 
     def read_as_told(self, rows: Mapping[str, list[Any]], clock_us: int) -> None:
         """A tick with these rows, and how far all has been read by then."""

@@ -67,18 +67,21 @@ def statement(
     ordered: Iterable[str] = (),
     allowed_lateness: int = 0,
     without: frozenset[str] = frozenset(),
+    now_us: int | None = None,
 ) -> str:
     """The SELECT of a query's batch answer.
 
     Args:
         ordered: sources whose rows have `PART` and `AT`.
         without: inputs whose rows that may have been late are left out.
+        now_us: the clock, in µs since 1970: rows further ahead of it than ``max_ahead`` were set aside by any
+            tick before. None: rows are in the answer whatever their times are.
 
     Raises:
         SpecError: which row of an ASOF join is nearest cannot be told.
         Uncommon: the dialect is not certain to say the same as Spark.
     """
-    return _Writer(dialect, facts, frozenset(ordered), allowed_lateness, without).query(query, "").sql
+    return _Writer(dialect, facts, frozenset(ordered), allowed_lateness, without, now_us).query(query, "").sql
 
 
 @dataclass
@@ -88,6 +91,7 @@ class _Writer:
     ordered: frozenset[str]
     allowed_lateness: int
     without: frozenset[str]
+    now_us: int | None
     _number: count[int] = field(default_factory=count)
 
     def new(self) -> str:
@@ -203,7 +207,8 @@ class _Writer:
         return Rows(" UNION ALL ".join(branches), names, times, (here,), (pending,) if pending else (), False)
 
     def branch(self, i: Input, name: str, branch: Branch, columns: list[Named]) -> str:
-        """The rows of a source that the input has, without those that have no event time."""
+        """The rows of a source that the input has, without those that have no event time, or one too far
+        ahead of the clock."""
         own: Names = {("", c.name): Named(self.dialect.quoted(c.name), c.type) for c in branch.source.columns}
         expressions = [
             f"{self.dialect.expression(expr, own)} AS {named.name}"
@@ -220,6 +225,10 @@ class _Writer:
             sql += f" WHERE {self.dialect.expression(branch.beneath, own)}"
         times = _times_of(i, columns)
         conditions = [f"{column} IS NOT NULL" for column, _, _ in times]
+        if self.now_us is not None and branch.source.max_ahead_us is not None:
+            latest = number(self.now_us + branch.source.max_ahead_us)
+            of_clock = [(column, kind) for column, kind, _ in times if not kind.is_integer]
+            conditions += [f"{self.dialect.micros(column, kind)} <= {latest}" for column, kind in of_clock]
         if branch.above is not None:
             conditions.append(passes)
         source = f"({sql}) r"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from watersmeet.errors import SpecError, near_names
 
 _MINUTE_US = 60_000_000
+_YEAR_US = 365 * 24 * 60 * _MINUTE_US
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,12 @@ class Connector:
     ``one_partition``: its rows carry no partition, for there is only one; ``tells_partitions``: each row
     carries one; ``in_order``: rows of a tick come in an order, which is the same when it is repeated;
     ``log``: rows have offsets per partition, and the oldest may be gone; ``files``: it is a folder of files;
-    ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes
-    rows, so many per second; ``kept_by_spark``: what Spark keeps of it beside its offsets, and what it has
-    written, is not known here; ``max_ahead_us``: rows further ahead of the clock are set aside, if nothing
-    else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it cannot be
-    said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one name twice;
-    ``by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a table of
+    ``snapshot``: what a database holds, which tells no changes; ``own_rate``: it makes rows, so many per
+    second; ``kept_by_spark``: what Spark keeps of it beside its offsets, and what it has written, is not
+    known here; ``max_ahead_us``: rows with a TIMESTAMP or DATE further ahead of the clock are set aside, if
+    nothing else is said; ``refresh_us``: a table is looked at so often, if nothing else is said (None: it
+    cannot be said). Of what is written: ``sinks``: rows can be put there; ``unique_names``: not under one
+    name twice; ``by_key``: a row may take the place of another, by a PRIMARY KEY; ``parquet``: a table of
     Parquet files; ``read_instead``: what to write where somebody wants to read from a connector that cannot.
     """
 
@@ -68,14 +69,16 @@ _ALL = (
     ),
     Connector(
         "file", ("files", "filesystem"), tables=True, one_partition=True, in_order=True, files=True,
-        refresh_us=0, sinks=True, unique_names=True,
+        max_ahead_us=_YEAR_US, refresh_us=0, sinks=True, unique_names=True,
     ),
     Connector(
         "postgres", ("postgresql",), sinks=True, unique_names=True, by_key=True,
         read_instead="'connector' = 'jdbc' reads a table as it is; its changes come by a topic of Kafka",
     ),
     Connector("generator", ("datagen",), one_partition=True, own_rate=True),
-    Connector("spark", one_partition=True, kept_by_spark=True, sinks=True, unique_names=True),
+    Connector(
+        "spark", one_partition=True, kept_by_spark=True, max_ahead_us=_YEAR_US, sinks=True, unique_names=True,
+    ),
     Connector("console", ("print",), sinks=True),
     Connector("memory", tables=True, tells_partitions=True, in_order=True, sinks=True, unique_names=True),
     Connector(
@@ -102,7 +105,7 @@ FOREACH_BATCH = "foreach_batch"
 
 _OF_NO_TEXT = {
     NOWHERE: Connector(NOWHERE, sinks=True),
-    DATAFRAME: Connector(DATAFRAME, one_partition=True, kept_by_spark=True),
+    DATAFRAME: Connector(DATAFRAME, one_partition=True, kept_by_spark=True, max_ahead_us=_YEAR_US),
     DATAFRAME_TABLE: Connector(DATAFRAME_TABLE, tables=True, snapshot=True, refresh_us=_MINUTE_US),
     FOREACH_BATCH: Connector(FOREACH_BATCH, sinks=True, unique_names=True, by_key=True),
 }

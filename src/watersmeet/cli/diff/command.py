@@ -303,6 +303,7 @@ class _Answers:
         self._spark: Any = None
         self._of_spark: set[str] = set()
         self._number = 0
+        self._now_us = time.time_ns() // 1000
 
     def first(self, insert: Insert, facts: Known) -> tuple[str, str, str]:
         """The relation of a query's batch answer, who made it, and why not DuckDB."""
@@ -345,6 +346,7 @@ class _Answers:
             ordered=ordered,
             allowed_lateness=self._compared.job.options.allowed_lateness,
             without=without,
+            now_us=self._now_us,
         )
 
     def _by_duckdb(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
