@@ -426,7 +426,9 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
         assert said in str(refused.value)
     with pytest.raises(StateError, match=r'interrupted-tick\W.*columns of "delivered"'):
         job((ORDERS + LEFT).replace(", o.item_id + 1 AS next_item", ""))
-    with pytest.raises(StateError, match=r"source \"orders\": max_ahead_us: 31536000000000 before, 86400000000 now"):
+    with pytest.raises(
+        StateError, match=r"source \"orders\": max_ahead_us: 31536000000000 before, 86400000000 now"
+    ):
         job((ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'max_ahead' = '1 day'", 1))
     more_files = (ORDERS + LEFT).replace("'maxFilesPerTrigger' = '1'", "'maxFilesPerTrigger' = '9'")
     job(more_files)  # of that rows do not depend

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from watersmeet.engine.files.partitions import check_not_above, partition_columns
 from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
@@ -137,7 +138,8 @@ def records(text: Any, options: Mapping[str, str]) -> Any:
 def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
     declared = {column.name.lower(): column for column in source.columns}
     names = [name.lower() for name in header]
-    in_path = {part.partition("=")[0].lower() for part in file.split(os.sep) if "=" in part}
+    in_path = partition_columns(source, file)
+    check_not_above(what, source, file, names)
     missing = [c.name for name, c in declared.items() if name not in names and name not in in_path]
     if missing:
         raise EngineError(

@@ -26,6 +26,13 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.files import csv_header
+from watersmeet.engine.files.partitions import (
+    check_not_above,
+    check_partitions,
+    first_json_names,
+    partition_columns,
+    partitions_of,
+)
 from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
@@ -33,7 +40,7 @@ from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
-from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, partitions_of, shown
+from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
@@ -226,14 +233,32 @@ def check_files(source: Source) -> None:
     given = lowered(source.options)
     raise_all(source_problems(source))
     path, wanted = path_of(source.options), format_of(source.options)
-    check_there(f'file source "{source.name}"', path)
+    what = f'file source "{source.name}"'
+    check_there(what, path)
     _check_names(source, path)
+    check_directories(what, source, path)
     if "pathglobfilter" in given or local_path(path) is None:
         return
     if wanted == "parquet":
-        check_parquet(f'file source "{source.name}"', source, path)
+        check_parquet(what, source, path)
     elif wanted == "csv" and csv_header.by_name(given):
-        layout_at(f'file source "{source.name}"', source, path, given)
+        layout_at(what, source, path, given)
+
+
+def check_directories(what: str, source: Source, path: str) -> None:
+    """Compare the declared columns with what directories of partitions give the files that are there.
+
+    Raises:
+        EngineError: a value is not read as declared, or a directory gives no column though it is meant to.
+    """
+    local = local_path(path)
+    if local is None or not (os.path.exists(local) or glob.glob(local)):
+        return
+    files = [name for name, _, _ in local_files(source, os.path.abspath(local))]
+    for name in files:
+        check_partitions(what, source, name)
+    if files and format_of(source.options) == "json" and "=" in files[0]:
+        check_not_above(what, source, files[0], first_json_names(files[0]))
 
 
 def layout_at(what: str, source: Source, path: str, options: Mapping[str, str]) -> csv_header.Layout | None:
@@ -430,11 +455,12 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     columns: list[str] = []
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
-            columns += parquet.read_schema(name).names
+            names = parquet.read_schema(name).names
             check_types(what, source, name)
         except UNREADABLE:
             return False  # half written, or no Parquet: reading it says so
-        columns += [part.partition("=")[0] for part in name.split(os.sep) if "=" in part]
+        check_not_above(what, source, name, {own.lower() for own in names})
+        columns += [*names, *partition_columns(source, name)]
     if columns:
         check_columns(what, source, columns, f"the files at {path} have")
     return True

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.driver.snapshots import SnapshotReader
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files import csv_header
+from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
@@ -33,6 +34,7 @@ from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
+    check_directories,
     check_parquet,
     check_path,
     check_there,
@@ -159,6 +161,7 @@ def check_table_files(source: Source) -> bool:
     what = f'table "{source.name}"'
     check_there(what, path)
     check_table(source)
+    check_directories(what, source, path)
     if wanted == "csv" and csv_header.by_name(given := lowered(source.options)):
         layout_at(what, source, path, given)
     return wanted == "parquet" and check_parquet(what, source, path)
@@ -168,7 +171,8 @@ def _files(spark: SparkSession, source: Source) -> Table:
     seen = check_table_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
-    check_path(spark, f'table "{source.name}"', path)
+    what = f'table "{source.name}"'
+    check_path(spark, what, path)
 
     def listed() -> list[Entry]:
         if local is None:
@@ -180,9 +184,10 @@ def _files(spark: SparkSession, source: Source) -> Table:
         _check_columns(spark, source, path)
 
     def frame() -> DataFrame:
-        if wanted == "parquet" and local is not None:
-            for name, _, _ in listed():
-                check_types_if_readable(f'table "{source.name}"', source, name)
+        for name, _, _ in listed() if local is not None else ():
+            check_partitions(what, source, name)
+            if wanted == "parquet":
+                check_types_if_readable(what, source, name)
         return read_records(spark.read, source, wanted, path)
 
     return Table(

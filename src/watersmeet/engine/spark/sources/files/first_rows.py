@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from watersmeet.engine.files.csv_header import BROKEN_ARCHIVE, OPENERS, UNREADABLE, layout_of
+from watersmeet.engine.files.partitions import NO_VALUE, partition_columns
 from watersmeet.engine.spark.sources.files.contents import wrong_with
 from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
 from watersmeet.engine.spark.sources.files.first_parquet import read_parquet
@@ -27,8 +28,8 @@ from watersmeet.engine.spark.sources.files.first_values import (
     json_reader,
     text_reader,
 )
-from watersmeet.engine.spark.sources.files.inferred import NO_VALUE, files_in_order
-from watersmeet.engine.spark.sources.files.there import partitions_of, shown
+from watersmeet.engine.spark.sources.files.inferred import files_in_order
+from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
@@ -143,16 +144,15 @@ def _of_path(source: Source, file: str, time_zone: str) -> Row:
     """Return the columns that directories of partitions (``k=v``) give."""
     row: Row = {}
     declared = {column.name.lower(): column for column in source.columns}
-    for part in partitions_of(source, file):
-        name, _, value = part.partition("=")
-        column = declared.get(unquote(name).lower())
+    for name, value in partition_columns(source, file).items():
+        column = declared.get(name)
         if column is None:
             continue
         convert = certain_text(source, column, time_zone)
         try:
             row[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
         except Unsure:
-            raise refused(source, f"how {part} is read as {column.type}, only Spark knows") from None
+            raise refused(source, f"how {name}={value} is read as {column.type}, only Spark knows") from None
     return row
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from watersmeet.engine.files.csv_header import MOST_FILES
+from watersmeet.engine.files.partitions import NO_VALUE
 from watersmeet.engine.spark.sources.files import inferred_text
 from watersmeet.engine.spark.sources.files.inferred_parquet import columns_of
 from watersmeet.engine.spark.sources.files.inferred_types import Seen, Told, type_of
@@ -35,7 +36,6 @@ COLUMNS = "columns"
 """Where a manifest's ``host`` has, per source, the columns that were inferred when the job began."""
 
 _DECLARE = "declare its columns: CREATE TABLE … (name type, …) WITH (…)"
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from watersmeet.engine.spark.sources.files.there import partitions_of, shown
+from watersmeet.engine.files.partitions import partition_columns
+from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
@@ -58,7 +58,7 @@ def check_types(what: str, source: Source, file: str) -> None:
     """
     described = parquet.read_metadata(file).schema
     there = described.to_arrow_schema()
-    in_path = {unquote(folder.partition("=")[0]).lower() for folder in partitions_of(source, file)}
+    in_path = partition_columns(source, file)
     columns = {column.name.lower(): column for column in source.columns if column.name.lower() not in in_path}
     twice = _named_twice(columns, there.names)
     if twice is not None:

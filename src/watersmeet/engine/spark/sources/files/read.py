@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
@@ -393,6 +394,7 @@ class FilesRead:
         listed_now = again and stat[1] < self._started_ns
         if not listed_now and not _same_time(time_ms, stat[1]):
             self._report("torn", number, path, stat)
+        check_partitions(f'file source "{source.name}"', source, path)
         if format_of(source.options) == "parquet":
             check_types_if_readable(f'file source "{source.name}"', source, path)
         return FileRead(number, step, url, time_ms, *stat)

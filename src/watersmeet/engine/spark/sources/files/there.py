@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from watersmeet.engine.files.partitions import folders_between, partitions_of
 from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
-from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileRead
 
 FileStat = tuple[int, int]
@@ -85,17 +85,6 @@ def files_of(source: Source) -> Iterator[There]:
             continue
         except OSError as error:
             raise not_listed(f'file source "{source.name}"', root, error) from None
-
-
-def partitions_of(source: Source, file: str) -> list[str]:
-    """Return the names of the directories (``k=v``) that give a file of a source columns.
-
-    None do where the path of the source is no directory, or with ``recursiveFileLookup``.
-    """
-    local = local_path(path_of(source.options))
-    if not local or not os.path.isdir(local) or is_true(lowered(source.options), "recursivefilelookup"):
-        return []
-    return [folder for folder in _folders(os.path.abspath(local), file) if "=" in folder]
 
 
 def mixed(source: Source, paths: Iterable[str]) -> str | None:
@@ -207,17 +196,12 @@ def _looks_beneath(source: Source) -> bool:
     return any(name.lower() == "recursivefilelookup" for name in source.options)
 
 
-def _folders(root: str, path: str) -> list[str]:
-    """Those between a directory and a file in it."""
-    return [folder for folder in os.path.dirname(path.removeprefix(root)).split(os.sep) if folder]
-
-
 def _shared(root: str, paths: Iterable[str]) -> list[str]:
     """The directories above those of partitions, when they are the same for all files: Spark then begins
     there. Else none: it would stop."""
     shared: list[str] | None = None
     for path in paths:
-        folders = _folders(root, path)
+        folders = folders_between(root, path)
         first = next((number for number, folder in enumerate(folders) if "=" in folder), None)
         if first is None or (shared is not None and folders[:first] != shared):
             return []
@@ -227,7 +211,7 @@ def _shared(root: str, paths: Iterable[str]) -> list[str]:
 
 def _nested(root: str, path: str, above: Sequence[str]) -> str | None:
     """What to do about a file that lies neither right in the directory nor in one of partitions."""
-    folders = _folders(root, path)[len(above) :]
+    folders = folders_between(root, path)[len(above) :]
     partitions = ["=" in folder for folder in folders]
     if not any(partitions):
         return NESTED if folders else None
