@@ -131,6 +131,10 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         "the server is a standby, or its default is read-only: name the primary, or all servers with"
         " target_session_attrs=read-write in the url: then the one that takes writes is found and waited for",
     ),
+    (
+        r"row-level security policy",
+        "let the job's user see all rows of the table (ALTER ROLE … BYPASSRLS), or leave out the PRIMARY KEY",
+    ),
     (r"permission denied", "GRANT the job's user the right that the server names"),
     (
         r"invalid (integer )?value \S* ?for connection option",

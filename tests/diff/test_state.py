@@ -39,8 +39,12 @@ TICKS = [
 Compared = Callable[..., tuple[int, dict[str, Any]]]
 
 
-def made(root: Path, form: str) -> None:
-    """The job after its ticks: the delivery of order 2 came too late, and its pad is put out."""
+def made(root: Path, form: str, ahead: list[list[Any]] | None = None) -> None:
+    """The job after its ticks: the delivery of order 2 came too late, and its pad is put out.
+
+    Args:
+        ahead: orders of the year 9022, which the first tick has besides.
+    """
     text = JOB.format(form=form)
     (root / "job.sql").write_text(text)
     job = FileJob(text, Checkpoint(root / ".watersmeet" / "job"), {name: root / "in" / name for name in "od"})
@@ -53,6 +57,9 @@ def made(root: Path, form: str) -> None:
                 ]
                 for name, given in tick.items()
             }
+            for n, at, note in ahead or []:
+                rows["o"].append({"id": n, "at": f"9022-03-01 {at}:00", "note": note})
+            ahead = None
             job.read(rows)
 
 
@@ -110,6 +117,15 @@ def test_parts_of_text_late_rows_and_strict(
     (tmp_path / f"out/out-{2:012}/part-0.{form}").write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
     status, found = compared("--limit", "0")
     assert (status, found["rows"]) == (1, []), "the first row is lost"
+
+
+def test_rows_ahead_of_the_clock_are_in_neither(tmp_path: Path, compared: Compared) -> None:
+    ahead = [[5, "10:00", "far"], [6, "10:01", "farther"]]
+    made(tmp_path, "json", ahead)
+    part(tmp_path, 2, "json", JSON)
+    status, found = compared()
+    assert (status, found["answered"], found["rows"]) == (0, 4, found["rows"]), found
+    assert not [row for row in found["rows"] if row["row"][0] in (5, 6)]
 
 
 def test_strict_lets_pass_what_is_equal(tmp_path: Path, compared: Compared) -> None:

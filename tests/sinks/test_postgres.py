@@ -439,13 +439,13 @@ def test_a_tick_that_comes_while_another_job_asks_keeps_it_out(postgres, table):
     def take():
         server = client.Server(postgres.url, "out", 5)
         try:
-            server.run(lambda cursor: own.take(cursor, "job-2", "r2", "1", is_accepted=False))
+            server.run(lambda cursor: own.take(cursor, "job-2", "r2", "1", accepts=False))
         except EngineError as error:
             said.append(error.code)
         server.close()
 
     with client.client().connect(postgres.url) as connection, connection.cursor() as cursor:
-        own.take(cursor, OWNER, "r1", "1", is_accepted=False)
+        own.take(cursor, OWNER, "r1", "1", accepts=False)
         connection.commit()
         own.fence(cursor, OWNER, "r1")
         own.add(cursor, "q", 1, ORIGIN, 1)

@@ -38,16 +38,17 @@ def run_once(postgres, table):
         "DROP TABLE {t}",
         "ALTER TABLE {t} RENAME TO {t}_old",
         "DROP TABLE {t}; CREATE TABLE {t} (n bigint)",
+        "DROP TABLE {t}; CREATE VIEW {t} AS SELECT 'of others' AS more",
         "UPDATE _watersmeet_sinks SET written_to = '1/2/3' WHERE target = '{t}'",
     ],
-    ids=["dropped", "renamed", "made anew", "restored elsewhere"],
+    ids=["dropped", "renamed", "made anew", "a view", "restored elsewhere"],
 )
 def test_another_table_is_refused_however_often_it_is_tried(postgres, table, change):
     run_once(postgres, table)
     postgres.run(change.format(t=table))
     there = stored(postgres, "pg_class", "relname", "1")
     for _ in range(2):
-        with pytest.raises(EngineError, match="is not the table that this job has written to") as caught:
+        with pytest.raises(EngineError, match="is not the one that this job has written to") as caught:
             prepared(postgres, table, {"n": "BIGINT"})
         assert caught.value.code == "sink-replaced"
         assert caught.value.hint.endswith("--accept-target out")
@@ -67,7 +68,7 @@ def test_another_table_is_taken_when_the_user_says_so_and_is_the_jobs_from_then_
     sink.close()
     assert stored(postgres, table) == ["2", "3"]
     postgres.run(f"DROP TABLE {table}; ALTER TABLE {table}_old RENAME TO {table}")
-    with pytest.raises(EngineError, match="is not the table"):
+    with pytest.raises(EngineError, match="is not the one"):
         prepared(postgres, table, {"n": "BIGINT"})
 
 
@@ -87,7 +88,7 @@ def test_a_ledger_of_earlier_versions_gets_the_identity_with_the_next_run(postgr
     put(sink, numbers(2), 2)
     sink.close()
     postgres.run(f"DROP TABLE {table}")
-    with pytest.raises(EngineError, match="is not the table"):
+    with pytest.raises(EngineError, match="is not the one"):
         prepared(postgres, table, {"n": "BIGINT"})
 
 
@@ -112,6 +113,75 @@ def test_a_table_that_others_empty_is_told_of_once(postgres, table, caplog):
     assert caplog.text.count(said) == 2
 
 
+@pytest.mark.parametrize("change", ["DROP TABLE {t}", "ALTER TABLE {t} RENAME TO {t}_old"])
+def test_a_table_that_goes_while_the_job_runs(postgres, table, change):
+    sink = prepared(postgres, table, {"n": "BIGINT"})
+    put(sink, numbers(1), 1)
+    stage(sink, numbers(2), 2)
+    postgres.run(change.format(t=table))
+    with pytest.raises(EngineError) as caught:
+        sink.publish("q", 2, "a", ORIGIN)
+    assert caught.value.code == "sink-replaced"
+
+
+def test_a_database_that_is_older_than_the_checkpoint_is_taken_when_the_user_says_so(postgres, table):
+    run_once(postgres, table)
+    known = Resumed(5, last_parts={"q": (5, {"tick": "5"})})
+    sink = prepared(postgres, table, {"n": "BIGINT"})
+    with pytest.raises(EngineError, match="does not have"):
+        sink.resume(["q"], known)
+    sink.close()
+    sink = prepared(postgres, table, {"n": "BIGINT"}, accepts=True)
+    sink.resume(["q"], known)
+    put(sink, numbers(6), 6)
+    assert stored(postgres, table) == ["1", "6"]
+
+
+def test_who_may_not_ask_for_the_servers_identifier_knows_the_table_all_the_same(postgres, table):
+    run_once(postgres, table)
+    user = guest(postgres, table, "SELECT, INSERT, UPDATE, DELETE")
+    postgres.run("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    try:
+        sink = prepared(postgres, table, {"n": "BIGINT"}, url=user)
+        put(sink, numbers(2), 2)
+        sink.close()
+        put(prepared(postgres, table, {"n": "BIGINT"}), numbers(3), 3)
+    finally:
+        postgres.run("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
+    assert stored(postgres, table) == ["1", "2", "3"]
+
+
+def test_who_may_insert_alone_goes_on_after_a_restart(postgres, table):
+    run_once(postgres, table)
+    sink = prepared(postgres, table, {"n": "BIGINT"}, url=guest(postgres, table, "INSERT"))
+    sink.resume(["q"], AFTER_1)
+    put(sink, numbers(2), 2)
+    assert stored(postgres, table) == ["1", "2"]
+
+
+def guest(postgres, table, rights):
+    """Return the URL of a user with these rights on the table, and all on the tables beside it."""
+    user = f"guest_{table}"
+    postgres.run(
+        f"CREATE ROLE {user} LOGIN PASSWORD 'guest'; GRANT ALL ON SCHEMA public TO {user};"
+        f" GRANT ALL ON _watersmeet_sinks, _watersmeet_ticks TO {user}; GRANT {rights} ON {table} TO {user}"
+    )
+    return f"postgresql://{user}:guest@127.0.0.1:{postgres.port}/postgres"
+
+
+@pytest.mark.parametrize("ddl", ["(n bigint)", "(n bigint) PARTITION BY RANGE (n)"])
+def test_an_emptied_table_is_told_of_in_the_next_tick(postgres, table, ddl, caplog):
+    caplog.set_level(logging.WARNING)
+    postgres.run(f"CREATE TABLE {table} {ddl}")
+    if "PARTITION" in ddl:
+        postgres.run(f"CREATE TABLE {table}_1 PARTITION OF {table} FOR VALUES FROM (0) TO (100)")
+    sink = prepared(postgres, table, {"n": "BIGINT"})
+    put(sink, numbers(1), 1)
+    postgres.run(f"TRUNCATE {table}")
+    put(sink, numbers(2), 2)
+    assert "has no rows before tick 2" in caplog.text
+
+
 KEYED = {"k": "BIGINT", "v": "BIGINT"}
 
 
@@ -133,6 +203,12 @@ SWALLOWED = {
         "CREATE FUNCTION no_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
         " CREATE TRIGGER no BEFORE UPDATE ON {t} FOR EACH ROW EXECUTE FUNCTION no_{t}()",
         (1, 7, False),
+    ),
+    "another key by a trigger": (
+        "CREATE FUNCTION no_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.k := NEW.k + 1000;"
+        " RETURN NEW; END $$;"
+        " CREATE TRIGGER no BEFORE INSERT ON {t} FOR EACH ROW EXECUTE FUNCTION no_{t}()",
+        (5, 7, False),
     ),
     "insert by a trigger": (
         "CREATE FUNCTION no_{t}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;"
@@ -163,20 +239,41 @@ def test_rows_that_come_and_go_again_are_no_mistake(postgres, table, columns):
     assert stored(postgres, table) == ["1|1", "4|4"]
 
 
+def test_an_emptied_table_with_a_key_is_told_of(postgres, table, caplog):
+    caplog.set_level(logging.WARNING)
+    sink = prepared(postgres, table, KEYED, ("k",))
+    change(sink, 1, (1, 1, False))
+    change(sink, 2, (1, 1, True))
+    change(sink, 3, (2, 2, False))
+    assert "has no rows" not in caplog.text
+    postgres.run(f"TRUNCATE {table}")
+    change(sink, 4, (3, 3, False))
+    assert "has no rows before tick 4" in caplog.text
+
+
+def test_a_trigger_that_passes_over_what_is_there_as_it_is(postgres, table):
+    sink = prepared(postgres, table, KEYED, ("k",))
+    change(sink, 1, (1, 1, False), (2, None, False))
+    postgres.run(
+        f"CREATE TRIGGER same BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION"
+        " suppress_redundant_updates_trigger()"
+    )
+    change(sink, 2, (1, 1, False), (2, None, False), (3, 3, False))
+    assert stored(postgres, table) == ["1|1", "2|", "3|3"]
+
+
 @pytest.fixture
 def guarded(postgres, table):
     """Make a table with row-level security; return the URL of a user to whom it applies."""
-    user = f"guest_{table}"
     postgres.run(
         f"CREATE TABLE {table} (k bigint PRIMARY KEY, v bigint);"
         f" ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
-        f" CREATE POLICY seen ON {table} USING (true) WITH CHECK (v < 100);"
-        f" CREATE ROLE {user} LOGIN PASSWORD 'guest'; GRANT ALL ON {table} TO {user};"
-        f" GRANT ALL ON SCHEMA public TO {user}"
+        f" CREATE POLICY seen ON {table} USING (true) WITH CHECK (v < 100)"
     )
     prepared(postgres, f"{table}_ledger", {"n": "BIGINT"}, on_refused="aside").close()
-    postgres.run(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {user}")
-    return f"postgresql://{user}:guest@127.0.0.1:{postgres.port}/postgres"
+    url = guest(postgres, table, "ALL")
+    postgres.run(f"GRANT ALL ON {REFUSED} TO guest_{table}")
+    return url
 
 
 def test_rows_that_a_policy_does_not_allow_are_put_aside(postgres, table, guarded):
@@ -196,7 +293,22 @@ def test_a_row_that_a_policy_does_not_allow_is_named(postgres, table, guarded):
     assert caught.value.code == "sink-refused-row"
 
 
+def test_keys_in_a_table_that_gets_policies_later_are_refused_then(postgres, table):
+    prepared(postgres, table, KEYED, ("k",)).close()
+    sink = prepared(postgres, table, KEYED, ("k",), url=guest(postgres, table, "ALL"))
+    change(sink, 1, (150, 1, False), (1, 1, False))
+    postgres.run(
+        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; CREATE POLICY few ON {table} USING (k < 100)"
+    )
+    with pytest.raises(EngineError, match="row-level security policy") as caught:
+        change(sink, 2, (150, 1, True))
+    assert "BYPASSRLS" in (caught.value.hint or "")
+
+
 def test_keys_in_a_table_of_which_rows_may_be_hidden_are_refused(postgres, table, guarded):
+    postgres.run(
+        f"REVOKE INSERT ON {table} FROM guest_{table}; GRANT INSERT (k, v) ON {table} TO guest_{table}"
+    )
     with pytest.raises(SpecError, match="row-level security may hide rows") as caught:
         prepared(postgres, table, KEYED, ("k",), url=guarded)
     assert "BYPASSRLS" in (caught.value.hint or "")

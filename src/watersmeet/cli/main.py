@@ -385,12 +385,6 @@ def demo(
     directory: Annotated[Path, typer.Option("--dir", help="Where data, state and results are kept.")] = Path(
         ".demo"
     ),
-    accept_target: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SINK", help="Go on though its table is another one than the job has written to; repeat."
-        ),
-    ] = None,
     live: Annotated[
         bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
     ] = None,

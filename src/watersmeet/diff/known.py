@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from watersmeet.event_time import Watermark
 from watersmeet.state.manifest import Manifest, QueryState
 
-LATE, SHED = "late", "shed"
+LATE, SHED, AHEAD = "late", "shed", "ahead"
 """Counts of the account that say that rows are in no result."""
 
 
@@ -21,7 +21,8 @@ class Known:
     lesser time. ``released_below``: per key of an input, rows with lesser times have left the join that takes
     them. ``complete_from``: per key, results with lesser times may be missing, for the query was
     another one. ``late_by_column``: a row is late by one of its own times, and not by the join it comes to.
-    ``settled``: nothing waits any more: the input was ended, or results change as rows come.
+    ``settled``: nothing waits any more: the input was ended, or results change as rows come. ``clock_us``:
+    that of the tick.
     """
 
     tick: int = 0
@@ -32,6 +33,7 @@ class Known:
     complete_from: Mapping[str, Watermark] = field(default_factory=dict)
     late_by_column: bool = True
     settled: bool = False
+    clock_us: int | None = None
 
     def counted(self, what: str) -> dict[str, int]:
         """Per input, how many rows were counted so; inputs without any are left out."""
@@ -79,6 +81,7 @@ def known_of(
         state.complete_from,
         late_by_column,
         settled or manifest.finished,
+        manifest.clock_us,
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from watersmeet.diff.dialect import Dialect, Named, Names
-from watersmeet.diff.known import Known
+from watersmeet.diff.known import AHEAD, Known
 from watersmeet.diff.nearest import nearest
 from watersmeet.diff.rows import Rows, number
 from watersmeet.diff.windows import grouped
@@ -74,8 +74,9 @@ def statement(
     Args:
         ordered: sources whose rows have `PART` and `AT`.
         without: inputs whose rows that may have been late are left out.
-        now_us: the clock, in µs since 1970: rows further ahead of it than ``max_ahead`` were set aside by any
-            tick before. None: rows are in the answer whatever their times are.
+        now_us: the clock, in µs since 1970, where there is no state that has one: rows further ahead of it
+            than ``max_ahead`` were set aside by any tick before. None: rows are in the answer whatever their
+            times are.
 
     Raises:
         SpecError: which row of an ASOF join is nearest cannot be told.
@@ -225,8 +226,10 @@ class _Writer:
             sql += f" WHERE {self.dialect.expression(branch.beneath, own)}"
         times = _times_of(i, columns)
         conditions = [f"{column} IS NOT NULL" for column, _, _ in times]
-        if self.now_us is not None and branch.source.max_ahead_us is not None:
-            latest = number(self.now_us + branch.source.max_ahead_us)
+        clock_us = self.now_us if self.facts.clock_us is None else self.facts.clock_us
+        may_be_ahead = not self.facts.tick or name in self.facts.counted(AHEAD)
+        if clock_us is not None and branch.source.max_ahead_us is not None and may_be_ahead:
+            latest = number(clock_us + branch.source.max_ahead_us)
             of_clock = [(column, kind) for column, kind, _ in times if not kind.is_integer]
             conditions += [f"{self.dialect.micros(column, kind)} <= {latest}" for column, kind in of_clock]
         if branch.above is not None:

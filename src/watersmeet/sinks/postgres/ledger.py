@@ -1,7 +1,7 @@
 """Whose a table is, and which ticks it has: two small tables beside it, written with its rows.
 
 ``_watersmeet_sinks`` has a row per target: the job's id (``owner``), its run, and which table of that name
-the rows went to (`Target.identity`). A run that starts puts its number there; each transaction of a run that
+the rows went to (`identity`). A run that starts puts its number there; each transaction of a run that
 shows rows locks that row first, and finds its own number in it, or is refused. ``_watersmeet_ticks`` has a
 row per insert and tick with rows, with the tick's identity; those that are `KEPT` ticks back are dropped.
 """
@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watersmeet.errors import EngineError
-from watersmeet.postgres_server import Cursor, quoted, rows_of
+from watersmeet.postgres_server import LOG, Cursor, quoted, rows_of
 from watersmeet.sinks.part_mark import Identity
+from watersmeet.sinks.postgres.identity import is_same, replaced
 
 OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"
 KEPT = 1000
@@ -66,7 +67,7 @@ class Ledger:
         if self.is_there(cursor):
             column = f"SELECT 1 FROM pg_attribute WHERE attrelid = $1::regclass AND attname = '{_WRITTEN}'"
             if not rows_of(cursor, column, self._named(OWNERS)):
-                cursor.execute(f"ALTER TABLE {self._named(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text")
+                self._add_column(cursor)
             return
         rows_of(cursor, "SELECT 1 FROM pg_advisory_xact_lock($1)", _ONE_AT_A_TIME)
         cursor.execute(
@@ -80,12 +81,30 @@ class Ledger:
             " PRIMARY KEY (target, insert_name, tick))"
         )
 
-    def take(self, cursor: Cursor, owner: str, run: str, table: str, *, is_accepted: bool) -> None:
+    def _add_column(self, cursor: Cursor) -> None:
+        """Raises: EngineError, when another user has to do so."""
+        sql = f"ALTER TABLE {self._named(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text"
+        owns = "SELECT pg_has_role(relowner, 'USAGE')::int FROM pg_class WHERE oid = $1::regclass"
+        ((may_alter,),) = rows_of(cursor, owns, self._named(OWNERS))
+        if not may_alter:
+            raise EngineError(
+                f"{self._named(OWNERS)}, which says whose {self.place} is, lacks a column that this version"
+                f' needs (sink "{self.sink}"), and its owner is another user',
+                code="sink-failed",
+                hint=f"let its owner do so once: {sql}",
+            )
+        cursor.execute("SET LOCAL lock_timeout = '10s'")  # who waits for it keeps other jobs waiting
+        cursor.execute(sql)
+        cursor.execute("SET LOCAL lock_timeout = 0")
+
+    def take(self, cursor: Cursor, owner: str, run: str, table: str | None, *, accepts: bool) -> bool:
         """Make the target this job's, and this run's, from now on; `make` comes first.
 
         Args:
-            table: the identity of the table that has the target's name now.
-            is_accepted: whether it may be another one than the job has written to.
+            table: the identity of the table that has the target's name now; None: there is none.
+            accepts: whether it may be another one than the job has written to.
+
+        Return whether it is another one.
 
         Raises:
             EngineError: there are rows of another job in it, or it is another table.
@@ -111,20 +130,33 @@ class Ledger:
                 f" table over: empty it, if it is to be, and DELETE FROM {self._named(TICKS)} WHERE target ="
                 f" '{target}'",
             )
-        if has_ticks and written not in (None, table) and not is_accepted:
-            raise EngineError(
-                f"{self.place} is not the table that this job has written to (sink "
-                f'"{self.sink}"): that one was dropped or renamed, or the database was restored from a dump.'
-                " Nothing was written",
-                code="sink-replaced",
-                hint="put the job's table back in its place, and run again. If the one that is there has its"
-                f" rows, or is to have those from now on alone: --accept-target {self.sink}",
-            )
+        is_other = has_ticks and written is not None and not is_same(written, table)
+        if is_other and not accepts:
+            raise replaced(self._named(self.table), self.sink)
         cursor.execute(
-            f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, {_WRITTEN} = $4, since = now()"
-            " WHERE target = $1",
-            parameters=(self.table, owner, run, table),
+            f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
+            parameters=(self.table, owner, run),
         )
+        return is_other
+
+    def write_down(self, cursor: Cursor, table: str | None) -> None:
+        """Remember the identity of the table that the rows go to from now on."""
+        sql = f"UPDATE {self._named(OWNERS)} SET {_WRITTEN} = $2 WHERE target = $1"
+        cursor.execute(sql, parameters=(self.table, table))
+
+    def tell_if_emptied(self, cursor: Cursor, tick: int) -> None:
+        """Warn that the target has no rows, if it has taken some, as far as the ledger goes back."""
+        sql = f"SELECT 1 FROM {self._named(TICKS)} WHERE target = $1 AND rows > 0 LIMIT 1"
+        if rows_of(cursor, sql, self.table):
+            LOG.warning(
+                f'sink "{self.sink}": {self.place} has no rows before tick {tick}: others have removed those'
+                " that were put there"
+            )
+
+    def told_accepted(self, *, is_needed: bool) -> str:
+        """Return what is said of a target that the user has accepted, whatever it is."""
+        how = "is accepted as it is" if is_needed else "is the one that the job has written to"
+        return f'sink "{self.sink}": {self.place} {how}; leave --accept-target out from now on'
 
     def fence(self, cursor: Cursor, owner: str, run: str) -> int:
         """Until the end of the transaction no other run takes the target. The session's number.

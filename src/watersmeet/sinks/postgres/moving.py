@@ -83,18 +83,24 @@ class Stage:
         it from that without an error.
         """
         cursor.execute(self.removal(target, source))
-        has_values = len(self.names) > len(self.key)
         put = self.inserted(cursor, target, source)
-        there = f"EXISTS (SELECT FROM {target.sql} AS t WHERE {self._is_same(target)})"
-        is_wrong = f"{self._is_gone()} AND {there}"
-        if not has_values:  # of rows that are there already none is put
-            is_wrong = f"{self._is_gone()} = {there}"
+        there = f"EXISTS (SELECT FROM {target.sql} AS t WHERE {self._is_same(target)}"
+        is_wrong = f"{self._is_gone()} = {there})"
         ((wanted, wrong),) = rows_of(
             cursor,
             f"SELECT count(*) FILTER (WHERE NOT {self._is_gone()}), count(*) FILTER (WHERE {is_wrong})"
             f" FROM {source} AS s",
         )
-        return wrong == 0 and (put == wanted or not has_values)
+        if wrong or put == wanted:
+            return bool(wrong == 0)
+        # Rows that are there as they are may be passed over: by ON CONFLICT DO NOTHING, or by a trigger.
+        values = zip(self.names, self._values(target), strict=True)
+        as_they_are = " AND ".join(
+            f"t.{quoted(name)}::text IS NOT DISTINCT FROM ({value})::text" for name, value in values
+        )
+        is_missing = f"NOT {self._is_gone()} AND NOT {there} AND {as_they_are})"
+        others = f"SELECT 1 FROM {source} AS s WHERE {is_missing} LIMIT 1"
+        return not rows_of(cursor, others)
 
     def insertion(self, target: Target, source: str) -> str:
         """Puts rows there, in the place of those of their keys."""

@@ -45,6 +45,7 @@ from watersmeet.sinks.base import (
 )
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
+from watersmeet.sinks.postgres.identity import Emptied, identity_of
 from watersmeet.sinks.postgres.ledger import Ledger
 from watersmeet.sinks.postgres.lock import pooled, session_of, take_lock
 from watersmeet.sinks.postgres.moving import move, refused_row
@@ -53,6 +54,7 @@ from watersmeet.sinks.postgres.refused import RefusedRows
 from watersmeet.sinks.postgres.staging import Staged, Stages, leftovers
 from watersmeet.sinks.postgres.target import (
     Target,
+    check_schema,
     check_unchanged,
     made_or_checked,
     result_problems,
@@ -97,8 +99,8 @@ class PostgresSink:
         self._ledger: Ledger | None = None
         self._target: Target | None = None
         self._aside: RefusedRows | None = None
-        self._accepts_target = False
-        self._file: int | None = -1  # the server's number of the target's file, which TRUNCATE changes
+        self._accepts_target = self._is_other = False
+        self._emptied = Emptied(at_start=not self._key)
         self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
         self._stages = Stages(
             self.server,
@@ -150,13 +152,17 @@ class PostgresSink:
             self._lock(ledger)
 
         def take(cursor: Cursor) -> Target:
-            target = made_or_checked(cursor, Target(ledger.schema, ledger.table, {}), columns, self._spec)
-            if self._aside is not None:
-                self._aside.make(cursor)
+            unchecked = Target(ledger.schema, ledger.table, {})
+            check_schema(cursor, ledger.schema, self._spec.name)
             if owner is not None:
                 ledger.make(cursor)
-                table = target.identity(cursor)
-                ledger.take(cursor, owner, self._run, table, is_accepted=self._accepts_target)
+                there = identity_of(cursor, unchecked.sql)
+                self._is_other |= ledger.take(cursor, owner, self._run, there, accepts=self._accepts_target)
+            target = made_or_checked(cursor, unchecked, columns, self._spec)
+            if owner is not None:
+                ledger.write_down(cursor, identity_of(cursor, target.sql))
+            if self._aside is not None:
+                self._aside.make(cursor)
             return target
 
         self._target = self._do(take, "be written", _FIRST_WAIT_S)
@@ -194,9 +200,13 @@ class PostgresSink:
             if last is not None and not own:
                 elsewhere[insert] = last
             elif last is not None and max(own) < last[0]:
-                raise self._behind(insert, last[0])
-        if elsewhere and self._accepts_target:
+                if not self._accepts_target:
+                    raise self._behind(insert, last[0])
+                elsewhere[insert] = last
+        if self._accepts_target:
             self._do(lambda cursor: ledger.admit(cursor, elsewhere), "be written")
+            self._had |= {insert: (tick,) for insert, (tick, _) in elsewhere.items()}
+            LOG.warning(ledger.told_accepted(is_needed=self._is_other or bool(elsewhere)))
         elif elsewhere:
             lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
             raise EngineError(
@@ -282,27 +292,11 @@ class PostgresSink:
         cursor.execute(DURABLE)
         assert self._target is not None
         check_unchanged(cursor, self._target, self._spec.name)
-        self._tell_if_emptied(cursor, tick)
+        if self._emptied.looks_so(cursor, self._target.oid, self._target.sql) and not self._is_other:
+            self._there().tell_if_emptied(cursor, tick)
         self._move(cursor, staged, insert, tick)
         self._there().add(cursor, insert, tick, identity, staged.rows - staged.refused)
         return True
-
-    def _tell_if_emptied(self, cursor: Cursor, tick: int) -> None:
-        """Warn where others have emptied the target: looked at in a run's first tick, and when its file has
-        become another one, as by TRUNCATE."""
-        assert self._target is not None
-        file_sql = "SELECT pg_relation_filenode($1::bigint::oid)::bigint"
-        ((file,),) = rows_of(cursor, file_sql, self._target.oid)
-        if file == self._file:
-            return
-        self._file = file
-        if self._key or not any(self._had.values()):
-            return
-        if not rows_of(cursor, f"SELECT 1 FROM {self._target.sql} LIMIT 1"):
-            LOG.warning(
-                f'sink "{self._spec.name}": {self._there().place} has no rows before tick {tick}: others have'
-                " removed those that were put there"
-            )
 
     def _move(self, cursor: Cursor, staged: Staged, insert: str, tick: int) -> None:
         """Staged rows into the target, and those that it refuses aside, if they are to be."""
@@ -372,6 +366,8 @@ class PostgresSink:
         """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
         that took another's place: the lock, if it is to be had."""
         cursor.execute(_PATIENT)
+        if self._key:
+            cursor.execute(_ALL_ROWS)
         self._session = session_of(cursor)
         if self._is_locked and self._ledger is not None:
             rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
@@ -484,6 +480,9 @@ _PATIENT = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALU
     ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
     ('tcp_user_timeout', '60000')) AS ours (name, wanted) USING (name)"""
 """Of those that the server has."""
+
+_ALL_ROWS = "SELECT set_config('row_security', 'off', false)"
+"""A policy that would hide rows from a keyed sink is an error then: they would not be replaced."""
 
 _RESTORE = (
     "restore the checkpoint and the database from copies of one moment, or start anew with an empty"

@@ -10,6 +10,7 @@ from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
 from watersmeet.postgres_errors import NO_RIGHT, refuses_row, state_of
 from watersmeet.postgres_server import Cursor, quoted, rows_of
+from watersmeet.sinks.postgres.identity import number_of, replaced
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
@@ -24,9 +25,8 @@ _COLUMNS = """SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.at
     FROM pg_attribute a LEFT JOIN pg_collation c ON c.oid = a.attcollation
     WHERE a.attrelid = $1::bigint::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum"""
-_CONTROL = "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE'), false)"
 _TABLE = """SELECT c.oid::bigint, c.relkind::text,
-    row_security_active(c.oid) AND has_table_privilege(c.oid, 'INSERT')
+    row_security_active(c.oid) AND has_any_column_privilege(c.oid, 'INSERT')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname::text = $1 AND c.relname::text = $2"""
 _KEYS = """SELECT array_agg(a.attname::text), NOT EXISTS (SELECT FROM unnest(i.indcollation::oid[]) AS u (oid)
@@ -63,15 +63,6 @@ class Target:
     def refuses_row(self, error: BaseException) -> bool:
         """Whether an error means that the table does not take a row, such as for a policy of its own."""
         return refuses_row(error) or (self.row_security and state_of(error) == NO_RIGHT)
-
-    def identity(self, cursor: Cursor) -> str:
-        """Return what tells it from any other table of its name: server, database and number."""
-        server = ""
-        if rows_of(cursor, _CONTROL) == [(True,)]:
-            ((server,),) = rows_of(cursor, "SELECT system_identifier::text FROM pg_control_system()")
-        named = "SELECT oid::bigint FROM pg_database WHERE datname = current_database()"
-        ((database,),) = rows_of(cursor, named)
-        return f"{server}/{database}/{self.oid}"
 
 
 def written_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
@@ -117,20 +108,24 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
             )
 
 
+def check_schema(cursor: Cursor, schema: str, sink: str) -> None:
+    """Raises: SpecError, when the schema is not there."""
+    if not rows_of(cursor, "SELECT 1 FROM pg_namespace WHERE nspname::text = $1", schema):
+        raise SpecError(
+            f'postgres sink "{sink}": there is no schema "{schema}"',
+            code="unknown-schema",
+            hint=f"CREATE SCHEMA {quoted(schema)}; or name another: 'table' = 'schema.name'",
+        )
+
+
 def made_or_checked(cursor: Cursor, target: Target, columns: Sequence[Column], spec: SinkSpec) -> Target:
     """The table with its types: made if it is not there.
 
     Raises:
-        SpecError: the schema is not there, or rows of these columns do not fit the table.
+        SpecError: rows of these columns do not fit the table.
     """
     table = rows_of(cursor, _TABLE, target.schema, target.table)
     if not table:
-        if not rows_of(cursor, "SELECT 1 FROM pg_namespace WHERE nspname::text = $1", target.schema):
-            raise SpecError(
-                f'postgres sink "{spec.name}": there is no schema "{target.schema}"',
-                code="unknown-schema",
-                hint=f"CREATE SCHEMA {quoted(target.schema)}; or name another: 'table' = 'schema.name'",
-            )
         cursor.execute(_creation(target, columns, spec.primary_key))
         table = rows_of(cursor, _TABLE, target.schema, target.table)
     ((oid, kind, row_security),) = table
@@ -160,17 +155,12 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
     Raises:
         EngineError: it is another one, or a column has changed.
     """
+    if number_of(cursor, target.sql) is None:
+        raise replaced(target.sql, sink)
     cursor.execute(f"LOCK TABLE {target.sql} IN ROW EXCLUSIVE MODE")
-    ((oid, *_),) = rows_of(cursor, _TABLE, target.schema, target.table)
-    if oid != target.oid:
-        raise EngineError(
-            f'the table {target.sql} was replaced by another one while the job ran (sink "{sink}"). Nothing'
-            " was published",
-            code="sink-replaced",
-            hint=f"put the job's table back in its place, and run again; or take the other one: "
-            f"--accept-target {sink}",
-        )
-    if set(target.columns) <= set(rows_of(cursor, _COLUMNS, oid)):  # others may come
+    if number_of(cursor, target.sql) != target.oid:
+        raise replaced(target.sql, sink)
+    if set(target.columns) <= set(rows_of(cursor, _COLUMNS, target.oid)):  # others may come
         return
     raise EngineError(
         f'the columns of the table {target.sql} were changed while the job ran (sink "{sink}"). Nothing was'
