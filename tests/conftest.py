@@ -44,6 +44,10 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)  # of those that are not deselected
 def pytest_collection_modifyitems(config, items):
+    for item in items:
+        for server in ("spark", "postgres"):
+            if server in getattr(item, "fixturenames", ()):
+                item.add_marker(server)
     effort.select(config, items)
     if hasattr(config, "workerinput"):
         items[:] = parallel.order_for_processes(items, config.workerinput["workercount"])

@@ -15,7 +15,7 @@ import pytest
 
 from tests.chaos.killed import POINTS, SINKS, Job, forked
 from tests.chaos.matrix import MATRIX, job_id, kill_twice, servers
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted import MISFIT, PLANTED
 
 pytestmark = [pytest.mark.kill, pytest.mark.postgres, pytest.mark.kafka]
 
@@ -66,8 +66,10 @@ def test_rows_lost_by_a_planted_bug_are_found(places: Places, tmp_path: Path, bu
         folder = tmp_path / f"planted{number}"
         folder.mkdir()
         job = Job(str(folder), query, "file", "directory", number, *places)
-        for tick in (1, 2, 3):
-            forked(job, "committed", tick, PLANTED[bug])
-        if forked(job, planted=PLANTED[bug]) is not None:
+        ended = [forked(job, "committed", tick, PLANTED[bug]) for tick in (1, 2, 3)]
+        ended.append(forked(job, planted=PLANTED[bug]))
+        assert ended[0] == "killed"
+        assert not MISFIT.search(str(ended)), f"the planted bug does not fit the code: {ended}"
+        if ended[-1] is not None:
             return
     pytest.fail(f"{bug}: nothing was found")

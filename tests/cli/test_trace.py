@@ -38,7 +38,7 @@ def rows(*given: tuple) -> dict:
 @pytest.mark.parametrize("file", case_files())
 @pytest.mark.parametrize("partitions", [3, pytest.param(1, marks=pytest.mark.full)])
 def test_the_buffers_are_the_state_and_the_pairs_are_what_is_put_out(file, partitions):
-    for each in load_cases(file)[:: at_effort(quick=3, full=1)]:
+    for each in load_cases(file)[:: at_effort(quick=6, full=1)]:
         tracer = Tracer()
         outputs = replay_case(each, partitions=partitions, tracer=tracer)
         if tracer.trace is None or tracer.trace.query.every(WindowGroupPlan):  # no step shows what these keep

@@ -17,10 +17,11 @@ from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import check_case, compare_step
 
 RANDOM = at_effort(quick=2, full=60)
+CASES = all_cases(peers=False)
 
 
 @pytest.mark.parametrize("partitions", [1, pytest.param(3, marks=pytest.mark.full)])
-@pytest.mark.parametrize("case", all_cases(peers=False))
+@pytest.mark.parametrize("case", at_effort(quick=CASES[::2], full=CASES))
 def test_case(case: dict[str, Any], partitions: int) -> None:
     seed = sum(case["case"].encode()) + partitions
     assert check_case(case, replay_pushed(case, partitions, seed)) == []

@@ -21,7 +21,7 @@ from watersmeet.testing.cases import compare_step
 from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
 CASES = at_effort(quick=40, full=1840)
-MANY = at_effort(quick=30, full=CASES * 17 // 10)
+MANY = at_effort(quick=20, full=CASES * 17 // 10)
 CHUNKS = 20
 PARTITIONS = (1, 2, 3, 2, 7, 1, 3, 10, 2)
 

@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted import MISFIT, PLANTED
 from tests.simulation.schedule import Outcome, play
 from tests.simulation.world import Worker
 from tests.support.effort import at_effort
@@ -67,7 +67,7 @@ def _one_core():
 @pytest.mark.kill
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_rows_come_out_once_whatever_fails(seed, block):
-    first, counts, ended = seed * BLOCKS + block * SCHEDULES, Counter[str](), Counter[str]()
+    first, counts, ended = (seed * BLOCKS + block) * SCHEDULES, Counter[str](), Counter[str]()
     gc.disable()
     try:
         for number in range(first, first + SCHEDULES):
@@ -101,8 +101,9 @@ def test_schedule_that_found_a_fault_is_right(number):
 def test_schedules_find_a_planted_bug(name):
     with PLANTED[name]():
         seeds = range(FIRST_SEED.get(name, 0), MAX_SCHEDULES[name])
-        found = next((seed for seed in seeds if play(seed).wrong), None)
+        found = next((wrong for seed in seeds if (wrong := play(seed).wrong)), None)
     assert found is not None, f"{name}: not within {MAX_SCHEDULES[name]} schedules"
+    assert not MISFIT.search(found), f"the planted bug does not fit the code: {found}"
 
 
 @pytest.mark.full

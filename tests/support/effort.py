@@ -2,13 +2,15 @@
 
 ``quick`` (the default) proves each rule, connector and promise once, with some hundred random cases per
 generator. ``full`` runs every test, with all random cases; tests that run at full effort only have the
-marker ``full``. ``--slice K/N`` runs the K-th of N parts of what ``full`` adds to ``quick``: the tests with
-that marker, random tests, and all tests of a module that uses `at_effort`.
+marker ``full``. ``--slice K/N`` runs part K (from 0) of N of what ``full`` adds to ``quick``: the tests with
+that marker, random tests, and all tests of a module that asks for the effort, or takes something from one of
+the tests' modules that does.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import TypeVar
 from zlib import crc32
 
@@ -58,5 +60,12 @@ def _grows(item: pytest.Item) -> bool:
     return (
         item.get_closest_marker("full") is not None
         or "seed" in getattr(item, "fixturenames", ())
-        or hasattr(getattr(item, "module", None), "at_effort")
+        or _asks(getattr(item, "module", None))
     )
+
+
+def _asks(module: object) -> bool:
+    """Whether a module asks for the effort, or takes something from a module of the tests that does."""
+    taken = {str(getattr(value, "__module__", "")) for value in vars(module).values()} if module else set()
+    modules = [module, *(sys.modules.get(name) for name in taken if name.startswith("tests."))]
+    return any(hasattr(one, name) for one in modules if one for name in ("at_effort", "EFFORT"))

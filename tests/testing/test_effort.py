@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.plan.exact import checking
 from tests.support import effort
 
 SLICES = 12
@@ -47,6 +48,17 @@ def test_slices_run_each_test_that_full_effort_adds_once(monkeypatch: pytest.Mon
     added = [Item(n).nodeid for n in range(300) if n % 3 == 0 or n % 5 == 0 or n % 7 == 0]
     assert sorted(name for part in parts for name in part) == sorted(added)
     assert max(map(len, parts)) < len(added) / 4
+
+
+def test_a_module_that_takes_something_from_one_that_asks_is_in_a_slice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The slices together have all tests whose number of cases a helper decides."""
+    monkeypatch.setattr(effort, "EFFORT", "full")
+    items: list[Any] = [Item(1), Item(2)]
+    items[0].module = SimpleNamespace(a_helper=checking.covering)
+    effort.select(config("0/1"), items)
+    assert [item.nodeid for item in items] == [Item(1).nodeid]
 
 
 @pytest.mark.parametrize(

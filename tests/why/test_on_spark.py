@@ -41,7 +41,8 @@ def random_ticks(rng: random.Random) -> list[dict[str, list[dict[str, Any]]]]:
         rows: dict[str, list[dict[str, Any]]] = {"l": [], "r": []}
         for name in rows:
             for _ in range(8):
-                time = None if rng.random() < 0.05 else 8 * tick + rng.randint(-9, 6)
+                is_timeless = number == 0 or rng.random() < 0.05
+                time = None if is_timeless else 8 * tick + rng.randint(-9, 6)
                 key = None if rng.random() < 0.1 else rng.choice("ab")
                 rows[name].append({"t": time, "k": key, "v": rng.randint(0, 4), ROW: number})
                 number += 1

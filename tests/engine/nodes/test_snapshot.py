@@ -97,7 +97,7 @@ def by_key(rows: list[dict[str, Any]]) -> tuple[Counter[Row], Counter[Row]]:
     return rows_of_keys, broken
 
 
-@pytest.mark.parametrize("seed", range(at_effort(quick=10, full=40)))
+@pytest.mark.parametrize("seed", range(at_effort(quick=5, full=40)))
 @pytest.mark.parametrize("columns", [WHOLE, KEYED])
 def test_random_tables_against_counters(columns, seed):
     rng = random.Random(f"{columns}/{seed}")

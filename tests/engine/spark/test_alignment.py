@@ -118,13 +118,13 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
         kafka_broker.create_topic(name)
     send(kafka_broker, left, *range(96, 96 + rows))
     send(kafka_broker, right, *range(40))
-    idle = ", 'idle_timeout' = '3 seconds'"
+    idle = ", 'idle_timeout' = '2 seconds'"
     text = JOB.format(
         l=topic(kafka_broker, left, ", 'maxOffsetsPerTrigger' = '8'" + idle),
         r=topic(kafka_broker, right, ", 'maxOffsetsPerTrigger' = '20'" + (idle if goes_idle else "")),
         settings=MAX_SKEW,
     )
-    with Running(spark, text, tmp_path / "state", trigger="100 milliseconds") as run:
+    with Running(spark, text, tmp_path / "state", trigger="300 milliseconds") as run:
         run.wait_for(lambda: run.total("in", "out", "r") == 40)
         query = str(run._run._query.runId)
         assert run.total("in", "out", "l") == 8
@@ -133,7 +133,7 @@ def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_id
             run.wait_for(lambda: run.total("in", "out", "l") == rows)
             assert any("r" in tick.queries["out"].idle for tick in run.ticks)
         else:
-            time.sleep(4)
+            time.sleep(3)
             assert run.total("in", "out", "l") == 8, "held, for r is silent and has no timeout"
             assert run.ticks[-1].queries["out"].idle == (), "nor is what is held idle"
             send(kafka_broker, right, *range(40, 96 + rows))

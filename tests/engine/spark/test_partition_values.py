@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
+from tests.support.effort import at_effort
 from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.sinks.memory import MemorySink
@@ -66,7 +67,10 @@ def rows_of(spark: Any, path: Path | str, form: str, declared: str) -> Any:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_value_is_read_whole_or_refused(spark, tmp_path, form):
     for declared, values in VALUES.items():
+        taken = [written for written, expected in values.items() if expected is not None]
         for number, (written, expected) in enumerate(values.items()):
+            if written in taken[at_effort(quick=1, full=len(taken)) :]:
+                continue
             if len(written) > 200:
                 written = written[:200]  # as long as names of directories may be
             folder = tmp_path / f"{declared} {number}"
