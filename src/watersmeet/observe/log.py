@@ -18,7 +18,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.metrics.warned import LOGGER
-from watersmeet.observe.progress import TickReport
+from watersmeet.observe.progress import SET_ASIDE, TickReport
 from watersmeet.observe.reports import TickResult, account_of, by_alias, input_name
 from watersmeet.observe.watching import Watched, Watcher
 from watersmeet.spec.watched.log_format import LogFormat
@@ -55,11 +55,13 @@ class LogWatcher(Watcher):
         for query, own in result.queries.items():
             late = sum(of.get("late", 0) for of in own.counts.values())
             rows_in = sum(of.get("in", 0) for of in own.counts.values())
+            aside = {place: sum(of.get(place, 0) for of in own.counts.values()) for place in SET_ASIDE}
+            told = "".join(f"{rows:,} {SET_ASIDE[place]}, " for place, rows in aside.items() if rows)
             kept = sum(own.state.values())
             self._log(
                 logging.INFO,
                 f"tick {report.tick:,} of {query}: {rows_in:,} rows in, {own.rows_out:,} out, {late:,} late, "
-                f"{kept:,} kept, {report.seconds:.2f} s",
+                f"{told}{kept:,} kept, {report.seconds:.2f} s",
                 query=query,
                 tick=report.tick,
                 seconds=round(report.seconds, 4),
@@ -67,6 +69,7 @@ class LogWatcher(Watcher):
                 rows_in=rows_in,
                 rows_out=own.rows_out,
                 late=late,
+                **aside,
                 retained=kept,
                 watermarks={
                     f"{alias}.{column}": _mark(mark)

@@ -39,10 +39,16 @@ class SplitKey:
     share: float
 
 
+SET_ASIDE = {"broken": "broken", "ahead": "ahead", "null_time": "without time"}
+"""Places of the account for rows that are in no result, though they are not late, and words for them."""
+
+
 @dataclass(frozen=True)
 class InputReport:
     """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` and
-    ``late_in``, which are of this tick. ``rows_total``: all rows that came in.
+    ``late_in``, which are of this tick. ``rows_total``: all rows that came in. ``set_aside``: of
+    this tick's rows those that are in no result, though they are not late: ``broken``, ``ahead``,
+    ``null_time``.
 
     ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
     the silent partitions that hold a watermark back; ``idle``: all its partitions are idle;
@@ -62,6 +68,7 @@ class InputReport:
     idle: bool = False
     grouped: int = 0
     late_in: int = 0
+    set_aside: Mapping[str, int] = field(default_factory=dict)
     rows_total: int = 0
     missing_deletes: tuple[str, ...] = ()
     heavy_keys: tuple[HeavyKey, ...] = ()

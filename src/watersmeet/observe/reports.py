@@ -13,7 +13,7 @@ from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Ahead as AheadTold
 from watersmeet.observe.held import Held, Waiting, standstill_words
-from watersmeet.observe.progress import Backlog, HeavyKey, InputReport, TickReport
+from watersmeet.observe.progress import SET_ASIDE, Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.plan.model.job import JobPlan
@@ -214,6 +214,11 @@ def report_of(
                     grouped=total.get("grouped", 0),
                     late=total.get("late", 0),
                     late_in=query_result.counts.get(alias, {}).get("late", 0),
+                    set_aside={
+                        place: rows
+                        for place, rows in query_result.counts.get(alias, {}).items()
+                        if place in SET_ASIDE and rows
+                    },
                     rows_total=total.get("in", 0),
                     retained=query_result.state.get(alias, 0),
                     watermarks=watermarks[alias],

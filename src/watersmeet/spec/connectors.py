@@ -130,7 +130,7 @@ def connector_of(name: str) -> Connector:
 
 
 OF_ALL_SOURCES = (
-    "idle_timeout", "on_idle", "max_ahead", "partitions", "rows_per_second", "refresh",
+    "idle_timeout", "on_idle", "on_broken", "max_ahead", "partitions", "rows_per_second", "refresh",
     "max_rows", "max_bytes",
     "op.column", "op.insert", "op.delete", "diff.column", "sequence_by", "tombstones", "changes",
 )  # fmt: skip

@@ -61,6 +61,13 @@ class OnIdle(Enum):
     FOLLOW = "follow"
 
 
+class OnBroken(Enum):
+    """What becomes of a job when none of the first records of a source parses."""
+
+    STOP = "stop"
+    COUNT = "count"
+
+
 @dataclass(frozen=True)
 class Source:
     """A declared stream (or table), before any view: where its rows come from and what they look like.
@@ -95,6 +102,7 @@ class Source:
     change_column: ChangeColumn | None = None
     primary_key: PrimaryKey | None = None
     compared: bool = False
+    on_broken: OnBroken = OnBroken.STOP
 
     @property
     def row_columns(self) -> tuple[Column, ...]:

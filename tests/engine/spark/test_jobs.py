@@ -192,13 +192,50 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
     put("orders", order(2, "11:00:00"))
     put("orders", order(3, "10:30:00"), order(4, "11:00:00"), {"order_id": 5})
     kept = "SET late_output = aside; SET broken_output = aside;"
-    result = job(kept + ORDERS + LEFT, finish=True)
+    notes: list[str] = []
+    result = job(kept + ORDERS + LEFT, finish=True, on_notice=notes.append)
+    (said,) = (note for note in notes if "did not parse" in note)
+    assert said.startswith('"orders": 2 of 3 records of tick 1 did not parse')
+    assert "such as {" in said
     account = result.last.queries[next(iter(result.last.queries))].account["o"]
     assert account == {"in": 7, "broken": 2, "late": 1, "null_time": 1, "padded": 3, "retained": 0}
     kept = {(row["stream"], row["reason"]): row["record"] for row in MemorySink.rows("aside")}
     assert json.loads(kept["orders", "late"])["order_id"] == 3
     assert json.loads(kept["orders", "null_time"]) == {"order_id": 5, "order_time": None, "item_id": None}
     assert len(MemorySink.rows("aside")) == 4
+
+
+def test_a_tick_in_which_no_record_parses_is_told_of_even_after_others(job, put):
+    put("orders", order(1, "10:00:00"), "{not json")
+    put("orders", "{neither", "{nor")
+    put("orders", "{this")
+    notes: list[str] = []
+    job(ORDERS + LEFT, on_notice=notes.append)
+    told = [note.partition(" did")[0] for note in notes if "did not parse" in note]
+    assert told == ['"orders": 1 of 2 records of tick 1', '"orders": 2 of 2 records of tick 2']
+
+
+def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
+    put("orders", *({**order(n, "10:00:00"), "order_time": "01/03/2026 00:00:13"} for n in range(120)))
+    said = r'source "orders": all 120 records .* such as .*01/03/2026'
+    with pytest.raises(EngineError, match=said) as refused:
+        job(ORDERS + LEFT)
+    assert refused.value.code == "all-records-broken"
+    assert "'on_broken' = 'count'" in (refused.value.hint or "")
+    counting = ORDERS.replace("'json', 'maxFiles", "'json', 'on_broken' = 'count', 'maxFiles", 1)
+    put("orders", order(1, "11:00:00"))
+    result = job(counting + LEFT)
+    account = result.last.queries[next(iter(result.last.queries))].account["o"]
+    assert (account["in"], account["broken"]) == (121, 120)
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_few_broken_records_or_a_good_one_among_many_let_the_job_go_on(job, put, good):
+    put("orders", *(order(n, "10:00:00") for n in range(good)), *["{not json"] * (99 + 100 * good))
+    put("orders", *["{not json"] * 200)
+    result = job(ORDERS + LEFT)
+    account = result.last.queries[next(iter(result.last.queries))].account["o"]
+    assert account["broken"] == 299 + 100 * good
 
 
 def test_rows_that_are_shed_are_counted_and_kept(job, put):

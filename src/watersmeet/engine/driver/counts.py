@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.watermark.lateness import LateBy, summed
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Records of a source that did not parse in a tick: how many, and the first characters of one."""
+
+    rows: int
+    text: str
 
 
 def late_total(
@@ -47,18 +56,36 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
     """Per source the rows that were read of it, each once however many branches take it: broken records and
     rows that are no part of a branch's stream, too. Every branch of a source counts all of its rows, so one
     of them says how many there were."""
-    asked: dict[tuple[str, int], str] = {}
+    return {
+        source: sum(report.counts.get("in", 0) + report.counts.get("beneath", 0) for report in own)
+        for source, own in _by_source(plan, reports)
+    }
+
+
+def broken_in(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, Broken]:
+    """Return per source the records that did not parse; sources without any are left out."""
+    broken: dict[str, Broken] = {}
+    for source, own in _by_source(plan, reports):
+        rows = sum(report.counts.get("broken", 0) for report in own)
+        if rows:
+            broken[source] = Broken(rows, next((r.broken_text for r in own if r.broken_text), ""))
+    return broken
+
+
+def _by_source(plan: JobPlan, reports: Sequence[IngestReport]) -> Iterator[tuple[str, list[IngestReport]]]:
+    """Yield each source with the reports of one of its branches."""
+    for source, place in branches_of(plan).items():
+        yield source, [report for report in reports if (report.arrangement, report.branch) == place]
+
+
+def branches_of(plan: JobPlan) -> dict[str, tuple[str, int]]:
+    """Return per source one of the branches that read it: ``query/alias``, and its number there."""
+    branches: dict[str, tuple[str, int]] = {}
     for query in plan.queries:
         for side in query.sides:
             for number, branch in side.ingested:
-                if branch.source.name not in asked.values():
-                    asked[f"{query.name}/{side.name}", number] = branch.source.name
-    rows_by_source = dict.fromkeys(asked.values(), 0)
-    for report in reports:
-        source = asked.get((report.arrangement, report.branch))
-        if source is not None:
-            rows_by_source[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
-    return rows_by_source
+                branches.setdefault(branch.source.name, (f"{query.name}/{side.name}", number))
+    return branches
 
 
 def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from watersmeet.engine.driver.all_broken import check_not_all_broken
 from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
-from watersmeet.engine.driver.counts import rows_read
+from watersmeet.engine.driver.counts import broken_in, rows_read
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.inputs.advances import advances_back
 from watersmeet.engine.driver.inputs.idleness import FIRST_WORK, decisions
@@ -278,11 +279,14 @@ class TickDriver:
 
         Raises:
             StateError: the manifest that the tick goes on from may not stay (see `state.commits`).
+            EngineError: see `check_not_all_broken`.
         """
         self.commits.check()
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.rows_in = rows_read(self.plan, ingest_reports)
+        tick.broken = broken_in(self.plan, ingest_reports)
+        check_not_all_broken(self.plan, self.manifest, tick.broken, tick.rows_in)
         tick.ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, self.store) for contents in self._contents]
         tick.ended = end
@@ -432,6 +436,7 @@ class TickDriver:
             results,
             tick.ended,
             tick.rows_in,
+            tick.broken,
             held=self.inputs.ahead(tick.inputs),
             traffic=self._traffic(tick),
             state=tick.manifest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from watersmeet.engine.driver.counts import Broken
 from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.driver.measured import measured_sides
@@ -62,7 +63,8 @@ class QueryResult:
 
 @dataclass(frozen=True)
 class TickResult:
-    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``held``: the sources that are
+    """``rows_in``: rows read in this tick, per source; see `counts.rows_read`. ``broken``: those of them that
+    did not parse, of sources that had some. ``held``: the sources that are
     not to be read in the next one. ``tasks``: per query in how many tasks its nodes were run, the most of
     them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's. ``traffic``: with the
     store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its tasks; what is done behind
@@ -76,6 +78,7 @@ class TickResult:
     queries: Mapping[str, QueryResult]
     finished: bool
     rows_in: Mapping[str, int]
+    broken: Mapping[str, Broken] = field(default_factory=dict)
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)

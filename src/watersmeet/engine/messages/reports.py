@@ -27,7 +27,8 @@ class PadFile(Record):
 
 class IngestReport(Record):
     """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
-    by the names of those sides. ``traffic``: with the store, since another report of the task told it."""
+    by the names of those sides. ``traffic``: with the store, since another report of the task told it.
+    ``broken_text``: of a record that does not parse, its first characters; empty: there is none."""
 
     arrangement: str
     branch: int
@@ -38,6 +39,7 @@ class IngestReport(Record):
     counts: dict[str, int] = Field(default_factory=dict)
     late: dict[str, LateBy] = Field(default_factory=dict)
     traffic: Traffic | None = None
+    broken_text: str = ""
 
 
 class SideReport(Record):

@@ -444,6 +444,7 @@ def _source(
         change_column=change,
         primary_key=key,
         compared=is_compared,
+        on_broken=fields.on_broken,
     )
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TypeVar
 
 from watersmeet.errors import SqlError
 from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import connector_of
-from watersmeet.spec.model import Column, OnIdle
+from watersmeet.spec.model import Column, OnBroken, OnIdle
 from watersmeet.spec.options.changes import OPTIONS, change_column
 from watersmeet.spec.secrets import guarded
 
@@ -19,6 +21,8 @@ GENERATOR_ROWS_PER_SECOND = "1000"
 
 SNAPSHOT = "snapshot"
 """``'changes' = 'snapshot'``: what a table held before is compared with what it holds now."""
+
+Choice = TypeVar("Choice", bound=Enum)
 
 OptionError = Callable[[str, str | None], SqlError]
 
@@ -35,6 +39,7 @@ class SourceFields:
     partitions: tuple[str, ...] = ()
     idle_timeout_us: int | None = None
     on_idle: OnIdle = OnIdle.HOLD
+    on_broken: OnBroken = OnBroken.STOP
     max_ahead_us: int | None = None
     rows_per_second: float | None = None
     refresh_us: int | None = None
@@ -52,7 +57,8 @@ def source_fields(options: Mapping[str, str], connector: str, error: OptionError
     return SourceFields(
         _partitions(named.get("partitions")),
         _duration("idle_timeout", named, None, error),
-        _on_idle(named.get("on_idle"), error),
+        _one_of(OnIdle, "on_idle", named, OnIdle.HOLD, error),
+        _one_of(OnBroken, "on_broken", named, OnBroken.STOP, error),
         _duration("max_ahead", named, default, error),
         _rows_per_second(named, connector, error),
         _refresh(named, connector, error),
@@ -133,13 +139,17 @@ def _duration(name: str, named: Mapping[str, str], default: int | None, error: O
     return value
 
 
-def _on_idle(written: str | None, error: OptionError) -> OnIdle:
+def _one_of(
+    kind: type[Choice], name: str, named: Mapping[str, str], default: Choice, error: OptionError
+) -> Choice:
+    written = named.get(name)
     if written is None:
-        return OnIdle.HOLD
+        return default
     try:
-        return OnIdle(written.strip().lower())
+        return kind(written.strip().lower())
     except ValueError:
-        raise error(f"option 'on_idle' is '{written}'", "it can be 'hold' or 'follow'") from None
+        words = " or ".join(f"'{one.value}'" for one in kind)
+        raise error(f"option '{name}' is '{written}'", f"it can be {words}") from None
 
 
 def _changes(written: str | None, error: OptionError) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import Any, TextIO
@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.held import Waiting, ahead_words
 from watersmeet.observe.live.words import glyphs_for, one_line
-from watersmeet.observe.progress import TickReport, Told
+from watersmeet.observe.progress import SET_ASIDE, TickReport, Told
 from watersmeet.observe.reports import TickResult
 from watersmeet.observe.watching import Watcher
 from watersmeet.plan.explain.durations import rounded_up
@@ -55,7 +55,7 @@ class PlainLines(Watcher):
         line = (
             f"tick {report.tick}: {report.seconds:.2f} s, {tasks and f'{tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
-            f"out {report.written:,}, late {late:,}, kept {kept:,}"
+            f"out {report.written:,}, late {late:,}, {''.join(_set_aside(report))}kept {kept:,}"
         )
         if report.behind:
             line += f", backlog {report.behind}"
@@ -89,6 +89,14 @@ class PlainLines(Watcher):
             return ""
         behind = report.clock_us - int(mark)
         return f", {rounded_up(behind)} behind" if behind > 0 else ""
+
+
+def _set_aside(report: TickReport) -> Iterator[str]:
+    """Yield how many rows of the tick are in no result for which reason, where there are some."""
+    for place, word in SET_ASIDE.items():
+        rows = sum(row.set_aside.get(place, 0) for row in report.inputs)
+        if rows:
+            yield f"{word} {rows:,}, "
 
 
 class JsonLines(Watcher):

@@ -42,6 +42,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
     ("Source", "rows_per_second"): "for forecasts; " + _RESULT,
     ("Source", "max_rows"): _PATIENCE,
     ("Source", "max_bytes"): _PATIENCE,
+    ("Source", "on_broken"): "a tick is refused by it, or made as without it",
     ("Source", "refresh_us"): "the copy of a table that a tick meets is written down with the tick",
     ("Sink", "name"): "is in the setting's name",
     ("Sink", "options"): _ELSEWHERE,

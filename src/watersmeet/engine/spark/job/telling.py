@@ -11,6 +11,7 @@ from watersmeet.engine.driver.opening.resumed import resumed
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.backlog import Backlog
+from watersmeet.errors import counted
 
 
 class Telling:
@@ -19,6 +20,7 @@ class Telling:
     def __init__(self, settings: RunSettings) -> None:
         self._asked = settings
         self._since = time.perf_counter()
+        self._broken: set[tuple[str, bool]] = set()
 
     def note(self, *texts: str) -> None:
         """What a person should know."""
@@ -46,7 +48,20 @@ class Telling:
             parts: seconds of its parts.
             backlog: what is not read yet; asked for where somebody wants to know.
         """
+        self._tell_broken(result)
         if self._asked.on_backlog is not None:
             self._asked.on_backlog(backlog())
         if self._asked.on_tick is not None:
             self._asked.on_tick(result, time.perf_counter() - self._since, parts)
+
+    def _tell_broken(self, result: TickResult) -> None:
+        """Note the first tick in which records of a source did not parse, and the first in which none did."""
+        for source, broken in result.broken.items():
+            read = result.rows_in[source]
+            told = (source, broken.rows == read)
+            if told not in self._broken:
+                self._broken.add(told)
+                self.note(
+                    f'"{source}": {broken.rows:,} of {counted(read, "record")} of tick {result.tick} did not'
+                    f" parse into the declared columns and are in no result, such as {broken.text}"
+                )

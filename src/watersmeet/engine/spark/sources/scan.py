@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
+    BROKEN_CHARACTERS,
     LATE,
     BranchView,
     SourceView,
@@ -270,11 +271,11 @@ def _unify_branches(spark: SparkSession, sources: Sequence[_Source]) -> None:
 
 
 def _columns(source: _Source, keep_broken: bool) -> list[str]:
-    """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or only with
-    that they are."""
+    """A source's expressions as columns; where records can be broken, `BROKEN` with the text, or with its
+    beginning."""
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
-        told = BROKEN if keep_broken else f"IF({BROKEN} IS NULL, NULL, TRUE)"
+        told = BROKEN if keep_broken else f"substring({BROKEN}, 1, {BROKEN_CHARACTERS})"
         columns.append(f"{told} AS {BROKEN}")
         declared = [quoted(column.name) for column in source.source.columns]
         if declared and not any(name in text for text in source.texts() for name in declared):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from watersmeet.names import ours
 
 BROKEN = ours("broken")
+BROKEN_CHARACTERS = 200
+"""So many of a broken record are told."""
 LATE = "late:"
 
 
@@ -32,7 +34,7 @@ class SourceView:
     Args:
         late: declared columns -> columns of the frame, when rejected rows are to be kept; else None.
         parses: the frame has `BROKEN`, not NULL in records that are broken.
-        keeps_broken: it is their text, and goes to a side output.
+        keeps_broken: it goes to a side output, and is their whole text; else the beginning of it.
     """
 
     source: str

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
-from watersmeet.engine.spark.sources.views import BROKEN, BranchView, SourceView
+from watersmeet.engine.spark.sources.views import BROKEN, BROKEN_CHARACTERS, BranchView, SourceView
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.tasks.memory import RUN_BYTES
@@ -113,7 +113,10 @@ class SourceTask:
 
     def _add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
+        first: bytes = rows.column(BROKEN)[0].cast(pa.large_binary()).as_py()  # which may be no UTF-8
+        text = first.decode("utf-8", "backslashreplace")[:BROKEN_CHARACTERS]
         for _, writer in self.writers:
+            writer.report.broken_text = writer.report.broken_text or text
             counts = writer.report.counts
             for what in ("in", "broken"):
                 counts[what] = counts.get(what, 0) + rows.num_rows
