@@ -207,10 +207,11 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
 
 def test_a_tick_in_which_no_record_parses_is_told_of_even_after_others(job, put):
     put("orders", order(1, "10:00:00"), "{not json")
-    put("orders", "{neither", "{nor")
+    put("orders", "{neither \x1b[2J", "{nor \x1b[2J")
     put("orders", "{this")
     notes: list[str] = []
     job(ORDERS + LEFT, on_notice=notes.append)
+    assert "\x1b" not in "".join(notes)
     told = [note.partition(" did")[0] for note in notes if "did not parse" in note]
     assert told == ['"orders": 1 of 2 records of tick 1', '"orders": 2 of 2 records of tick 2']
 

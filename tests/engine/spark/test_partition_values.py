@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ VALUES = {
     "BOOLEAN": {"TRUE": True, "1": None},
     "TIMESTAMP": {"2024-01-02 03%3A04%3A05.123456": "2024-01-02 03:04:05.123456",
                   "2024-01-02 03%3A04%3A05.1234567": None},
+    "DATE": {"2024-01-02": date(2024, 1, 2), "2024-01-02 03%3A04%3A05": None, "2024-01-02T03": None},
     "BINARY": {"ab": b"ab", "%C3%A4": None},
 }  # fmt: skip
 """Type -> value in the directory's name -> what it is read as; None: it is refused."""
@@ -119,6 +121,19 @@ def test_directories_at_or_above_the_path_give_no_columns(spark, tmp_path, form,
     assert f"'path' = '{tmp_path}/in'" in (refused.value.hint or "")
     with pytest.raises(WatersmeetError, match="no column a comes from the directory a=1"):
         rows_of(spark, f"{tmp_path}/in/{path}", form, "INT")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_relative_path_has_the_directories_beneath_it(spark, tmp_path, form, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "in" / "a=7" / "1", form)
+    assert read_by_a_job(spark, tmp_path, "in", form) == [7]
+    assert rows_of(spark, "in", form, "INT") == [7]
+    with pytest.raises(EngineError, match="no column a comes from the directory a=7"):
+        rows_of(spark, "in/a=7", form, "INT")
+    (tmp_path / "in" / "a=7").rename(tmp_path / "in" / "a=70000")
+    with pytest.raises(EngineError, match="gives no SMALLINT"):
+        rows_of(spark, "in", form, "SMALLINT")
 
 
 @pytest.mark.parametrize("form", FORMATS)

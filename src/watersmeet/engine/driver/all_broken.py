@@ -29,6 +29,9 @@ def check_not_all_broken(
         EngineError: ``all-records-broken``, of each source with the text of one record; nothing of the tick
             goes out.
     """
+    wholly = {name: own for name, own in broken.items() if own.rows == rows_in[name] >= LEAST}
+    if not wholly:
+        return
     stops = {source.name for source in plan.sources if source.on_broken is OnBroken.STOP}
     places = branches_of(plan)
     raise_all(
@@ -41,15 +44,13 @@ def check_not_all_broken(
                 " 'timestampFormat' or 'sep' (watersmeet infer shows what they have); or say 'on_broken' ="
                 " 'count' for the source, and they are counted and left out",
             )
-            for name, own in broken.items()
-            if name in stops
-            and own.rows == rows_in[name] >= LEAST
-            and not _was_read(before, *places[name][0].rsplit("/", 1))
+            for name, own in wholly.items()
+            if name in stops and not _was_read(before, *places[name][0].rsplit("/", 1))
         ]
     )
 
 
 def _was_read(before: Manifest | None, query: str, alias: str) -> bool:
-    """Whether rows of an input have come before."""
+    """Return whether rows of an input have come before."""
     state = None if before is None else before.queries.get(query)
     return state is not None and state.account.get(alias, {}).get("in", 0) > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
@@ -52,30 +52,24 @@ def counted(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, int]:
-    """Per source the rows that were read of it, each once however many branches take it: broken records and
-    rows that are no part of a branch's stream, too. Every branch of a source counts all of its rows, so one
-    of them says how many there were."""
-    return {
-        source: sum(report.counts.get("in", 0) + report.counts.get("beneath", 0) for report in own)
-        for source, own in _by_source(plan, reports)
-    }
+def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> tuple[dict[str, int], dict[str, Broken]]:
+    """Return per source the rows that were read of it, and the records of it that did not parse.
 
-
-def broken_in(plan: JobPlan, reports: Sequence[IngestReport]) -> dict[str, Broken]:
-    """Return per source the records that did not parse; sources without any are left out."""
-    broken: dict[str, Broken] = {}
-    for source, own in _by_source(plan, reports):
-        rows = sum(report.counts.get("broken", 0) for report in own)
-        if rows:
-            broken[source] = Broken(rows, next((r.broken_text for r in own if r.broken_text), ""))
-    return broken
-
-
-def _by_source(plan: JobPlan, reports: Sequence[IngestReport]) -> Iterator[tuple[str, list[IngestReport]]]:
-    """Yield each source with the reports of one of its branches."""
-    for source, place in branches_of(plan).items():
-        yield source, [report for report in reports if (report.arrangement, report.branch) == place]
+    Rows count once however many branches take them: broken records and rows that are no part of a branch's
+    stream, too. Every branch of a source counts all of its rows, so one of them says how many there were.
+    Sources without broken records are left out of the second.
+    """
+    sources = {place: source for source, place in branches_of(plan).items()}
+    rows_by_source, broken = dict.fromkeys(sources.values(), 0), dict[str, Broken]()
+    for report in reports:
+        source = sources.get((report.arrangement, report.branch))
+        if source is None:
+            continue
+        rows_by_source[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+        if rows := report.counts.get("broken", 0):
+            before = broken.get(source, Broken(0, report.broken_text))
+            broken[source] = Broken(before.rows + rows, before.text)
+    return rows_by_source, broken
 
 
 def branches_of(plan: JobPlan) -> dict[str, tuple[str, int]]:

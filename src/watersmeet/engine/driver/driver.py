@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.engine.driver.all_broken import check_not_all_broken
 from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
-from watersmeet.engine.driver.counts import broken_in, rows_read
+from watersmeet.engine.driver.counts import rows_read
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.inputs.advances import advances_back
 from watersmeet.engine.driver.inputs.idleness import FIRST_WORK, decisions
@@ -284,8 +284,7 @@ class TickDriver:
         self.commits.check()
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
-        tick.rows_in = rows_read(self.plan, ingest_reports)
-        tick.broken = broken_in(self.plan, ingest_reports)
+        tick.rows_in, tick.broken = rows_read(self.plan, ingest_reports)
         check_not_all_broken(self.plan, self.manifest, tick.broken, tick.rows_in)
         tick.ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, self.store) for contents in self._contents]

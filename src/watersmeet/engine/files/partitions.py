@@ -21,26 +21,31 @@ from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of, local_path, path_of
 from watersmeet.spec.options.lowered import is_true, lowered
-from watersmeet.types.sql_type import BINARY, BOOLEAN, DOUBLE, FLOAT, MOST_DIGITS, TIMES, SqlType
+from watersmeet.types.sql_type import BINARY, BOOLEAN, DATE, DOUBLE, FLOAT, MOST_DIGITS, TIMES, SqlType
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """As it is written for NULL."""
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _LONGEST = 100
+_LONGEST_LINE = 1 << 20
+_OF_DECIMALS = "; beside Parquet files a DECIMAL has just as many digits behind the point as are declared"
+_TIME_OF_DAY = re.compile(r"[0-9][ T]")
 _CUT_TIME = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 
 
 def partitions_of(source: Source, file: str) -> list[str]:
     """Return the names of the directories (``k=v``) that give a local file of a source columns.
 
+    The file's path may be relative, as the source's.
+
     None do where the path of the source is a file or a pattern without ``basePath``, or with
     ``recursiveFileLookup``.
     """
-    base = _base_of(source)
+    base = _base_of(source) if "=" in file else None
     if base is None or is_true(lowered(source.options), "recursivefilelookup"):
         return []
-    return [folder for folder in folders_between(base, file) if "=" in folder]
+    return [folder for folder in folders_between(base, os.path.abspath(file)) if "=" in folder]
 
 
 def partition_columns(source: Source, file: str) -> dict[str, str]:
@@ -68,8 +73,6 @@ def check_partitions(what: str, source: Source, file: str) -> None:
     Raises:
         EngineError: ``partition-value``, with the directory and the declared type.
     """
-    if "=" not in file:
-        return
     columns = partition_columns(source, file)
     fits = _fits_exactly if format_of(source.options) == "parquet" else _fits
     for column in source.columns:
@@ -81,7 +84,7 @@ def check_partitions(what: str, source: Source, file: str) -> None:
                 f" declared: {file}",
                 code="partition-value",
                 hint=f"declare {column.name} of a type that has the value, such as STRING, or rename the"
-                " directory; a DECIMAL beside Parquet files has as many digits behind the point as declared",
+                f" directory{_OF_DECIMALS if column.type.is_decimal else ''}",
             )
 
 
@@ -97,7 +100,7 @@ def check_not_above(what: str, source: Source, file: str, names: Collection[str]
     """
     if names is None:
         return
-    given = partition_columns(source, file)
+    given, file = partition_columns(source, file), os.path.abspath(file)
     for folder in os.path.dirname(file).split(os.sep):
         name = unquote(folder.partition("=")[0]).lower() if "=" in folder else ""
         column = next((column for column in source.columns if column.name.lower() == name), None)
@@ -117,21 +120,22 @@ def first_json_names(file: str) -> set[str] | None:
     cannot be read here."""
     try:
         with open(file, encoding="utf-8-sig") as lines:
-            record = json.loads(next(line for line in lines if line.strip()))
-    except (OSError, ValueError, StopIteration, RecursionError):
+            record = json.loads(lines.readline(_LONGEST_LINE))
+    except (OSError, ValueError, RecursionError):
         return None
     return {name.lower() for name in record} if isinstance(record, dict) else None
 
 
 def _base_of(source: Source) -> str | None:
-    """The directory beneath which directories give columns; None: there is none, or it is not local."""
+    """Return the directory beneath which directories give columns; None: there is none, or it is not
+    local."""
     said = lowered(source.options).get("basepath")
     local = local_path(said if said is not None else path_of(source.options))
     return os.path.abspath(local) if local and os.path.isdir(local) else None
 
 
 def _fits_exactly(text: str, type_: SqlType) -> bool:
-    """Whether it fits, a DECIMAL with as many digits behind the point as its type has."""
+    """Return whether it fits, a DECIMAL with as many digits behind the point as its type has."""
     if not type_.is_decimal:
         return _fits(text, type_)
     behind = rf"\.[0-9]{{{type_.scale}}}" if type_.scale else ""
@@ -139,7 +143,7 @@ def _fits_exactly(text: str, type_: SqlType) -> bool:
 
 
 def _fits(text: str, type_: SqlType) -> bool:
-    """Whether Spark reads a value as the type, as a whole; True as well where that is for Spark to say."""
+    """Return whether Spark reads a value as the type, as a whole; True where that is for Spark to say."""
     if type_.is_integer:
         most = 2 ** (type_.bits - 1)
         return _WHOLE.fullmatch(text) is not None and len(text) < _LONGEST and -most <= int(text) < most
@@ -163,4 +167,6 @@ def _fits(text: str, type_: SqlType) -> bool:
         return text.lower() in ("true", "false")
     if type_ == BINARY:
         return text.isascii() and "%" not in text
+    if type_ == DATE:
+        return not _TIME_OF_DAY.search(text)
     return not (type_ in TIMES and _CUT_TIME.search(text))

@@ -37,14 +37,14 @@ def identity_of(cursor: Cursor, table: str) -> str | None:
 
 
 def is_same(written: str, now: str | None) -> bool:
-    """Whether two identities are of one table. A user who may not ask for the server's has none of it."""
+    """Return whether two identities are of one table; a user may have no right to ask for the server's."""
     if now is None:
         return False
     (server, *numbers), (server_now, *numbers_now) = written.split("/"), now.split("/")
     return numbers == numbers_now and (server == server_now or not server or not server_now)
 
 
-def replaced(table: str, sink: str) -> EngineError:
+def replaced_error(table: str, sink: str) -> EngineError:
     """Return what is said of a table (its name in SQL) that is not the one that the job has written to."""
     return EngineError(
         f'the table {table} is not the one that this job has written to (sink "{sink}"): that one was dropped'
@@ -56,8 +56,8 @@ def replaced(table: str, sink: str) -> EngineError:
     )
 
 
-class Emptied:
-    """Whether others have emptied a table, as by TRUNCATE, which gives it other files.
+class EmptyCheck:
+    """Look whether others have emptied a table, as by TRUNCATE, which gives it other files.
 
     Args:
         at_start: it is also looked at in the first tick of a run.
@@ -66,7 +66,7 @@ class Emptied:
     def __init__(self, *, at_start: bool) -> None:
         self._seen = "" if at_start else None
 
-    def looks_so(self, cursor: Cursor, number: int, table: str) -> bool:
+    def finds_empty(self, cursor: Cursor, number: int, table: str) -> bool:
         """Return whether a table has no rows, where that is to be looked at now, and can be."""
         ((files, is_readable),) = rows_of(cursor, _FILES, number)
         if files == self._seen:

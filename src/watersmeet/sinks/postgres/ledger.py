@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from watersmeet.errors import EngineError
 from watersmeet.postgres_server import LOG, Cursor, quoted, rows_of
 from watersmeet.sinks.part_mark import Identity
-from watersmeet.sinks.postgres.identity import is_same, replaced
+from watersmeet.sinks.postgres.identity import is_same, replaced_error
 
 OWNERS, TICKS = "_watersmeet_sinks", "_watersmeet_ticks"
 KEPT = 1000
@@ -82,7 +82,7 @@ class Ledger:
         )
 
     def _add_column(self, cursor: Cursor) -> None:
-        """Raises: EngineError, when another user has to do so."""
+        """Add the column for the table's identity. Raises: EngineError, when another user has to do so."""
         sql = f"ALTER TABLE {self._named(OWNERS)} ADD COLUMN IF NOT EXISTS {_WRITTEN} text"
         owns = "SELECT pg_has_role(relowner, 'USAGE')::int FROM pg_class WHERE oid = $1::regclass"
         ((may_alter,),) = rows_of(cursor, owns, self._named(OWNERS))
@@ -132,7 +132,7 @@ class Ledger:
             )
         is_other = has_ticks and written is not None and not is_same(written, table)
         if is_other and not accepts:
-            raise replaced(self._named(self.table), self.sink)
+            raise replaced_error(self._named(self.table), self.sink)
         cursor.execute(
             f"UPDATE {self._named(OWNERS)} SET owner = $2, run = $3, since = now() WHERE target = $1",
             parameters=(self.table, owner, run),
@@ -153,7 +153,7 @@ class Ledger:
                 " that were put there"
             )
 
-    def told_accepted(self, *, is_needed: bool) -> str:
+    def acceptance_notice(self, *, is_needed: bool) -> str:
         """Return what is said of a target that the user has accepted, whatever it is."""
         how = "is accepted as it is" if is_needed else "is the one that the job has written to"
         return f'sink "{self.sink}": {self.place} {how}; leave --accept-target out from now on'

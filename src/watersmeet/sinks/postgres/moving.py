@@ -67,7 +67,7 @@ class Stage:
         return f"s.{column_of(len(self.names))}"
 
     def _is_same(self, target: Target) -> str:
-        """The condition that a row of the target (t) has the key of a staged one (s)."""
+        """Return the condition that a row of the target (t) has the key of a staged one (s)."""
         values = dict(zip(self.names, self._values(target), strict=True))
         return " AND ".join(f"t.{quoted(name)} = s.{values[name]}" for name in self.key)
 
@@ -76,7 +76,7 @@ class Stage:
         condition = f"{self._is_gone()} AND {self._is_same(target)}"
         return f"DELETE FROM {target.sql} AS t USING {source} AS s WHERE {condition}"
 
-    def replaced(self, cursor: Cursor, target: Target, source: str) -> bool:
+    def replace(self, cursor: Cursor, target: Target, source: str) -> bool:
         """Put rows in the places of those of their keys, and take away those of keys that have none.
 
         Return whether the target has just these rows of the keys then; a trigger, a rule or a policy may keep
@@ -146,7 +146,7 @@ def move(cursor: Cursor, stage: Stage, target: Target, pieces: Pieces, sink: str
     check_staged(cursor, stage.sql, pieces, sink)
     source = stage.source(pieces)
     if stage.key:
-        is_done = stage.replaced(cursor, target, source)
+        is_done = stage.replace(cursor, target, source)
     else:
         is_done = stage.inserted(cursor, target, source) == sum(rows for _, rows in pieces)
     if not is_done:

@@ -45,7 +45,7 @@ from watersmeet.sinks.base import (
 )
 from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
-from watersmeet.sinks.postgres.identity import Emptied, identity_of
+from watersmeet.sinks.postgres.identity import EmptyCheck, identity_of
 from watersmeet.sinks.postgres.ledger import Ledger
 from watersmeet.sinks.postgres.lock import pooled, session_of, take_lock
 from watersmeet.sinks.postgres.moving import move, refused_row
@@ -100,7 +100,7 @@ class PostgresSink:
         self._target: Target | None = None
         self._aside: RefusedRows | None = None
         self._accepts_target = self._is_other = False
-        self._emptied = Emptied(at_start=not self._key)
+        self._empty_check = EmptyCheck(at_start=not self._key)
         self.server = Server(self._url, spec.name, wait_of(spec.options), self._opened)
         self._stages = Stages(
             self.server,
@@ -154,13 +154,14 @@ class PostgresSink:
         def take(cursor: Cursor) -> Target:
             unchecked = Target(ledger.schema, ledger.table, {})
             check_schema(cursor, ledger.schema, self._spec.name)
+            there = None
             if owner is not None:
                 ledger.make(cursor)
                 there = identity_of(cursor, unchecked.sql)
                 self._is_other |= ledger.take(cursor, owner, self._run, there, accepts=self._accepts_target)
             target = made_or_checked(cursor, unchecked, columns, self._spec)
             if owner is not None:
-                ledger.write_down(cursor, identity_of(cursor, target.sql))
+                ledger.write_down(cursor, there or identity_of(cursor, target.sql))
             if self._aside is not None:
                 self._aside.make(cursor)
             return target
@@ -206,7 +207,7 @@ class PostgresSink:
         if self._accepts_target:
             self._do(lambda cursor: ledger.admit(cursor, elsewhere), "be written")
             self._had |= {insert: (tick,) for insert, (tick, _) in elsewhere.items()}
-            LOG.warning(ledger.told_accepted(is_needed=self._is_other or bool(elsewhere)))
+            LOG.warning(ledger.acceptance_notice(is_needed=self._is_other or bool(elsewhere)))
         elif elsewhere:
             lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
             raise EngineError(
@@ -292,7 +293,7 @@ class PostgresSink:
         cursor.execute(DURABLE)
         assert self._target is not None
         check_unchanged(cursor, self._target, self._spec.name)
-        if self._emptied.looks_so(cursor, self._target.oid, self._target.sql) and not self._is_other:
+        if self._empty_check.finds_empty(cursor, self._target.oid, self._target.sql) and not self._is_other:
             self._there().tell_if_emptied(cursor, tick)
         self._move(cursor, staged, insert, tick)
         self._there().add(cursor, insert, tick, identity, staged.rows - staged.refused)

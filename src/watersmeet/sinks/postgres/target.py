@@ -10,7 +10,7 @@ from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
 from watersmeet.postgres_errors import NO_RIGHT, refuses_row, state_of
 from watersmeet.postgres_server import Cursor, quoted, rows_of
-from watersmeet.sinks.postgres.identity import number_of, replaced
+from watersmeet.sinks.postgres.identity import number_of, replaced_error
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
@@ -19,6 +19,7 @@ from watersmeet.spec.options.postgres import name_problem, puts_aside
 MOST_COLUMNS = 1598
 """Of a result: a table has 1,600, and rows are staged with two more."""
 
+_NO_TABLE = "42P01"
 _COLUMNS = """SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull,
     a.atthasdef OR a.attidentity <> '', a.attgenerated <> '' OR a.attidentity = 'a',
     coalesce(c.collisdeterministic, true)
@@ -61,7 +62,7 @@ class Target:
         return f"{quoted(self.schema)}.{quoted(self.table)}"
 
     def refuses_row(self, error: BaseException) -> bool:
-        """Whether an error means that the table does not take a row, such as for a policy of its own."""
+        """Return whether an error means that the table does not take a row, such as for a policy."""
         return refuses_row(error) or (self.row_security and state_of(error) == NO_RIGHT)
 
 
@@ -155,11 +156,14 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
     Raises:
         EngineError: it is another one, or a column has changed.
     """
-    if number_of(cursor, target.sql) is None:
-        raise replaced(target.sql, sink)
-    cursor.execute(f"LOCK TABLE {target.sql} IN ROW EXCLUSIVE MODE")
+    try:
+        cursor.execute(f"LOCK TABLE {target.sql} IN ROW EXCLUSIVE MODE")
+    except Exception as error:
+        if state_of(error) == _NO_TABLE:
+            raise replaced_error(target.sql, sink) from None
+        raise
     if number_of(cursor, target.sql) != target.oid:
-        raise replaced(target.sql, sink)
+        raise replaced_error(target.sql, sink)
     if set(target.columns) <= set(rows_of(cursor, _COLUMNS, target.oid)):  # others may come
         return
     raise EngineError(

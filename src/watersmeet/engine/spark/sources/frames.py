@@ -235,8 +235,9 @@ def check_files(source: Source) -> None:
     path, wanted = path_of(source.options), format_of(source.options)
     what = f'file source "{source.name}"'
     check_there(what, path)
-    _check_names(source, path)
-    check_directories(what, source, path)
+    files = local_names(source)
+    _check_names(what, files)
+    check_directories(what, source, files)
     if "pathglobfilter" in given or local_path(path) is None:
         return
     if wanted == "parquet":
@@ -245,16 +246,12 @@ def check_files(source: Source) -> None:
         layout_at(what, source, path, given)
 
 
-def check_directories(what: str, source: Source, path: str) -> None:
-    """Compare the declared columns with what directories of partitions give the files that are there.
+def check_directories(what: str, source: Source, files: Sequence[str]) -> None:
+    """Compare the declared columns with what directories of partitions give local files.
 
     Raises:
         EngineError: a value is not read as declared, or a directory gives no column though it is meant to.
     """
-    local = local_path(path)
-    if local is None or not (os.path.exists(local) or glob.glob(local)):
-        return
-    files = [name for name, _, _ in local_files(source, os.path.abspath(local))]
     for name in files:
         check_partitions(what, source, name)
     if files and format_of(source.options) == "json" and "=" in files[0]:
@@ -419,17 +416,21 @@ def check_there(what: str, path: str) -> None:
         )
 
 
-def _check_names(source: Source, path: str) -> None:
+def local_names(source: Source) -> list[str]:
+    """Return the absolute paths of the files of a source; none where its path is not local, or has none."""
+    local = local_path(path_of(source.options))
+    if local is None or not (os.path.exists(local) or glob.glob(local)):
+        return []
+    return [name for name, _, _ in local_files(source, os.path.abspath(local))]
+
+
+def _check_names(what: str, files: Sequence[str]) -> None:
     """Spark takes the paths of the files of a batch for patterns: where they have brackets and the like, it
     reads each of n files n times."""
-    local = local_path(path)
-    if local is None:
-        return
-    odd = [name for name, _, _ in local_files(source, os.path.abspath(local)) if is_odd(name)]
-    if odd:
+    odd = next((name for name in files if is_odd(name)), None)
+    if odd is not None:
         raise EngineError(
-            f'file source "{source.name}": Spark takes {shown(odd[0])} for a pattern, and would read rows '
-            "twice, or does not find it",
+            f"{what}: Spark takes {shown(odd)} for a pattern, and would read rows twice, or does not find it",
             code="file-name",
             hint="rename it: no [ ] { } * ? or backslash in names of files and directories, and UTF-8 only",
         )

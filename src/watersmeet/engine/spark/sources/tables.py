@@ -40,6 +40,7 @@ from watersmeet.engine.spark.sources.frames import (
     check_there,
     hadoop_path,
     layout_at,
+    local_names,
     read_records,
 )
 from watersmeet.engine.spark.sources.scan import Scan
@@ -161,7 +162,7 @@ def check_table_files(source: Source) -> bool:
     what = f'table "{source.name}"'
     check_there(what, path)
     check_table(source)
-    check_directories(what, source, path)
+    check_directories(what, source, local_names(source))
     if wanted == "csv" and csv_header.by_name(given := lowered(source.options)):
         layout_at(what, source, path, given)
     return wanted == "parquet" and check_parquet(what, source, path)

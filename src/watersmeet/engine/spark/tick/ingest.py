@@ -27,7 +27,7 @@ from watersmeet.engine.spark.sources.views import BROKEN, BROKEN_CHARACTERS, Bra
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.tasks.memory import RUN_BYTES
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, printable
 from watersmeet.kernel.batches import size
 from watersmeet.state.store import Store
 
@@ -114,7 +114,8 @@ class SourceTask:
     def _add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
         first: bytes = rows.column(BROKEN)[0].cast(pa.large_binary()).as_py()  # which may be no UTF-8
-        text = first.decode("utf-8", "backslashreplace")[:BROKEN_CHARACTERS]
+        shown = printable(first.decode("utf-8", "backslashreplace")[:BROKEN_CHARACTERS])
+        text = shown.replace("\n", "\\n")
         for _, writer in self.writers:
             writer.report.broken_text = writer.report.broken_text or text
             counts = writer.report.counts
