@@ -9,8 +9,8 @@ import pytest
 
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
+from watersmeet.engine.spark.sources.files.json_texts import JsonTexts
 from watersmeet.engine.spark.sources.files.not_utf8 import not_utf8
-from watersmeet.engine.spark.sources.files.run_on import JsonTexts
 from watersmeet.engine.spark.sources.files.texts import TEXT, first_text
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job

@@ -25,11 +25,13 @@ from tests.fuzz.rows import bag, difference, json_rows, native_rows, parquet_row
 from tests.support.effort import at_effort
 from tests.support.json_records import drawn, runs_on
 from watersmeet.engine.spark.sources import frames, kafka
-from watersmeet.engine.spark.sources.files.run_on import JsonTexts, leniently
+from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.records.json_names import JsonNames
+from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
 
@@ -108,11 +110,12 @@ def judged(spark, tmp_path):
         by_spark: dict[str, list[bool]] = {}
         for row in frame.select("*", F.col("_metadata.file_name").alias("name")).collect():
             by_spark.setdefault(row["name"], []).append(row["corrupt"] is not None)
-        texts = JsonTexts({name.lower(): value for name, value in options.items()})
         fields = ", ".join(f"{name}: {kind}" for name, kind in FIELDS.items())
+        names = JsonNames.of((name, sql_type(kind)) for name, kind in FIELDS.items())
+        texts = JsonTexts({name.lower(): value for name, value in options.items()}, fields, names)
         with leniently(spark):
             asked = texts.read(spark, str(folder)).selectExpr(
-                "_metadata.file_name", texts.run_on, texts.rows(fields)
+                "_metadata.file_name", texts.run_on, texts.count_of_rows
             )
         by_us: dict[str, list[tuple[bool, int]]] = {}
         for name, run_on, rows in asked.collect():

@@ -5,35 +5,110 @@ would hear of the second. So it is given the text as the first of two elements o
 ours. What stands behind the text's first value, and be it a bracket, makes that no JSON, is one element more,
 or hides ours. A text that closes the array cannot open it again, nor bring our element: the names of both are
 drawn anew by every process.
+
+Fields are found whatever their case (`JsonNames`): where a column is NULL and the text has its name in
+another case, the text is read once more with the name as it is declared.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from watersmeet.engine.spark.text import literal, only_utf8, options_map
+from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
 from watersmeet.names import ours
+from watersmeet.spec.records.json_names import JsonNames, exactly, in_any_case
+from watersmeet.types.sql_type import SqlType
 
 _ROW, _END = (ours(f"{what}_{secrets.token_hex(8)}") for what in ("row", "end"))
-_CORRUPT = ours("corrupt")
+_CORRUPT, _TEXT, _PARSED = ours("corrupt"), ours("characters"), ours("read")
+_NEVER = "(?!)"
+"""A pattern that nothing matches."""
+
 _DEEPEST = "1002"
 """Spark's parser takes values nested 1,000 deep, and here they are within an array within an object."""
 
 
-def whole_json(text: str, fields: str, parser: Mapping[str, str]) -> str:
+def whole_json(
+    text: str,
+    fields: str,
+    parser: Mapping[str, str],
+    names: JsonNames,
+    lacks_some: Callable[[str], str],
+) -> str:
     """What `object_in` and `not_whole` take.
 
     Args:
         text: an expression; NULL is no object, nor is what is no UTF-8.
         fields: of the object, as in a type: ``a: INT, b: STRING``.
         parser: options of Spark's JSON parser.
+        names: of the fields that are found in any case.
+        lacks_some: makes of the object the condition that some of them may be there in another case.
     """
-    wrapped = f"""concat('{{"{_ROW}":[', {only_utf8(text)}, '\\n,{{"{_END}":0}}]}}')"""
     schema = literal(f"{_ROW} ARRAY<STRUCT<{fields}, {_END}: INT>>, {_CORRUPT} STRING")
     options = {"maxNestingDepth": _DEEPEST, **parser}
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return f"from_json({wrapped}, {schema}, {options_map(options)})"
+
+    def parse(characters: str) -> str:
+        wrapped = f"""concat('{{"{_ROW}":[', {characters}, '\\n,{{"{_END}":0}}]}}')"""
+        return f"from_json({wrapped}, {schema}, {options_map(options)})"
+
+    if not names.names:
+        return parse(only_utf8(text))
+    renames = f"{lacks_some(object_in(_PARSED))} AND {has_another_case(_TEXT, names)}"
+    mended = f"CASE WHEN {renames} THEN {parse(as_declared(_TEXT, names))} ELSE {_PARSED} END"
+    return let(_TEXT, only_utf8(text), let(_PARSED, parse(_TEXT), mended))
+
+
+def lacks_column(row: str, columns: Mapping[str, SqlType]) -> str:
+    """Return the condition that of a row (STRUCT) some column, or some field in one, is NULL."""
+    return "(" + " OR ".join(_is_missing(f"{row}.{quoted(n)}", own) for n, own in columns.items()) + ")"
+
+
+def _is_missing(value: str, own: SqlType) -> str:
+    if own.is_struct:
+        fields = (_is_missing(f"{value}.{quoted(field.name)}", field.type) for field in own.fields)
+        return " OR ".join([f"{value} IS NULL", *fields])
+    return "true" if any(inner.is_struct for inner in own.every) else f"{value} IS NULL"
+
+
+def has_another_case(text: str, names: JsonNames) -> str:
+    """Return the condition that a text has a field's name that is not written exactly."""
+    in_text = f"rlike({text}, {literal(names.in_another_case)})"
+    if not names.is_flat:
+        return in_text
+    own = f"exists(json_object_keys({text}), k -> rlike(k, {literal(names.is_another_case)}))"
+    return f"{in_text} AND {own}"
+
+
+def as_declared(text: str, names: JsonNames) -> str:
+    """Return a text that has such a name with all names as they are declared; NULL where it has two
+    readings."""
+    return f"IF({_has_two_readings(text, names)}, NULL, {_renamed(text, names)})"
+
+
+def _has_two_readings(text: str, names: JsonNames) -> str:
+    """Return the condition that a text with such a name is not to be read in one way alone: a field is there
+    twice, or the name may stand within a value."""
+    if names.has_maps:
+        return "true"
+    conditions = [f"rlike({text}, {literal(names.object_in_text)})"] if names.texts else []
+    for name in names.names:
+        spelled = f"size(array_distinct(regexp_extract_all({text}, {literal(in_any_case(name))}, 1))) > 1"
+        exact = f"rlike({text}, {literal(exactly(name))})"
+        conditions.append(spelled if name in names.repeated else f"(NOT {exact} AND {spelled})")
+    return " OR ".join(conditions)
+
+
+def _renamed(text: str, names: JsonNames) -> str:
+    """Return the text with the names of fields as they are declared; those that it has exactly stay."""
+    renamed = text
+    for name in names.names:
+        exact = f"rlike({text}, {literal(exactly(name))})"
+        searched = f"IF({exact}, {literal(_NEVER)}, {literal(in_any_case(name))})"
+        declared = '"' + name.replace("$", r"\$") + '"$2'
+        renamed = f"regexp_replace({renamed}, {searched}, {literal(declared)})"
+    return renamed
 
 
 def whole(value: str, name: str) -> str:

@@ -19,16 +19,18 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.debezium_times import time_of
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, options_map, quoted
-from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
+from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import BINARY, DOUBLE, STRING, TIMES
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 _EVENT = object_in(_PARSED)
+_ENVELOPE = ("before", "after", "op", "payload")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 
 
@@ -42,13 +44,13 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
     """
     names = [column.name for column in source.columns]
     text = _text("value", _enveloped, source, names, parser)
-    parse = whole_json(text, _enveloped(_fields(source, names)), parser)
+    parse = _whole(text, source, names, _enveloped, parser, _event_rows)
     key = source.primary_key
     keys = () if key is None or "key" not in raw.columns else key.columns
     parsed = {_PARSED: parse}
     if keys:
         text = _text("key", _of_key, source, keys, parser)
-        parsed[_KEY] = whole_json(text, _of_key(_fields(source, keys)), parser)
+        parsed[_KEY] = _whole(text, source, keys, _of_key, parser, _key_rows)
     value = F.expr("CAST(value AS STRING)").alias("value")
     told = raw.where("value IS NOT NULL").select(
         *(F.expr(sql).alias(name) for name, sql in parsed.items()), value, partition.alias(PARTITION)
@@ -152,6 +154,35 @@ def _of_key(row: str) -> str:
     return f"{row}, payload: STRUCT<{row}>"
 
 
+def _event_rows(event: str) -> tuple[str, ...]:
+    """Where the rows of an event are, with or without its schema."""
+    return (f"{event}.before", f"{event}.after", f"{event}.payload.before", f"{event}.payload.after")
+
+
+def _key_rows(key: str) -> tuple[str, ...]:
+    """Where the columns of a record's key are, likewise."""
+    return (key, f"{key}.payload")
+
+
+def _whole(
+    text: str,
+    source: Source,
+    names: Sequence[str],
+    fields_of: Callable[[str], str],
+    parser: Mapping[str, str],
+    rows_in: Callable[[str], tuple[str, ...]],
+) -> str:
+    """What `whole_json` makes of a text, with rows of the columns ``names`` in it."""
+    types = {column.name: column.type for column in source.columns if column.name in names}
+
+    def lacks_some(record: str) -> str:
+        rows = (f"({row} IS NOT NULL AND {lacks_column(row, types)})" for row in rows_in(record))
+        return f"({' OR '.join(rows)})"
+
+    json_names = JsonNames.of(types.items(), envelope=_ENVELOPE)
+    return whole_json(text, fields_of(_fields(source, names)), parser, json_names, lacks_some)
+
+
 def _text(
     column: str,
     fields_of: Callable[[str], str],
@@ -163,11 +194,15 @@ def _text(
     number: Spark would take bytes in base64 for one, if they are digits alone. A DOUBLE it reads of numbers
     only."""
     text = f"CAST({column} AS STRING)"
-    decimals = [c.name for c in source.columns if c.name in names and c.type.is_decimal]
+    decimals = {c.name: c.type for c in source.columns if c.name in names and c.type.is_decimal}
     if not decimals or reads_decimal_texts(source.options):
         return text
     numbers = _parse(text, fields_of(", ".join(f"{quoted(name)}: {DOUBLE}" for name in decimals)), parser)
-    return f"IF({numbers}.{_CORRUPT} IS NULL, {text}, NULL)"
+    is_number = f"{numbers}.{_CORRUPT} IS NULL"
+    if (others := JsonNames.of(decimals.items(), _ENVELOPE)).names:
+        text_there = literal(rf'{others.in_another_case}[ \t\r\n]*+"')
+        is_number += f" AND NOT rlike({text}, {text_there})"
+    return f"IF({is_number}, {text}, NULL)"
 
 
 def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:

@@ -177,16 +177,18 @@ def _as_told(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def read_again(
-    spark: SparkSession, source: Source, files: Sequence[str], mended: Callable[[DataFrame], DataFrame]
+    spark: SparkSession, source: Source, files: str | Sequence[str], mended: Callable[[DataFrame], DataFrame]
 ) -> DataFrame:
     """The frame of some files of a JSON source alone, as `read` gives it of all.
 
     Args:
+        files: one text: the path of the source.
         mended: is given the declared columns, `BROKEN`, `FILE`, and `BLOCK` and `ROW` by which the rows of a
             file are in order; gives those that count, in their order.
     """
     options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
-    options |= {**_base_of(path_of(source.options)), **AS_NAMED}
+    if not isinstance(files, str):
+        options |= {**_base_of(path_of(source.options)), **AS_NAMED}
     more = {
         FILE: "_metadata.file_path",
         BLOCK: "_metadata.file_block_start",

@@ -20,7 +20,7 @@ from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
-from watersmeet.engine.spark.whole_json import not_whole, object_in, whole_json
+from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
@@ -38,6 +38,7 @@ from watersmeet.spec.options.names import source_option_problems
 from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
 from watersmeet.spec.options.records import HEADER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
+from watersmeet.spec.records.json_names import JsonNames
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
@@ -164,7 +165,10 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     shown = f"coalesce({text}, CAST(value AS STRING), '')"
     if wanted == "json":
         fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in values)
-        parse, row = whole_json(text, fields, parser), object_in(_PARSED)
+        types = {column.name: column.type for column in values}
+        names = JsonNames.of(types.items())
+        parse = whole_json(text, fields, parser, names, lambda row: lacks_column(row, types))
+        row = object_in(_PARSED)
         broken = f"IF({not_whole(_PARSED)}, {shown}, NULL)"
     else:
         parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}

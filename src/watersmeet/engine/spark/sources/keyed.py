@@ -19,11 +19,13 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.whole_json import not_whole, object_in, whole, whole_json
+from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
+from watersmeet.spec.records.json_names import JsonNames
+from watersmeet.types.sql_type import SqlType
 
 _PARSED, _KEY, _NO_VALUE = ours("parsed"), ours("key"), ours("no_value")
 
@@ -73,9 +75,9 @@ def upserts(
     key = source.primary_key
     assert key is not None
     types = {column.name: column.type for column in source.columns}
-    values = [name for name in types if name not in metadata]
+    values = {name: types[name] for name in types if name not in metadata}
     frame = raw.select(
-        F.expr(_object("CAST(value AS STRING)", [(n, str(types[n])) for n in values], parser)).alias(_PARSED),
+        F.expr(_object("CAST(value AS STRING)", values, parser)).alias(_PARSED),
         F.expr(_key_of(source, key, parser)).alias(_KEY),
         F.expr("value IS NULL").alias(_NO_VALUE),
         F.expr("coalesce(CAST(value AS STRING), CAST(key AS STRING), '')").alias("value"),
@@ -109,13 +111,15 @@ def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str]) -> SparkCol
 
 def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
     """The columns of the key, of the record's, as `whole_json` gives them."""
-    types = {column.name: str(column.type) for column in source.columns}
+    types = {column.name: column.type for column in source.columns if column.name in key.columns}
     if key_format(source.options) == RAW:
         (name,) = key.columns
         return whole(f"try_cast(CAST(key AS STRING) AS {types[name]})", name)
-    return _object("CAST(key AS STRING)", [(name, types[name]) for name in key.columns], parser)
+    return _object("CAST(key AS STRING)", types, parser)
 
 
-def _object(text: str, columns: list[tuple[str, str]], parser: Mapping[str, str]) -> str:
-    """A text as an object of these columns (name, type)."""
-    return whole_json(text, ", ".join(f"{quoted(name)}: {type_}" for name, type_ in columns), parser)
+def _object(text: str, columns: Mapping[str, SqlType], parser: Mapping[str, str]) -> str:
+    """A text as an object of these columns."""
+    fields = ", ".join(f"{quoted(name)}: {own}" for name, own in columns.items())
+    names = JsonNames.of(columns.items())
+    return whole_json(text, fields, parser, names, lambda row: lacks_column(row, columns))

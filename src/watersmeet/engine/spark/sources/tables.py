@@ -28,9 +28,10 @@ from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
+from watersmeet.engine.spark.sources.files.by_texts import rows_by_texts
+from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, first_run_on, is_another_case_at
 from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_readable
-from watersmeet.engine.spark.sources.files.run_on import first_run_on
 from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
@@ -172,7 +173,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
     seen = check_table_files(source)
     path, wanted = path_of(source.options), format_of(source.options)
     local = local_path(path)
-    what = f'table "{source.name}"'
+    what, where = f'table "{source.name}"', hadoop_path(path, stream=False)
     check_path(spark, what, path)
 
     def listed() -> list[Entry]:
@@ -189,19 +190,20 @@ def _files(spark: SparkSession, source: Source) -> Table:
             check_partitions(what, source, name)
             if wanted == "parquet":
                 check_types_if_readable(what, source, name)
+        if wanted == "json" and is_another_case_at(spark, source, where):
+            return rows_by_texts(spark, source, JsonTexts.of(source), path)
         return read_records(spark.read, source, wanted, path)
 
     return Table(
         frame,
         lambda: version_of(listed()),
         listed,
-        lambda: _check_texts(spark, source, wanted, path),
+        lambda: _check_texts(spark, source, wanted, where),
     )
 
 
-def _check_texts(spark: SparkSession, source: Source, wanted: str, path: str) -> None:
+def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -> None:
     """That behind no record's value is more, of JSON, and that CSV is UTF-8."""
-    where = hadoop_path(path, stream=False)
     if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
         raise _broken(source.name, run_on)
     if must_be_utf8(source) and (first := first_text(not_utf8(spark, source, where))) is not None:

@@ -6,6 +6,7 @@ types and in their usual spelling. A file with another record in it is Spark's.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from watersmeet.engine.tasks.files.lines import blocks_of, line_ends
 from watersmeet.engine.tasks.files.part import NotPlain, Part, naming, rows_or_refusal
 from watersmeet.engine.tasks.files.texts import alphabet, values_of
 from watersmeet.kernel.batches import batch_of
+from watersmeet.spec.records.json_names import JsonNames, exactly, written_as
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import BOOLEAN, DOUBLE, SqlType
 
@@ -69,6 +71,9 @@ class JsonRows:
             if not lines:
                 continue
             read = self._read(block)
+            lacking = [name for name in self._names.names if read.column(name).null_count]
+            if any(_has_another_case(block, name) for name in lacking):
+                read = self._read("\n".join(map(self._renamed, block.decode().split("\n"))).encode())
             if read.num_rows != lines:
                 raise NotPlain(f"{part.path}: it has lines of several values")
             columns = {}
@@ -80,6 +85,25 @@ class JsonRows:
                     )
             yield pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
 
+    @cached_property
+    def _names(self) -> JsonNames:
+        return JsonNames.of(self.columns)
+
+    def _renamed(self, line: str) -> str:
+        """Return a line with the names of its fields as they are declared. Raises: NotPlain: fields differ by
+        case alone."""
+        if re.search(self._names.in_another_case, line) is None:
+            return line
+        record = json.loads(line)
+        for name in self._names.names:
+            try:
+                written = written_as(record, name)
+            except ValueError as error:
+                raise NotPlain(str(error)) from None
+            if written not in (None, name):
+                line = re.sub(exactly(written), rf'"{name}"\1', line)
+        return line
+
     def _read(self, block: bytes) -> pa.RecordBatch:
         table = arrow_json.read_json(
             pa.BufferReader(block),
@@ -89,6 +113,12 @@ class JsonRows:
             ),
         )
         return batch_of(table)
+
+
+def _has_another_case(block: bytes, name: str) -> bool:
+    """Whether a text in quotes is a field's name but for its case, or may be; a quick look."""
+    quoted = f'"{name}"'
+    return not name.isascii() or block.lower().count(quoted.lower().encode()) != block.count(quoted.encode())
 
 
 def _is_read(type_: SqlType) -> bool:

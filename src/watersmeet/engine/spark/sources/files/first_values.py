@@ -22,6 +22,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     kind_of_text,
 )
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.records.json_names import written_as
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types import sql_type as sql
 from watersmeet.types.sql_type import PLAIN, SqlType
@@ -52,12 +53,21 @@ def fields_of(value: Mapping[str, Any], converters: Mapping[str, Callable[[Any],
     """The columns of an object, by their readers. Raises: Unsure."""
     row: Row = {}
     for name, convert in converters.items():
-        given = value.get(name)
+        given = _field_of(value, name)
         if convert is None:
             row[name] = None
         else:
             row[name] = None if given is None else convert(given)
     return row
+
+
+def _field_of(record: Mapping[str, Any], name: str) -> Any:
+    """The value of a field, whatever the case of its name; None: there is none. Raises: Unsure."""
+    try:
+        written = written_as(record, name)
+    except ValueError:
+        raise Unsure from None
+    return None if written is None else record[written]
 
 
 def text_reader(source: Source, column: Column, time_zone: str) -> Callable[[str], Any]:

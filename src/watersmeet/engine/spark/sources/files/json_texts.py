@@ -1,4 +1,6 @@
-"""Records of JSON files that run on: something stands behind their value, a second object, for example.
+"""Records of JSON files as texts: those that run on, and those that name fields in another case.
+
+A record runs on if something stands behind its value, a second object, for example.
 
 Spark's reader takes the first value of a record (a line, or with multiLine a file) and passes over the rest.
 What it makes of that value nothing else in Spark does: a number in a STRING keeps its digits, bytes that are
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,14 +28,17 @@ from watersmeet.engine.spark.sources.files.texts import (
     said_encoding,
 )
 from watersmeet.engine.spark.text import let, literal, options_map, quoted
+from watersmeet.engine.spark.whole_json import as_declared, has_another_case
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
 from watersmeet.spec.options.lowered import is_true, lowered
+from watersmeet.spec.records.json_names import JsonNames
 
 _END = ours("end")
 _CHARACTERS, _FIRST, _IS_ARRAY = ours("characters"), ours("first"), ours("is_array")
 _ELEMENTS, _PARSED = ours("elements"), ours("parsed")
+_ROWS, _CORRUPT = ours("rows"), ours("corrupt")
 _BLANK = " \t\r\n"
 _MARK = "\ufeff"
 _WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
@@ -71,17 +76,35 @@ class JsonTexts:
 
     Args:
         options: of the source, as `json_options` has them.
+        fields: the columns, as in a STRUCT.
+        names: of the columns, and of the fields in them.
     """
 
     options: Mapping[str, str]
+    fields: str
+    names: JsonNames
 
     @classmethod
     def of(cls, source: Source) -> JsonTexts:
-        return cls(json_options(lowered(source.options)))
+        columns = [(column.name, column.type) for column in source.columns]
+        fields = ", ".join(f"{quoted(name)}: {own}" for name, own in columns)
+        return cls(json_options(lowered(source.options)), fields, JsonNames.of(columns))
 
     def read(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
         """See `read_texts`."""
         return read_texts(spark, self.options, paths)
+
+    @property
+    def may_differ(self) -> str:
+        """A condition that holds for nearly no text but those of `differs`, and for all of these; a quick
+        one."""
+        return f"({self.may_run_on}) OR ({self._may_have_another_case})"
+
+    @property
+    def differs(self) -> str:
+        """Return the condition that Spark's reader does not tell what is in a text; make frames of it
+        `leniently`."""
+        return f"({self.run_on}) OR ({self.has_another_case})"
 
     @property
     def may_run_on(self) -> str:
@@ -105,9 +128,47 @@ class JsonTexts:
         whole = let(_CHARACTERS, self._text, self._is_whole)
         return f"CASE WHEN {self.may_run_on} THEN NOT ({whole}) ELSE false END"
 
-    def rows(self, fields: str) -> str:
-        """Count the rows that Spark's reader makes of a text. ``fields``: the columns, as in a STRUCT."""
-        kind = literal(f"ARRAY<STRUCT<{fields}>>")
+    @cached_property
+    def has_another_case(self) -> str:
+        """Return the condition that a text has a field whose name is not written as it is declared; make
+        frames of it `leniently`."""
+        if not self.names.names:
+            return "false"
+        of_array = f"rlike({_CHARACTERS}, {literal(self.names.in_another_case)})"
+        of_object = has_another_case(_CHARACTERS, self.names)
+        condition = f"IF(startswith({_FIRST}, '['), {of_array}, coalesce({of_object}, false))"
+        told = let(_CHARACTERS, self._text, let(_FIRST, self._from_first(_CHARACTERS), condition))
+        return f"CASE WHEN {self._may_have_another_case} THEN {told} ELSE false END"
+
+    @property
+    def _may_have_another_case(self) -> str:
+        if not self.names.names or self._is_wide:
+            return "true" if self.names.names else "false"
+        # Of a wide encoding that is found by its first bytes a name is bytes with NUL between them.
+        raw = quoted(TEXT)
+        return f"rlike({raw}, {literal(self.names.in_another_case)}) OR contains({raw}, chr(0))"
+
+    @cached_property
+    def rows_renamed(self) -> str:
+        """Return the rows (ARRAY<STRUCT>) of a text that has fields in another case; NULL: it has two
+        readings, or values that do not fit."""
+        schema = literal(f"{_ROWS} ARRAY<STRUCT<{self.fields}>>, {_CORRUPT} STRING")
+        options = self._parser(
+            {**self.options, "maxnestingdepth": _DEEPEST, "columnnameofcorruptrecord": _CORRUPT}
+        )
+        elements = replace(self.names, repeated=frozenset(self.names.names))
+        wrapped = (
+            f"IF(startswith({_FIRST}, '['), {as_declared(_CHARACTERS, elements)},"
+            f" concat('[', {as_declared(_CHARACTERS, self.names)}, '\\n]'))"
+        )
+        read = f"from_json(concat('{{\"{_ROWS}\":', {wrapped}, '\\n}}'), {schema}{options})"
+        rows = let(_PARSED, read, f"IF({_PARSED}.{_CORRUPT} IS NULL, {_PARSED}.{_ROWS}, NULL)")
+        return let(_CHARACTERS, self._text, let(_FIRST, self._from_first(_CHARACTERS), rows))
+
+    @cached_property
+    def count_of_rows(self) -> str:
+        """Count the rows that Spark's reader makes of a text."""
+        kind = literal(f"ARRAY<STRUCT<{self.fields}>>")
         of_array = let(
             _ELEMENTS,
             f"from_json({_CHARACTERS}, {kind}{self._parser(self.options)})",
@@ -183,6 +244,14 @@ def first_run_on(spark: SparkSession, source: Source, path: str) -> str | None:
     with leniently(spark):
         running_on = read.where(texts.run_on).select(TEXT)
     return first_text(running_on)
+
+
+def is_another_case_at(spark: SparkSession, source: Source, path: str) -> bool:
+    """Whether the files of a table at a path have fields in another case than they are declared."""
+    texts = JsonTexts.of(source)
+    with leniently(spark):
+        renamed = texts.read(spark, path).where(texts.has_another_case)
+    return first_text(renamed) is not None
 
 
 @contextmanager

@@ -1,0 +1,130 @@
+"""Names of fields in JSON that are written in another case than the columns they fill.
+
+SQL does not regard the case of names, nor do the readers of CSV and Parquet; Spark's JSON parser does: of
+``{"ORDER_ID": 1}`` a column ``order_id`` would be NULL, and nobody would know. So a field that is not there
+by its exact name is looked for without regard to case. Where that can be read in two ways (two fields differ
+by case alone) the record is broken.
+
+Names are found between double quotes, as patterns that Java and Python read alike. Those with quotes,
+backslashes or control characters in them, which JSON escapes, are found by their exact spelling alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from watersmeet.types.sql_type import STRING, SqlType
+
+_COLON = r'"([ \t\r\n]*+:)'
+_PLAIN_NAME = re.compile(r"[^\"\\\x00-\x1f]+")
+
+
+@dataclass(frozen=True)
+class JsonNames:
+    """The names that fields of a record are looked for by.
+
+    Args:
+        names: those that are found in any case.
+        repeated: those of them that fields on several levels have: of these the name does not tell which is
+            meant.
+        texts: of columns of STRING, which may hold objects as they are written.
+        is_flat: whether all fields are of the record itself.
+        has_maps: whether there are MAPs, whose keys are values.
+    """
+
+    names: tuple[str, ...]
+    repeated: frozenset[str]
+    texts: tuple[str, ...]
+    is_flat: bool
+    has_maps: bool
+
+    @classmethod
+    def of(cls, columns: Iterable[tuple[str, SqlType]], envelope: Iterable[str] = ()) -> JsonNames:
+        """Return those of columns (name, type), and of the STRUCTs in them.
+
+        Args:
+            envelope: names of the fields around the columns, where those are not of the record itself; they
+                are looked for as they are.
+        """
+        columns, envelope = list(columns), list(envelope)
+        fields = [field for name, own in columns for field in _fields(name, own)]
+        spelled = {name.lower(): {name} for name in envelope}
+        for name, _ in fields:
+            spelled.setdefault(name.lower(), set()).add(name)
+        counts = Counter(name for name, _ in fields)
+        return cls(
+            tuple(
+                name
+                for name in counts
+                if len(spelled[name.lower()]) == 1
+                and name not in envelope
+                and name.lower() != name.upper()
+                and _PLAIN_NAME.fullmatch(name)
+            ),
+            frozenset(name for name, count in counts.items() if count > 1),
+            tuple(dict.fromkeys(name for name, own in fields if own == STRING)),
+            not envelope and len(fields) == len(columns),
+            any(inner.entry is not None for _, own in columns for inner in own.every),
+        )
+
+    @cached_property
+    def in_another_case(self) -> str:
+        """A pattern that finds in a text a field's name that is not written exactly."""
+        return f'"(?:{self._others}){_COLON}'
+
+    @cached_property
+    def is_another_case(self) -> str:
+        """A pattern that a name matches which is not written exactly."""
+        return f"^(?:{self._others.replace(_AT_END, '$')})$"
+
+    @property
+    def _others(self) -> str:
+        return "|".join(f"(?!{escaped(name)}{_AT_END})(?iu:{escaped(name)})" for name in self.names)
+
+    @property
+    def object_in_text(self) -> str:
+        """A pattern that finds an object or an array where a column of STRING may be."""
+        return f'"(?iu:{"|".join(map(escaped, self.texts))}){_COLON}[ \\t\\r\\n]*+[{{\\[]'
+
+
+_AT_END = '"'
+
+
+def exactly(name: str) -> str:
+    """Return a pattern that finds a field of the name."""
+    return f'"{escaped(name)}{_COLON}'
+
+
+def in_any_case(name: str) -> str:
+    """Return a pattern that finds a field of the name in any case; its groups: the name, and what follows on
+    its quotes."""
+    return f'"((?iu:{escaped(name)})){_COLON}'
+
+
+def escaped(name: str) -> str:
+    """Return a pattern that matches the name alone."""
+    return re.sub(r"[^\w\s]", lambda match: f"\\{match[0]}", name)
+
+
+def written_as(record: Collection[str], name: str) -> str | None:
+    """Return how a record writes a field's name, exactly or in another case; None: it has no such field.
+
+    Raises:
+        ValueError: it has several in other cases, and none that is exact.
+    """
+    if name in record:
+        return name
+    others = [own for own in record if own.lower() == name.lower()]
+    if len(others) > 1:
+        raise ValueError(f"{others[0]} and {others[1]} differ by case alone")
+    return others[0] if others else None
+
+
+def _fields(name: str, own: SqlType) -> Iterator[tuple[str, SqlType]]:
+    yield name, own
+    for inner in own.every:
+        yield from ((field.name, field.type) for field in inner.fields)
