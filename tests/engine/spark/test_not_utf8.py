@@ -10,11 +10,8 @@ import pytest
 from tests.engine.spark.running import until_caught_up
 from tests.fuzz.rows import bag, parquet_rows
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts
-from watersmeet.engine.spark.sources.files.not_utf8 import not_utf8
-from watersmeet.engine.spark.sources.files.texts import TEXT, first_text
+from watersmeet.engine.spark.sources.files.texts import TEXT, read_texts
 from watersmeet.errors import WatersmeetError
-from watersmeet.front.sql import parse_job
-from watersmeet.plan.planner import plan_job
 
 pytestmark = pytest.mark.spark
 
@@ -62,8 +59,7 @@ def test_it_stops_however_records_are_cut(spark, tmp_path, options):
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "file-not-utf8"
-    (source,) = plan_job(parse_job(text)).sources
-    assert first_text(not_utf8(spark, source, [f"file:{tmp_path}/in/1"])) == 'm\\xfcller",3'
+    assert 'm\\xfcller",3' in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -128,5 +124,5 @@ def test_names_are_no_patterns(spark, tmp_path):
     """In a stream Spark takes them for none either."""
     for name in ("a[1].json", "a1.json"):
         (tmp_path / name).write_text(name)
-    read = JsonTexts({}).read(spark, [f"file:{tmp_path}/a[1].json"])
+    read = read_texts(spark, {}, [f"file:{tmp_path}/a[1].json"])
     assert [row[TEXT] for row in read.collect()] == ["a[1].json"]

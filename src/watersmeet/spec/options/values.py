@@ -25,6 +25,8 @@ class Use(Enum):
 
 
 ENCODINGS = ("UTF-8", "US-ASCII", "ISO-8859-1", "UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
+"""Of the encodings that there are, those in which a byte of ASCII may be a part of another character."""
 SYNONYMS = (("sep", "delimiter"), ("encoding", "charset"), ("compression", "codec"))
 """Two names of one option each: of the first, if both are said."""
 
@@ -99,8 +101,9 @@ def value_problems(
             problems.append(
                 (named[other], f"'{prefix}{one}' is the same option, and is said, too: leave out one")
             )
-    if wanted == "json" and use is Use.READ and not problems:
-        problems += _undelimited({name: options[written] for name, written in named.items()}, named)
+    if wanted in ("json", "csv") and use is Use.READ and not problems:
+        values = {name: options[written] for name, written in named.items()}
+        problems += _undelimited(wanted, values, named)
     return problems
 
 
@@ -238,11 +241,14 @@ _RULES: Mapping[str, Callable[[str, str, Use], str | None]] = {
 }
 
 
-def _undelimited(values: Mapping[str, str], named: Mapping[str, str]) -> list[tuple[str, str]]:
-    """JSON in another encoding than UTF-8 is cut into records only by what is said to end them."""
+def _undelimited(wanted: str, values: Mapping[str, str], named: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Records of some encodings are cut only by what is said to end them: Spark looks for the byte of a line
+    feed, which in UTF-16 is half of one, or of another character. Of JSON it asks that for all but UTF-8."""
     name = "encoding" if "encoding" in named else "charset"
     encoding = values.get(name, "UTF-8").upper()
-    if encoding == "UTF-8" or values.get("multiline", "false").lower() == "true":
+    if encoding not in WIDE and (wanted == "csv" or encoding == "UTF-8"):
+        return []
+    if values.get("multiline", "false").lower() == "true":
         return []
     if encoding in ("UTF-16", "UTF-32"):
         return [(named[name], "'multiLine' = 'true' reads such files, or say 'UTF-16LE' or 'UTF-16BE'")]

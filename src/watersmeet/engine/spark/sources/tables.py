@@ -29,10 +29,10 @@ from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.by_texts import rows_by_texts
+from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, first_run_on, is_another_case_at
-from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_readable
-from watersmeet.engine.spark.sources.files.texts import first_text, shown_text
+from watersmeet.engine.spark.sources.files.texts import shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
     check_directories,
@@ -203,11 +203,14 @@ def _files(spark: SparkSession, source: Source) -> Table:
 
 
 def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -> None:
-    """That behind no record's value is more, of JSON, and that CSV is UTF-8."""
+    """That behind no record's value is more, of JSON, and that no line of CSV is misread."""
     if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
         raise _broken(source.name, run_on)
-    if must_be_utf8(source) and (first := first_text(not_utf8(spark, source, where))) is not None:
-        raise no_utf8(f'table "{source.name}"', f"the line {first[:200]}")
+    if wanted == "csv":
+        texts = CsvTexts.of(source)
+        problem = texts.first_problem(f'table "{source.name}"', texts.misread(spark, where))
+        if problem is not None:
+            raise problem
 
 
 def _check_columns(spark: SparkSession, source: Source, path: str) -> None:

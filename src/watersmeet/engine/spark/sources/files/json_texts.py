@@ -33,6 +33,7 @@ from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
 from watersmeet.spec.options.lowered import is_true, lowered
+from watersmeet.spec.options.values import WIDE
 from watersmeet.spec.records.json_names import JsonNames
 
 _END = ours("end")
@@ -41,9 +42,6 @@ _ELEMENTS, _PARSED = ours("elements"), ours("parsed")
 _ROWS, _CORRUPT = ours("rows"), ours("corrupt")
 _BLANK = " \t\r\n"
 _MARK = "\ufeff"
-_WIDE = ("UTF-16", "UTF-16BE", "UTF-16LE", "UTF-32")
-"""Of the encodings that there are, those in which a byte of ASCII may be a part of another character."""
-
 _NOT_OF_VALUES = frozenset(
     {"linesep", "encoding", "charset", "multiline", *(name.lower() for name in (*ANY_READER, *OF_SOURCES))}
 )
@@ -213,7 +211,7 @@ class JsonTexts:
         raw = quoted(TEXT)
         data = f"CAST({raw} AS BINARY)"
         if (encoding := said_encoding(self.options)) is not None:
-            return f"decode({data}, {literal(encoding)})" if encoding in _WIDE else raw
+            return f"decode({data}, {literal(encoding)})" if encoding in WIDE else raw
         plain = f"IF(startswith({raw}, '{_MARK}'), substring({raw}, 2), {raw})"
         told_by_start = (
             f"CASE WHEN startswith({data}, X'0000FEFF') OR startswith({data}, X'FFFE0000')"
@@ -232,7 +230,7 @@ class JsonTexts:
 
     @property
     def _is_wide(self) -> bool:
-        return said_encoding(self.options) in _WIDE
+        return said_encoding(self.options) in WIDE
 
 
 def first_run_on(spark: SparkSession, source: Source, path: str) -> str | None:

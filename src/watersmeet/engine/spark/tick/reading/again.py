@@ -1,11 +1,11 @@
 """Files of text that are looked at as texts before the rows of a tick are read.
 
 Spark's readers say nothing of records of JSON that run on behind their value, nor of fields in another case
-than they are declared (`json_texts`), nor of CSV that is no UTF-8 (`not_utf8`).
+than they are declared (`json_texts`), nor of CSV that is no UTF-8 or has ends of lines within quotes
+(`csv_texts`).
 
-One job looks at all of it. Where nothing is to be found, that is all. CSV that is no UTF-8 stops the job. Of
-JSON the rows of the source come from a frame of its own (`by_texts`), and ingest passes over those of the
-stream.
+One job looks at all of it. Where nothing is to be found, that is all. Such CSV stops the job. Of JSON the
+rows of the source come from a frame of its own (`by_texts`), and ingest passes over those of the stream.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.files.by_texts import NOTHING_OUT, rows_by_texts
+from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
-from watersmeet.engine.spark.sources.files.not_utf8 import must_be_utf8, no_utf8, not_utf8
 from watersmeet.engine.spark.sources.files.read import BatchFiles
-from watersmeet.engine.spark.sources.files.there import local_of, reader_path, shown
+from watersmeet.engine.spark.sources.files.there import reader_path
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import reports_of
-from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
@@ -69,12 +68,16 @@ class Rereading:
             for n, source in of_files.items()
             if format_of(source.options) == "json"
         }
-        self._csv = {n: source for n, source in of_files.items() if must_be_utf8(source)}
+        self._csv = {
+            n: (source, CsvTexts.of(source))
+            for n, source in of_files.items()
+            if format_of(source.options) == "csv"
+        }
 
     def of_batch(self, batch: BatchFiles | None) -> Reread | None:
         """What is read again of the files of a batch; None: nothing, as nearly always.
 
-        Raises: EngineError when CSV is no UTF-8, when Spark's rows of a file are not those that its texts
+        Raises: EngineError when Spark would misread CSV, when its rows of a file are not those that its texts
         have, or when the files are no longer what they were.
         """
         if batch is None or not (self._json or self._csv):
@@ -93,11 +96,14 @@ class Rereading:
     def _of_paths(self, paths: Mapping[int, Sequence[str]]) -> Reread | None:
         texts = {n: self._json[n][1].read(self._spark, paths[n]) for n in paths if n in self._json}
         suspects = {n: frame.where(self._json[n][1].may_differ) for n, frame in texts.items()}
-        suspects |= {n: not_utf8(self._spark, self._csv[n], paths[n]) for n in paths if n in self._csv}
+        suspects |= {n: self._csv[n][1].misread(self._spark, paths[n]) for n in paths if n in self._csv}
         with_some = _with_some(suspects)
         for number in with_some:
             if number in self._csv:
-                raise self._no_utf8(self._csv[number], suspects[number])
+                source, csv = self._csv[number]
+                problem = csv.first_problem(f'file source "{source.name}"', suspects[number], NOTHING_OUT)
+                if problem is not None:
+                    raise problem
         with leniently(self._spark):
             numbers = _with_some({n: texts[n].where(self._json[n][1].differs) for n in with_some})
         if not numbers:
@@ -105,11 +111,6 @@ class Rereading:
         frames = [self._frame(*self._json[number], paths[number]) for number in numbers]
         names = frozenset(self._json[number][0].name for number in numbers)
         return Reread(names, reports_of(frames, self._store))
-
-    def _no_utf8(self, source: Source, texts: DataFrame) -> EngineError:
-        paths = [row[0] for row in texts.select("_metadata.file_path").limit(1).collect()]
-        file = shown(local_of(paths[0]) or paths[0]) if paths else "a file"
-        return no_utf8(f'file source "{source.name}"', file, NOTHING_OUT)
 
     def _frame(self, source: Source, texts: JsonTexts, paths: Sequence[str]) -> tuple[DataFrame, SourceView]:
         view = next(view for _, view in self._scanned.sources if view.source == source.name)

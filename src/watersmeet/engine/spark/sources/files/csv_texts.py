@@ -1,0 +1,124 @@
+"""CSV files as texts: lines that are no UTF-8, and lines that end within quotes.
+
+Spark's reader tells nobody of either. In the place of bytes that are no UTF-8 it puts U+FFFD: keys that
+differ in such bytes would be equal. Who says an encoding, be it UTF-8, has been told that (docs/formats.md).
+And without ``multiLine`` it takes each line for a record: a value with a line's end within its quotes is cut,
+and the rest of it is another row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.engine.spark.sources.files.texts import (
+    TEXT,
+    read_texts,
+    said_encoding,
+    shown_text,
+)
+from watersmeet.engine.spark.sources.files.there import local_of, shown
+from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.errors import EngineError, printable
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.lowered import is_true, lowered
+from watersmeet.spec.options.values import WIDE, separator_in
+
+_IS_UTF8 = f"is_valid_utf8({quoted(TEXT)})"
+_HINT_UTF8 = (
+    "say what it is, 'encoding' = 'ISO-8859-1' for one, or write it as UTF-8; with 'encoding' = 'UTF-8' such "
+    "bytes become U+FFFD, and texts that differ by them alone are equal"
+)
+_HINT_QUOTES = (
+    "'multiLine' = 'true' reads values that have ends of lines within their quotes; where quotes are"
+    " characters like others, say 'quote' = ''"
+)
+_LONGEST_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class CsvTexts:
+    """The lines of CSV files, and which of them Spark's reader would misread.
+
+    Args:
+        options: of the source, with names in lower case.
+    """
+
+    options: Mapping[str, str]
+
+    @classmethod
+    def of(cls, source: Source) -> CsvTexts:
+        return cls(lowered(source.options))
+
+    def misread(self, spark: SparkSession, paths: str | Sequence[str]) -> DataFrame:
+        """Return the lines of files that are no UTF-8, or end within quotes, as `read_texts` has them.
+
+        Where a record may have several lines, its lines: no character of UTF-8 has the byte of a line's end
+        within, and a file may be larger than a text can be.
+        """
+        options = {name: value for name, value in self.options.items() if name != "multiline"}
+        conditions = [] if said_encoding(self.options) else [f"NOT {_IS_UTF8}"]
+        if not is_true(self.options, "multiline") and (within_quotes := self._ends_within_quotes) is not None:
+            conditions.append(within_quotes)
+        return read_texts(spark, options, paths).where(" OR ".join(conditions) or "false")
+
+    def first_problem(self, what: str, lines: DataFrame, before: str = "") -> EngineError | None:
+        """Return the error of the first of such lines; None: there is none.
+
+        Args:
+            what: the source, for the message.
+            lines: as `misread` gives them.
+            before: what the hint begins with.
+        """
+        columns = (quoted(TEXT), f"{_IS_UTF8} AS is_utf8", "_metadata.file_path")
+        rows = lines.selectExpr(*columns).orderBy("is_utf8").limit(1).toArrow()
+        if not rows.num_rows:
+            return None
+        text, is_utf8, path = (column[0] for column in rows.columns)
+        file = shown(local_of(path.as_py()) or path.as_py())
+        line = printable(shown_text(text)[:_LONGEST_SHOWN])
+        if not is_utf8.as_py() and said_encoding(self.options) is None:
+            return EngineError(
+                f"{what}: {file} has bytes that are no UTF-8, and no encoding is said: {line}",
+                code="file-not-utf8",
+                hint=f"{before}{_HINT_UTF8}",
+            )
+        return EngineError(
+            f"{what}: {file} has a line that ends within quotes: {line}",
+            code="value-runs-on",
+            hint=f"{before}{_HINT_QUOTES}",
+        )
+
+    @property
+    def _ends_within_quotes(self) -> str | None:
+        """The condition that a line does; None where there are no quotes."""
+        quote = self.options.get("quote", '"')
+        if quote in ("", "\0"):
+            return None
+        text = quoted(TEXT)
+        if (encoding := said_encoding(self.options)) in WIDE:
+            text = f"decode(CAST({text} AS BINARY), {literal(str(encoding))})"
+        condition = (
+            f"contains({text}, {literal(quote)}) AND rlike({text}, {literal(self._open_value(quote))})"
+        )
+        if comment := self.options.get("comment", ""):
+            condition += f" AND NOT startswith({text}, {literal(comment)})"
+        return condition
+
+    def _open_value(self, quote: str) -> str:
+        """A pattern of lines whose last value begins with a quote and does not end with one.
+
+        As Spark has it: a value is quoted if it begins with the quote; in it stand escaped characters, and
+        quotes that are doubled. What follows on its closing quote, up to the separator, belongs to it.
+        """
+        q, escape = re.escape(quote), re.escape(self.options.get("escape", "\\") or "\0")
+        separator = re.escape(separator_in(self.options))
+        blank = "[ \\t]*+" if is_true(self.options, "ignoreleadingwhitespace") else ""
+        within = rf"{q}(?:{q}{q}|{escape}.|(?!{q}|{escape}).)*+"
+        if escape == q:
+            within = rf"{q}(?:{q}{q}|(?!{q}).)*+"
+        to_separator = rf"(?:(?!{separator}).)*+{separator}"
+        return rf"(?s)^(?:{blank}(?:(?!{q})|{within}{q}){to_separator})*+{blank}{within}\z"
