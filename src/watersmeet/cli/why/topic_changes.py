@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from watersmeet.engine.spark.sources.files.first_found import Row
 from watersmeet.engine.spark.sources.files.first_rows import json_readers
 from watersmeet.engine.spark.sources.files.first_values import (
     Unsure,
+    counted_time,
     fields_of,
     json_object,
     text_reader,
 )
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options.debezium import UNAVAILABLE, TimeUnit, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.options.kafka import RAW, key_format
+from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types import sql_type as sql
 
 Changes = Sequence[tuple[Row, int]]
@@ -33,7 +35,7 @@ OfRecord = Callable[[bytes | None, bytes | None], Changes]
 Readers = Mapping[str, Callable[[Any], Any] | None]
 
 _DAYS = range(-719_162, 2_932_896 + 1)
-"""Of the years 1 and 9999, since 1970, as in `sources.debezium_times`."""
+"""Of the years 1 and 9999, since 1970, as in `sources.counted_times`."""
 _MOST = 2**63 - 1 - TimeUnit.NANOS.per_second
 """What is nearer to the bounds of a BIGINT, or beyond, is not certain here."""
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -172,10 +174,7 @@ def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text:
             return date(1970, 1, 1) + timedelta(days=value)
         if unit is None or not -_MOST <= value <= _MOST:
             raise Unsure
-        us = value * 1_000_000 // unit.per_second
-        if us // 86_400_000_000 not in _DAYS:
-            raise Unsure
-        return datetime(1970, 1, 1) + timedelta(microseconds=us)
+        return counted_time(value, unit)
 
     return read
 

@@ -6,7 +6,7 @@ broken. The job would go on, put out nothing, and its watermark would never move
 
 from __future__ import annotations
 
-from watersmeet.engine.driver.counts import Broken, branches_of
+from watersmeet.engine.driver.counts import RowsRead, branches_of
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import OnBroken
@@ -16,20 +16,18 @@ LEAST = 100
 """So many records have to be broken; of fewer, others may come that are not."""
 
 
-def check_not_all_broken(
-    plan: JobPlan, before: Manifest | None, broken: dict[str, Broken], rows_in: dict[str, int]
-) -> None:
+def check_not_all_broken(plan: JobPlan, before: Manifest | None, read: RowsRead) -> None:
     """Refuse the first tick that reads a source if all of its records, and enough of them, are broken.
 
     Args:
         before: the state that the tick goes on from.
-        broken, rows_in: of the tick, per source.
+        read: in the tick.
 
     Raises:
         EngineError: ``all-records-broken``, of each source with the text of one record; nothing of the tick
             goes out.
     """
-    wholly = {name: own for name, own in broken.items() if own.rows == rows_in[name] >= LEAST}
+    wholly = {name: own for name, own in read.broken.items() if own.rows == read.rows[name] >= LEAST}
     if not wholly:
         return
     stops = {source.name for source in plan.sources if source.on_broken is OnBroken.STOP}

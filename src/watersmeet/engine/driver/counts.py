@@ -18,6 +18,16 @@ class Broken:
     text: str
 
 
+@dataclass(frozen=True)
+class FarAhead:
+    """Rows of a source in a tick whose time is too far ahead of the clock: how many, and the last time of an
+    event-time column of theirs, in µs since 1970."""
+
+    rows: int
+    column: str
+    time_us: int
+
+
 def late_total(
     before: Mapping[str, Mapping[str, LateBy]],
     late: Sequence[tuple[str, Mapping[str, LateBy]]],
@@ -52,24 +62,40 @@ def counted(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return sums
 
 
-def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> tuple[dict[str, int], dict[str, Broken]]:
-    """Return per source the rows that were read of it, and the records of it that did not parse.
+@dataclass(frozen=True)
+class RowsRead:
+    """What a tick read, per source.
 
-    Rows count once however many branches take them: broken records and rows that are no part of a branch's
-    stream, too. Every branch of a source counts all of its rows, so one of them says how many there were.
-    Sources without broken records are left out of the second.
+    Attributes:
+        rows: of all sources, how many. Rows count once however many branches take them, broken records and
+            rows that are no part of a branch's stream, too.
+        broken, far_ahead: of the sources that had such rows.
     """
+
+    rows: dict[str, int]
+    broken: dict[str, Broken]
+    far_ahead: dict[str, FarAhead]
+
+
+def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
+    """Sum up what tasks tell. Every branch of a source counts all of its rows, so one of them says how many
+    there were."""
     sources = {place: source for source, place in branches_of(plan).items()}
-    rows_by_source, broken = dict.fromkeys(sources.values(), 0), dict[str, Broken]()
+    read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {})
     for report in reports:
         source = sources.get((report.arrangement, report.branch))
         if source is None:
             continue
-        rows_by_source[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+        read.rows[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
         if rows := report.counts.get("broken", 0):
-            before = broken.get(source, Broken(0, report.broken_text))
-            broken[source] = Broken(before.rows + rows, before.text)
-    return rows_by_source, broken
+            before = read.broken.get(source, Broken(0, report.broken_text))
+            read.broken[source] = Broken(before.rows + rows, before.text)
+        if rows := report.counts.get("ahead", 0):
+            column, time_us = max(report.furthest.items(), key=lambda last: last[1])
+            others = read.far_ahead.get(source, FarAhead(0, column, time_us))
+            last = others if others.time_us > time_us else FarAhead(0, column, time_us)
+            read.far_ahead[source] = FarAhead(others.rows + rows, last.column, last.time_us)
+    return read
 
 
 def branches_of(plan: JobPlan) -> dict[str, tuple[str, int]]:

@@ -284,8 +284,8 @@ class TickDriver:
         self.commits.check()
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
-        tick.rows_in, tick.broken = rows_read(self.plan, ingest_reports)
-        check_not_all_broken(self.plan, self.manifest, tick.broken, tick.rows_in)
+        tick.read = rows_read(self.plan, ingest_reports)
+        check_not_all_broken(self.plan, self.manifest, tick.read)
         tick.ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, self.store) for contents in self._contents]
         tick.ended = end
@@ -434,8 +434,9 @@ class TickDriver:
             tick.start.clock_us,
             results,
             tick.ended,
-            tick.rows_in,
-            tick.broken,
+            tick.read.rows,
+            tick.read.broken,
+            tick.read.far_ahead,
             held=self.inputs.ahead(tick.inputs),
             traffic=self._traffic(tick),
             state=tick.manifest,
@@ -453,7 +454,7 @@ class TickDriver:
         """From what the rows of the tick that was concluded were made; see `identity_of`."""
         tick = self._current()
         assert tick.manifest is not None
-        tick.manifest.identity = identity_of(self.plan, self.manifest, tick.manifest, tick.rows_in, told)
+        tick.manifest.identity = identity_of(self.plan, self.manifest, tick.manifest, tick.read.rows, told)
         return tick.manifest.identity
 
     def commit(

@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import kafka
+from watersmeet.engine.spark.sources.counted_times import as_written, with_times
+from watersmeet.engine.spark.sources.files.json_texts import is_another_case_at
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED
 from watersmeet.engine.spark.sources.frames import read_records
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -60,7 +62,14 @@ class Batch:
         more = {_FILE: r"regexp_replace(_metadata.file_path, '^file:/+', 'file:/')"}
         if wanted == "json":
             options |= AS_NAMED
-        frame = read_records(self._spark.read, source, wanted, list(files), options, more)
+        if wanted == "json" and is_another_case_at(self._spark, source, list(files)):
+            raise EngineError(
+                f'"{source.name}" has fields in another case than they are declared, which is not compared',
+                code="not-compared",
+                hint="declare the columns as the files write them",
+            )
+        frame = read_records(self._spark.read, as_written(source), wanted, list(files), options, more)
+        frame = with_times(frame, source)
         if wanted == "parquet":
             frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
         if BROKEN in frame.columns:

@@ -99,7 +99,11 @@ class IngestWriter:
             for column, values in times.items():
                 if self._integer[column]:
                     continue  # a number has no place on the clock
-                judgement[_where(part, present_by_column[column]) & (values > self._ahead_above)] = AHEAD
+                ahead = _where(part, present_by_column[column]) & (values > self._ahead_above)
+                judgement[ahead] = AHEAD
+                if ahead.any():
+                    furthest = max(int(values[ahead].max()), self.report.furthest.get(column, 0))
+                    self.report.furthest[column] = furthest
             judged = part & (judgement != AHEAD)
         partitions = _per_partition(batch, part)
         for column, values in times.items():

@@ -343,6 +343,7 @@ def _reads(source: Source) -> list[str]:
     said = [] if change is None else [f"changes={change.column}", *change.inserts, "-", *change.deletes]
     means = named.get("format", "").lower()
     said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
-    said += [f"{TIMESTAMPS}={unit.value}"] if (unit := timestamps_unit(source.options)) is not None else []
+    if timestamps_unit(source.options) is not None:
+        said.append(f"{TIMESTAMPS}={named[TIMESTAMPS].strip().lower()}")
     said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
     return _place(source) + said

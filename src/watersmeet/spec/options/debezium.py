@@ -9,10 +9,10 @@ documentation of the PostgreSQL connector, "Temporal types", "Decimal types".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import Enum
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Source
+from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import TIMESTAMP
 
 TIMESTAMPS, DECIMALS = "debezium.timestamps", "debezium.decimals"
@@ -25,26 +25,15 @@ UNAVAILABLE = "__debezium_unavailable_value"
 """Stands for a large value that an update did not touch: the database's log does not hold it."""
 
 
-class TimeUnit(Enum):
-    """Of what a number in the place of a timestamp is a count."""
-
-    MILLIS = "millis"
-    MICROS = "micros"
-    NANOS = "nanos"
-
-    @property
-    def per_second(self) -> int:
-        return {"millis": 1000, "micros": 1_000_000, "nanos": 1_000_000_000}[self.value]
-
-
-UNITS = tuple(unit.value for unit in TimeUnit)
+_UNIT_OF = {"millis": TimeUnit.MILLIS, "micros": TimeUnit.MICROS, "nanos": TimeUnit.NANOS}
+UNITS = tuple(_UNIT_OF)
 
 
 def timestamps_unit(options: Mapping[str, str]) -> TimeUnit | None:
     """The unit that is said; None: none is, and numbers are no timestamps."""
     for name, value in options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() in UNITS:
-            return TimeUnit(value.strip().lower())
+            return _UNIT_OF[value.strip().lower()]
     return None
 
 

@@ -19,6 +19,7 @@ from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
 from watersmeet.spec.options.values import Use, value_problems
+from watersmeet.spec.records.counted_times import UNIT, unit_problems
 
 FILE_READER = "file_reader"
 
@@ -43,7 +44,7 @@ LONGEST_NAME = 200
 """Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
 OURS = ("path", "format")
 ON_CHANGED_FILE = "on_changed_file"
-OF_SOURCES = (*OURS, ON_CHANGED_FILE)
+OF_SOURCES = (*OURS, ON_CHANGED_FILE, UNIT)
 """What Spark's readers are not told."""
 
 _OF_STREAMS = (
@@ -122,13 +123,14 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
     wanted = format_of(source.options)
     if wanted in READERS:
         names = [
-            *(OURS if table else OF_SOURCES),
+            *(name for name in OF_SOURCES if not (table and name == ON_CHANGED_FILE)),
             *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS)),
         ]
         problems += _unknown(what, wanted, source.options, names, READERS)
         problems += _values(what, wanted, source.options, names, Use.READ)
     if wanted == DEBEZIUM:
         problems += debezium_problems(what, source)
+    problems += unit_problems(what, source, wanted)
     given = {name.lower() for name in source.options}
     if not table:
         problems += _losing(what, source.options)

@@ -29,6 +29,7 @@ from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.options.records import record_problems
 from watersmeet.spec.options.values import Use, value_problems
+from watersmeet.spec.records.counted_times import UNIT, unit_problems
 
 READER = (
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",
@@ -37,7 +38,7 @@ READER = (
 )  # fmt: skip
 """Options of Spark's reader."""
 
-SOURCE_NAMES = ("topic", "format", "bootstrap.servers", "key.format")
+SOURCE_NAMES = ("topic", "format", "bootstrap.servers", "key.format", UNIT)
 """Ours, as they are named to people."""
 
 SOURCE_OURS = (*SOURCE_NAMES, "topics", "kafka.bootstrap.servers")
@@ -114,6 +115,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
     yield from _said_twice(what, source.options)
     yield from _key_problems(what, source)
     yield from record_problems(what, source, records_of(source.options))
+    yield from unit_problems(what, source, records_of(source.options))
     if of_debezium:
         yield from debezium_problems(what, source)
     for parser in _PARSERS:

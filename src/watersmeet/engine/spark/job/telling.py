@@ -13,6 +13,10 @@ from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.errors import counted
 
+_YEAR_US = int(365.2425 * 86_400_000_000)
+_NINETIES_US = 20 * _YEAR_US
+"""Since 1970: of earlier times nobody streams events."""
+
 
 class Telling:
     """Of one run."""
@@ -21,6 +25,7 @@ class Telling:
         self._asked = settings
         self._since = time.perf_counter()
         self._broken: set[tuple[str, bool]] = set()
+        self._far_ahead: set[str] = set()
 
     def note(self, *texts: str) -> None:
         """What a person should know."""
@@ -49,6 +54,7 @@ class Telling:
             backlog: what is not read yet; asked for where somebody wants to know.
         """
         self._tell_broken(result)
+        self._tell_far_ahead(result)
         if self._asked.on_backlog is not None:
             self._asked.on_backlog(backlog())
         if self._asked.on_tick is not None:
@@ -65,3 +71,22 @@ class Telling:
                     f'"{source}": {broken.rows:,} of {counted(read, "record")} of tick {result.tick} did not'
                     f" parse into the declared columns and are in no result, such as {broken.text}"
                 )
+
+    def _tell_far_ahead(self, result: TickResult) -> None:
+        """Note the first tick in which rows of a source have times too far ahead of the clock."""
+        for source, ahead in result.far_ahead.items():
+            if source in self._far_ahead:
+                continue
+            self._far_ahead.add(source)
+            year = 1970 + int(ahead.time_us // _YEAR_US)
+            millis = (
+                ". It looks like milliseconds that were read as seconds: 'timestamp.unit' = 'ms'"
+                if _NINETIES_US < ahead.time_us // 1000 < result.clock_us + _YEAR_US
+                else ""
+            )
+            rows = counted(result.rows_in[source], "row")
+            self.note(
+                f'"{source}": {ahead.rows:,} of {rows} of tick {result.tick}'
+                f" are ahead of the clock by more than 'max_ahead' and are in no result: {ahead.column} is of"
+                f" about the year {year}{millis}"
+            )

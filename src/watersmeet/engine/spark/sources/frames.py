@@ -37,6 +37,7 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
+from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
@@ -166,7 +167,9 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    return _as_told(read_records(spark.readStream, source, wanted, path, options), source)
+    written = as_written(source)
+    frame = read_records(spark.readStream, written, wanted, path, options)
+    return with_times(_as_told(frame, written), source)
 
 
 def _as_told(frame: DataFrame, source: Source) -> DataFrame:
@@ -194,8 +197,9 @@ def read_again(
         BLOCK: "_metadata.file_block_start",
         ROW: "monotonically_increasing_id()",
     }
-    frame = read_records(spark.read, source, "json", files, options, more)
-    return _finished(_as_told(mended(frame), source), source)
+    written = as_written(source)
+    frame = read_records(spark.read, written, "json", files, options, more)
+    return _finished(with_times(_as_told(mended(frame), written), source), source)
 
 
 def _base_of(path: str) -> dict[str, str]:

@@ -27,6 +27,7 @@ from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
+from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.by_texts import rows_by_texts
 from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
@@ -192,7 +193,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
                 check_types_if_readable(what, source, name)
         if wanted == "json" and is_another_case_at(spark, source, where):
             return rows_by_texts(spark, source, JsonTexts.of(source), path)
-        return read_records(spark.read, source, wanted, path)
+        return with_times(read_records(spark.read, as_written(source), wanted, path), source)
 
     return Table(
         frame,

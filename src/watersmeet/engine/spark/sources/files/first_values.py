@@ -22,12 +22,14 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     kind_of_text,
 )
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.records.counted_times import TimeUnit, said_unit
 from watersmeet.spec.records.json_names import written_as
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
 from watersmeet.types import sql_type as sql
 from watersmeet.types.sql_type import PLAIN, SqlType
 from watersmeet.zones import zone
 
+_COUNTED = (sql.TIMESTAMP, sql.TIMESTAMP_NTZ)
 _KNOWN_PARTS = frozenset(PLAIN) - {sql.FLOAT, sql.BINARY}
 _FIXED = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?")
 
@@ -86,13 +88,15 @@ def json_reader(source: Source, column: Column, time_zone: str) -> Callable[[Any
     """None: it has parts of which it is not known here how they are read."""
     if column.type.is_nested:
         return _of_parts(source, column, time_zone)
-    texts = certain_text(source, column, time_zone)
+    texts, unit = certain_text(source, column, time_zone), said_unit(source.options)
     if texts is None:
         raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
 
     def convert(value: Any) -> Any:
         if column.type == sql.BOOLEAN:
             return value if isinstance(value, bool) else _unsure(value)
+        if unit is not None and column.type in _COUNTED and not isinstance(value, str | bool):
+            return counted_time(value, unit) if isinstance(value, int) else _unsure(value)
         if column.type in (sql.STRING, *sql.TIMES):
             return texts(value) if isinstance(value, str) and is_text(value) else _unsure(value)
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
@@ -129,7 +133,7 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
     if not parts or None in parts.values():
         return None
     return lambda value: (
-        {name: own(value.get(name)) for name, own in parts.items() if own is not None}
+        {name: own(_field_of(value, name)) for name, own in parts.items() if own is not None}
         if isinstance(value, dict)
         else _unsure(value)
     )
@@ -157,11 +161,28 @@ def certain_text(source: Source, column: Column, time_zone: str) -> Callable[[st
         )
     if column.type == sql.DATE:
         return lambda text: _sure(text, kind_of_text(text, {})[0] == DATE, date.fromisoformat)
-    if column.type == sql.TIMESTAMP:
-        return lambda text: _instant(text, time_zone)
-    if column.type == sql.TIMESTAMP_NTZ:
-        return lambda text: _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
+    if column.type in _COUNTED:
+        unit = said_unit(source.options)
+        return lambda text: _time(text, column.type, time_zone, unit)
     return None
+
+
+def _time(text: str, type_: SqlType, time_zone: str, unit: TimeUnit | None) -> datetime:
+    if unit is not None and kind_of_text(text, {})[0] in (INT, LONG):
+        return counted_time(int(text), unit)
+    if type_ == sql.TIMESTAMP:
+        return _instant(text, time_zone)
+    local: datetime = _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
+    return local
+
+
+def counted_time(count: int, unit: TimeUnit) -> datetime:
+    """Return the time so many units after 1970 began; below a microsecond it is cut off. Raises: Unsure: it
+    is not of the years 1 to 9999."""
+    try:
+        return datetime(1970, 1, 1) + timedelta(microseconds=count * 1_000_000 // unit.per_second)
+    except OverflowError:
+        raise Unsure from None
 
 
 def _instant(text: str, time_zone: str) -> datetime:

@@ -20,6 +20,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.engine.spark.sources.counted_times import as_written
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
     first_text,
@@ -84,7 +85,7 @@ class JsonTexts:
 
     @classmethod
     def of(cls, source: Source) -> JsonTexts:
-        columns = [(column.name, column.type) for column in source.columns]
+        columns = [(column.name, column.type) for column in as_written(source).columns]
         fields = ", ".join(f"{quoted(name)}: {own}" for name, own in columns)
         return cls(json_options(lowered(source.options)), fields, JsonNames.of(columns))
 
@@ -244,11 +245,11 @@ def first_run_on(spark: SparkSession, source: Source, path: str) -> str | None:
     return first_text(running_on)
 
 
-def is_another_case_at(spark: SparkSession, source: Source, path: str) -> bool:
-    """Whether the files of a table at a path have fields in another case than they are declared."""
+def is_another_case_at(spark: SparkSession, source: Source, paths: str | Sequence[str]) -> bool:
+    """Whether files have fields in another case than they are declared. ``paths``: as of `read_texts`."""
     texts = JsonTexts.of(source)
     with leniently(spark):
-        renamed = texts.read(spark, path).where(texts.has_another_case)
+        renamed = texts.read(spark, paths).where(texts.has_another_case)
     return first_text(renamed) is not None
 
 

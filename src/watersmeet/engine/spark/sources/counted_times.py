@@ -1,0 +1,135 @@
+"""Times that records count, as Spark SQL: numbers of days and of parts of a second, or texts.
+
+Spark's own JSON reader takes a number in the place of a TIMESTAMP for seconds, and none for a DATE; its CSV
+reader takes none for either. Where a source says the unit of its numbers (``timestamp.unit``), its timestamps
+are read as texts, and made of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import options_map, quoted
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.kafka import metadata_of
+from watersmeet.spec.records.counted_times import TimeUnit, said_unit
+from watersmeet.types.sql_type import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+"""Of the years 1 and 9999, since 1970. Infinity, which Postgres has, is beyond."""
+
+_DAY_S, _DAY_US = 86_400, "86400000000L"
+
+_OF_TEXTS = frozenset(
+    {"timestampformat", "timestampntzformat", "timezone", "locale", "enabledatetimeparsingfallback"}
+)
+"""Options of Spark's parsers by which texts are times."""
+
+
+def as_written(source: Source) -> Source:
+    """Return a source whose timestamps are STRINGs, where it says the unit of its numbers."""
+    if said_unit(source.options) is None:
+        return source
+    counted = {column.name for column in _counted_columns(source)}
+    columns = (
+        replace(column, type=STRING) if column.name in counted else column for column in source.columns
+    )
+    return replace(source, columns=tuple(columns))
+
+
+def with_times(frame: DataFrame, source: Source) -> DataFrame:
+    """Return the frame of `as_written` with the timestamps that the source declares.
+
+    A record with a text or number that is none is broken; shown are its columns, as JSON.
+    """
+    unit = said_unit(source.options)
+    counted = _counted_columns(source)
+    if unit is None or not counted:
+        return frame
+    named = {name.rpartition(".")[2]: value for name, value in source.options.items()}
+    parser = {name: value for name, value in named.items() if name.lower() in _OF_TEXTS}
+    times = {
+        column.name: time_of(quoted(column.name), column.type, unit, parser, of_fractions=True)
+        for column in counted
+    }
+    wrong = " OR ".join(f"({quoted(name)} IS NOT NULL AND {time} IS NULL)" for name, time in times.items())
+    row = ", ".join(quoted(column.name) for column in source.columns)
+    broken = F.expr(f"coalesce({BROKEN}, IF({wrong}, to_json(struct({row})), NULL))")
+    return frame.withColumns({BROKEN: broken, **{name: F.expr(time) for name, time in times.items()}})
+
+
+def _counted_columns(source: Source) -> list[Column]:
+    """The columns of timestamps that records hold."""
+    elsewhere = metadata_of(source) if source.traits.log else {}
+    kinds = (TIMESTAMP, TIMESTAMP_NTZ)
+    return [column for column in source.columns if column.type in kinds and column.name not in elsewhere]
+
+
+def time_of(
+    text: str,
+    kind: SqlType,
+    unit: TimeUnit | None,
+    parser: Mapping[str, str],
+    *,
+    of_fractions: bool = False,
+) -> str:
+    """What a text of JSON (a number as it is written) says; NULL: nothing.
+
+    Args:
+        kind: a DATE, TIMESTAMP or TIMESTAMP_NTZ.
+        unit: what a number in a timestamp's place counts, since 1970 (in UTC; NTZ: by the wall clock); None:
+            it says nothing. What is less than a microsecond is cut off.
+        parser: options of Spark's JSON parser, by which other texts are read.
+        of_fractions: whether numbers may have a fraction, or an exponent.
+    """
+    counted, read = _counted(text, kind, unit), _read(text, kind, parser)
+    cases = f"WHEN {text} RLIKE '^-?[0-9]+$' THEN {counted}"
+    if of_fractions and unit is not None:
+        number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
+        us = f"try_cast(floor({number}) AS BIGINT)"
+        first, last = (day * _DAY_S * 1_000_000 for day in (_FIRST_DAY, _LAST_DAY + 1))
+        counted = _of_micros(us, kind, first, last - 1, us)
+        cases += f" WHEN {text} RLIKE '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN {counted}"
+    return f"CASE {cases} ELSE {read} END"
+
+
+def _read(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
+    options = options_map({**parser, "mode": "PERMISSIVE"})
+    return f"from_json(to_json(named_struct('v', {text})), 'v {kind}', {options}).v"
+
+
+def _counted(text: str, kind: SqlType, unit: TimeUnit | None) -> str:
+    number = f"try_cast({text} AS BIGINT)"
+    if kind == DATE:
+        day = f"date_from_unix_date(CAST({number} AS INT))"
+        return f"IF({number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}, {day}, NULL)"
+    if unit is None:
+        return "NULL"
+    per_second = unit.per_second
+    first, last = _FIRST_DAY * _DAY_S * per_second, (_LAST_DAY + 1) * _DAY_S * per_second - 1
+    if per_second > 1_000_000:
+        parts = f"{per_second // 1_000_000}L"
+        us = f"(({number} - pmod({number}, {parts})) div {parts})"
+        first, last = max(first, -(2**63) + per_second), min(last, 2**63 - 1)
+    else:
+        us = f"({number} * {1_000_000 // per_second}L)"
+    return _of_micros(us, kind, first, last, number)
+
+
+def _of_micros(us: str, kind: SqlType, first: int, last: int, number: str) -> str:
+    """The time so many microseconds after 1970 began, where a number is within bounds; else NULL."""
+    made = _wall_clock(us) if kind == TIMESTAMP_NTZ else f"timestamp_micros({us})"
+    return f"IF({number} BETWEEN {first}L AND {last}L, {made}, NULL)"
+
+
+def _wall_clock(us: str) -> str:
+    """The TIMESTAMP_NTZ so many microseconds after 1970 began, on no clock that is ever put back."""
+    of_day = f"pmod({us}, {_DAY_US})"
+    days = f"CAST(({us} - {of_day}) div {_DAY_US} AS INT)"
+    seconds = f"CAST(CAST({of_day} AS DECIMAL(18, 0)) / 1000000BD AS DECIMAL(18, 6))"
+    return f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval({days}, 0, 0, {seconds})"

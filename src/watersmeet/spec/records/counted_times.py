@@ -1,0 +1,60 @@
+"""In which unit numbers in the place of timestamps count, in records of JSON and CSV.
+
+Spark's JSON reader takes a number in a TIMESTAMP for seconds; its CSV reader reads none. Producers count
+milliseconds more often than not, and one of them read as seconds is of the year 56135.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from watersmeet.errors import SpecError
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.changes import UPSERT
+
+UNIT = "timestamp.unit"
+FORMATS = ("json", "csv", UPSERT)
+"""Of the records that it is said of."""
+
+
+class TimeUnit(Enum):
+    """Of what a number in the place of a timestamp is a count."""
+
+    SECONDS = "s"
+    MILLIS = "ms"
+    MICROS = "us"
+    NANOS = "ns"
+
+    @property
+    def per_second(self) -> int:
+        return {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}[self.value]
+
+
+UNITS = tuple(unit.value for unit in TimeUnit)
+
+
+def said_unit(options: Mapping[str, str]) -> TimeUnit | None:
+    """Return the unit that a source's options say; None: none, and numbers are what Spark takes them for."""
+    for name, value in options.items():
+        if name.lower() == UNIT and value.strip().lower() in UNITS:
+            return TimeUnit(value.strip().lower())
+    return None
+
+
+def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]:
+    """What is wrong with the option of a source whose records are in the format ``wanted``."""
+    value = next((value for name, value in source.options.items() if name.lower() == UNIT), None)
+    if value is None:
+        return
+    if wanted not in FORMATS:
+        yield SpecError(
+            f"{what}: option '{UNIT}' is for the formats {', '.join(FORMATS)}, and it is {wanted}",
+            code="unknown-option",
+            hint="leave it out: records of this format say themselves what their numbers are"
+            if wanted != "debezium-json"
+            else "'debezium.timestamps' = 'millis', 'micros' or 'nanos' says it of Debezium's",
+        )
+    elif value.strip().lower() not in UNITS:
+        hint = f"it can be {', '.join(UNITS)}"
+        yield SpecError(f"{what}: option '{UNIT}' is '{value}'", code="wrong-option", hint=hint)
