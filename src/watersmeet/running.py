@@ -47,8 +47,8 @@ def run(
 ) -> RunResult:
     """Run a job until it ends or is stopped, in this process's Spark session, or in one that is begun.
 
-    In the main thread, SIGINT and SIGTERM let the tick in hand finish and end the run. A job goes on where
-    its checkpoint says, whoever ran it before.
+    In the main thread, SIGINT, SIGTERM and SIGHUP let the tick in hand finish and end the run. A job goes on
+    where its checkpoint says, whoever ran it before.
 
     Args:
         text: the job, as in a file that ``watersmeet run`` is given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli.output import OutputError
+from watersmeet.cli.output import OutputError, printed, to_stderr
 from watersmeet.engine.spark.errors import readable_error
 
 CASES = Path(__file__).resolve().parents[1] / "cases" / "inner.json"
@@ -234,3 +235,16 @@ def test_a_closed_pipe_does_not_change_what_a_check_says(tmp_path):
             said = process.stderr.read()
             assert (process.wait(60), "Traceback" in said) == (status, False), said
             assert f"{41 - status} of 41 cases as expected" in said
+
+
+def test_a_terminal_that_was_closed_is_no_error(monkeypatch):
+    """SIGHUP stops a run; what it then prints nobody can read."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as terminal:
+        os.close(master)
+        monkeypatch.setattr(sys, "stdout", terminal)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with printed():
+            print("a row", flush=True)
+            to_stderr("a notice")
+            print("another row", flush=True)

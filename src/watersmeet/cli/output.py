@@ -10,6 +10,7 @@ import contextlib
 import errno
 import io
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -39,7 +40,12 @@ class OutputError(WatersmeetError):
 
 def to_stderr(words: str) -> None:
     """A line for people, beside the result."""
-    print(printable(words), file=sys.stderr)
+    try:
+        print(printable(words), file=sys.stderr)
+    except OSError as error:
+        if not _is_hung_up(error, sys.stderr):
+            raise
+        _drop(sys.stderr)
 
 
 class _Printed:
@@ -52,13 +58,24 @@ class _Printed:
         return getattr(self._inner, name)
 
     def write(self, text: str) -> int:
-        return int(_guarded(lambda: self._inner.write(text)))
+        return int(self._guarded(lambda: self._inner.write(text)) or 0)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        _guarded(lambda: self._inner.writelines(lines))
+        self._guarded(lambda: self._inner.writelines(lines))
 
     def flush(self) -> None:
-        _guarded(self._inner.flush)
+        self._guarded(self._inner.flush)
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except io.UnsupportedOperation:
+            raise
+        except OSError as error:
+            if not _is_hung_up(error, self._inner):
+                raise OutputError(error) from None
+            _drop(self._inner)
+            return None
 
 
 class _Closed(io.TextIOBase):
@@ -81,13 +98,11 @@ def needed() -> None:
         raise OutputError(OSError(errno.EBADF, "it is closed"), hint=">/dev/null says that nobody wants it")
 
 
-def _guarded(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except io.UnsupportedOperation:
-        raise
-    except OSError as error:
-        raise OutputError(error) from None
+def _is_hung_up(error: OSError, stream: Any) -> bool:
+    """Return True if ``stream`` is a terminal that was closed: nobody is there to read more."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 @contextlib.contextmanager

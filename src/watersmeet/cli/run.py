@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from watersmeet.cli.logged import Said, logged
 from watersmeet.cli.output import to_stderr
 from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.engine.spark.job.signals import heeded_signals
 from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that ended. ``stopped``: by Ctrl-C or SIGTERM. ``result``: the last tick's, if there was one;
+    """A run that ended. ``stopped``: by a signal. ``result``: the last tick's, if there was one;
     ``logged``: what it said went into a log."""
 
     stopped: bool
@@ -178,7 +180,7 @@ def run_text(
     recovery: Recovery | None = None,
     default_checkpoint: Path,
 ) -> Ended:
-    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM), and show it.
+    """Run the job until it ends or is stopped (Ctrl-C, SIGTERM, SIGHUP), and show it.
 
     Without ``checkpoint`` among the settings, the state is kept in ``default_checkpoint``.
     """
@@ -233,7 +235,7 @@ def _run_text(
         said.warning(warning)
     views, printer, out = _views(appearance, source_name, job, plan, said)
     stopped, changed, ticks = False, {}, deque[Any](maxlen=1)
-    with _sigterm_as_interrupt(), ExitStack() as opened:
+    with _stopping_as_interrupt(), ExitStack() as opened:
         for view in views:
             if isinstance(view, AbstractContextManager):
                 opened.enter_context(view)
@@ -460,18 +462,19 @@ def _views(appearance: Appearance, title: str, job: Any, plan: Any, said: Said) 
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Within, SIGTERM stops as Ctrl-C does."""
+def _stopping_as_interrupt() -> Iterator[None]:
+    """Within, SIGTERM and SIGHUP stop as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # whoever runs this there has the signals
+        yield
+        return
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not the main thread: whoever runs this there has the signals
-        yield
-        return
+    numbers = [number for number in heeded_signals() if number != signal.SIGINT]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

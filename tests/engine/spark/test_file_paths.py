@@ -11,10 +11,11 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
+from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources.files.there import files_of
-from watersmeet.engine.spark.sources.frames import hadoop_path
+from watersmeet.engine.spark.sources.frames import check_there, hadoop_path
 from watersmeet.engine.spark.sources.tables import table_of
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -182,3 +183,16 @@ def test_directories_above_those_of_partitions(spark, tmp_path):
             sources[f"s{number}"] = (str(tmp_path / name), "json")
             expected += [(f"s{number}", row, number) for row in rows]
     assert found_by(spark, sources, tmp_path / "checkpoint") == Counter(expected)
+
+
+def test_a_name_with_a_colon_is_refused_where_the_path_is_a_pattern(tmp_path):
+    """Spark takes what is before the colon for the scheme of an address."""
+    (tmp_path / "10:30.json").write_text('{"id": 1}')
+    check_there('file source "a"', str(tmp_path))
+    with pytest.raises(EngineError) as raised:
+        check_there('file source "a"', f"{tmp_path}/*.json")
+    assert raised.value.code == "file-name"
+    assert f"{tmp_path}/10:30.json" in raised.value.message
+    later = ValueError("java.net.URISyntaxException: Relative path in absolute URI: 11:30.json")
+    told = readable_error(later, 'table "t"')
+    assert (told.code, told.message.partition(": Spark")[0]) == ("file-name", 'table "t": 11:30.json')

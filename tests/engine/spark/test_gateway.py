@@ -97,9 +97,10 @@ def test_a_jvm_that_ends_is_not_waited_for(started, tmp_path):
     assert processes[0].returncode == 1
 
 
-def test_ctrl_c_of_a_terminal_is_not_for_the_jvm(started, tmp_path):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_to_all_processes_of_a_run_is_not_for_the_jvm(started, tmp_path, name):
     """It would end, and with it the tick that a stop lets finish."""
-    started("import signal, sys; sys.exit(str(signal.getsignal(signal.SIGINT) is signal.SIG_IGN))")
+    started(f"import signal, sys; sys.exit(str(signal.getsignal(signal.{name}) is signal.SIG_IGN))")
     with (tmp_path / "words").open("w+b") as words, pytest.raises(PySparkRuntimeError):
         gateway.launch(settings(), words)
     assert (tmp_path / "words").read_text() == "True\n"
@@ -206,6 +207,7 @@ from watersmeet.engine.spark.job.java_command import Command
 def interrupt(number, frame):
     raise KeyboardInterrupt
 signal.signal(signal.SIGTERM, interrupt)
+signal.signal(signal.SIGHUP, interrupt)
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.{name}))
 sleeps = Command([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
 try:
@@ -217,7 +219,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are asked of the kernel")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_while_java_is_forked_is_not_lost(name):
     """It comes within the hooks of the fork, in which an exception would be printed and forgotten."""
     run = subprocess.run(

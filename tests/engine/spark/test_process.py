@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
+import psutil
 import pytest
 from pyarrow import parquet
 
@@ -45,3 +47,78 @@ def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, t
     files = list((tmp_path / "out" / "joined").glob("*/*.parquet"))
     assert all(".gz.parquet" in file.name for file in files)
     assert {parquet.read_metadata(file).num_rows for file in files} <= set(range(1, 8))
+
+
+@pytest.fixture
+def growing(tmp_path, seed):
+    """Input of a job whose ticks are made by Python workers."""
+    write_job(tmp_path, small_ticks="spark")
+    return Growing(tmp_path, seed, files=6, rows=60)
+
+
+def _descendants(run: Process) -> list[psutil.Process]:
+    return psutil.Process(run.process.pid).children(recursive=True)
+
+
+def _check_rest(folder) -> None:
+    """What the first run left is made up for."""
+    second = Process(folder, "--until-caught-up", "--finish")
+    try:
+        assert second.await_end() == 0, second.errors.read_text()
+    finally:
+        second.clean_up()
+    for sink in ("joined", "chain"):
+        assert differences(rows_of(folder, sink), batch_of(folder, sink)) == []
+
+
+def test_a_signal_to_all_processes_of_a_service_is_a_stop(growing, tmp_path):
+    """As systemd stops one: Java and the Python workers get it, whatever their process group."""
+    growing.add(2)
+    first = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
+    try:
+        first.await_ticks(1)
+        growing.add(4)
+        others = _descendants(first)
+        assert {"java"} < {other.name() for other in others}, "there are workers, too"
+        for process in [psutil.Process(first.process.pid), *others]:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGTERM)
+        assert first.await_end() == 0, first.errors.read_text()
+        assert "Error" not in first.errors.read_text()
+        assert first.account["adds_up"]
+    finally:
+        first.clean_up()
+    _check_rest(tmp_path)
+
+
+def test_a_stop_that_java_does_not_outlive_gives_up_the_tick(growing, tmp_path, monkeypatch):
+    """Started by `spark-submit`, Java ends at SIGTERM."""
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", " ")
+    growing.add(4)
+    first = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
+    try:
+        first.await_ticks(1)
+        os.killpg(first.process.pid, signal.SIGTERM)
+        assert first.await_end() == 0, first.errors.read_text()
+        words = first.errors.read_text()
+        assert "Spark's Java process is gone, by the signal to stop" in words
+        assert "Error" not in words
+    finally:
+        first.clean_up()
+    _check_rest(tmp_path)
+
+
+def test_java_and_workers_do_not_outlive_a_python_that_was_killed(growing, tmp_path):
+    """Java ignores signals that stop a run, and ends with its standard input."""
+    growing.add(4)
+    run = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
+    try:
+        run.await_ticks(1)
+        others = _descendants(run)
+        assert {"java"} < {other.name() for other in others}
+        run.process.kill()
+        _, left = psutil.wait_procs(others, timeout=30)
+        assert left == []
+    finally:
+        run.clean_up()
+    _check_rest(tmp_path)

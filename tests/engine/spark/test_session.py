@@ -131,28 +131,3 @@ def test_workers_import_the_package_from_where_it_is(monkeypatch):
     first, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "watersmeet" / "__init__.py").is_file()
     assert others == ["elsewhere"]
-
-
-@pytest.mark.parametrize(
-    ("said", "advice"),
-    [
-        ("Invalid maximum heap size: -Xmxlots\nError: Could not create it.", "spark.driver.memory"),
-        ("Error of VM\nCould not reserve enough space for object heap", "ulimit -v"),
-        ("IOException: Too many open files\n" + "\tat java.base/a.B.c(B.java:1)\n" * 9, "ulimit -n"),
-        ("UnsupportedClassVersionError: class file version 61.0", "Java 17"),
-    ],
-)  # fmt: skip
-def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
-    error = session._not_started(RuntimeError("exited"), {}, said)
-    assert error.code == "spark-not-started"
-    assert said.splitlines()[0] in error.message
-    assert "\tat " not in error.message
-    assert advice in error.hint
-
-
-def test_packages_are_not_blamed_where_java_did_not_start():
-    packages = {"spark.jars.packages": "a:b:1"}
-    told = session._not_started(RuntimeError("exited"), packages, "Invalid maximum heap size: -Xmxlots")
-    assert told.code == "spark-not-started"
-    for said in ("", "unresolved dependency: org.x#heap-tools;1.0: not found"):
-        assert session._not_started(RuntimeError("exited"), packages, said).code == "packages-unresolved"

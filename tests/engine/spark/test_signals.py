@@ -14,12 +14,40 @@ from watersmeet.engine.spark.job.signals import stopped_by_signals
 def test_a_signal_stops_the_run_and_a_second_one_stops_it_at_once(number):
     stop = threading.Event()
     before = signal.getsignal(number)
-    with stopped_by_signals(stop):
+    with stopped_by_signals(stop) as came:
+        assert not came.is_set()
         signal.raise_signal(number)
         assert stop.is_set()
+        assert came.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
+    """The shell sends SIGHUP, and so does the kernel."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with stopped_by_signals(stop):
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.is_set()
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_run_without_a_terminal_goes_on():
+    """As by `nohup watersmeet run job.sql`."""
+    stop = threading.Event()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopped_by_signals(stop):
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():

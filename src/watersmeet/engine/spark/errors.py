@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from watersmeet.engine.spark.carried import carried
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
-from watersmeet.errors import EngineError, WatersmeetError
+from watersmeet.errors import EngineError, WatersmeetError, printable
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
 _ADVICE = re.compile(
@@ -30,6 +31,7 @@ _PARQUET = re.compile(
     r"(?:reading file (?P<file>.+?)\. )?Data type mismatches when reading Parquet column"
     r" \[(?P<column>[^\]]*)\]\. Expected Spark type (?P<declared>.+?), actual Parquet type (?P<has>.+?)\. "
 )
+_COLON = re.compile(r"Relative path in absolute URI: (?P<name>[^\n]+)")
 _DISK = re.compile(
     r"(?P<path>/[^\n]*?)(?:: No space left on device| \((?P<why>No space left on device|Disk quota exceeded"
     r"|Read-only file system)\))"
@@ -46,6 +48,9 @@ _MISSING = re.compile(
 )
 _TRACEBACK = "Traceback (most recent call last):"
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
+
+PROCESS_GONE = frozenset({"spark-gone", "worker-gone"})
+"""Codes of errors that say that another process of the job has ended."""
 
 # (text in Spark's message, code, what is wrong, hint)
 _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
@@ -135,6 +140,26 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
     return EngineError(f"{where}{readable(error)}", code="spark-failed")
 
 
+def colon_in_name(what: str) -> EngineError:
+    """Return the refusal of a file that Spark cannot name where it lists files by a pattern."""
+    return EngineError(
+        f"{what}: Spark finds no name with a colon by a pattern of paths",
+        code="file-name",
+        hint="rename it, or let 'path' name the directory itself",
+    )
+
+
+@contextmanager
+def java_needed() -> Iterator[None]:
+    """Within, an error that only says that Spark's JVM has ended is raised as ours."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, WatersmeetError) or not _is_gone(error):
+            raise
+        raise readable_error(error) from None
+
+
 def _file_read(text: str) -> str | None:
     """The file that Spark was reading, where one exception's text says so."""
     text = text[:_MOST_CHARACTERS]
@@ -162,6 +187,9 @@ def _known(text: str, where: str) -> EngineError | None:
             code="column-type",
             hint="declare it as the file has it and cast in a view, or write the file with the declared type",
         )
+    colon = _COLON.search(text)
+    if colon is not None and colon.start() <= end:
+        return colon_in_name(f"{where}{printable(colon['name'])}")
     disk = _DISK.search(text)
     if disk is not None and disk.start() <= end and disk["why"] == "Read-only file system":
         return EngineError(

@@ -23,15 +23,17 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from time import sleep
 from typing import IO, Any
+from warnings import catch_warnings
 
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
+from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.job.java_command import Command, java_command
-from watersmeet.engine.spark.job.signals import held_back
+from watersmeet.engine.spark.job.java_command import Command, has_spark_env, java_command
+from watersmeet.engine.spark.job.signals import STOPPING, held_back
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
+from watersmeet.engine.spark.start_failures import JavaEnded, check_bash, check_java
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
 _WHERE, _NAME = "_PYSPARK_DRIVER_CONN_INFO_PATH", "gateway"
@@ -56,7 +58,7 @@ class _Begun:
             environment = {**command.environment, _WHERE: str(Path(folder.name) / _NAME)}
             with held_back():
                 proc = Popen(
-                    command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_let_ctrl_c_pass
+                    command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_ignore_stopping
                 )
         except BaseException:
             if proc is not None:
@@ -98,18 +100,37 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
         words: takes what the JVM says; None: standard error.
 
     Raises:
+        EngineError: Java, or the shell that is to start it, is not there.
         Exception: it ended, or cannot be started; its process is gone.
     """
     if current_gateway() is not None:
         return
     with names_in_utf8():
         command = _command(conf)
+        _check_programs(command)
         if command is None:
             asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
             gateway: Any = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
         else:
             gateway = _launch_directly(command, words)
     adopt_gateway(gateway)
+
+
+def forget_dead() -> None:
+    """Forget a JVM that this process started and that has ended, and all that PySpark holds of it: else
+    whatever is asked next would be asked of it."""
+    connected = current_gateway()
+    process = getattr(connected, "proc", None)
+    if process is None or process.poll() is None:
+        return
+    session, context = SparkSession._instantiatedSession, SparkContext._active_spark_context
+    for left in (session, context):
+        if left is not None:
+            with suppress(Exception), catch_warnings(action="ignore"):
+                left.stop()
+    SparkSession._instantiatedSession = None
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 def current_gateway() -> Any:
@@ -131,6 +152,16 @@ def _command(conf: Mapping[str, str]) -> Command | None:
     return None if GATEWAY in os.environ else java_command(conf, environment)
 
 
+def _check_programs(command: Command | None) -> None:
+    """Check what a start needs. Raises: EngineError."""
+    if GATEWAY in os.environ:
+        return
+    if not has_spark_env(os.environ):
+        check_java(os.environ)
+    if command is None:
+        check_bash(os.environ)
+
+
 def _launch_directly(command: Command, words: IO[bytes] | None) -> Any:
     if _ahead and _ahead[0].command != command:
         end_begun()
@@ -147,15 +178,19 @@ def _launch_directly(command: Command, words: IO[bytes] | None) -> Any:
     return gateway
 
 
-def _let_ctrl_c_pass() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignore_stopping() -> None:
+    """Let the JVM ignore signals that stop a run. Terminals and supervisors send them to all processes of
+    the run, and the tick in hand needs the JVM to finish. It ends with its standard input, however Python
+    ends."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _waited_for(proc: Popen[bytes], where: Path) -> tuple[int, str]:
     """Port and secret, once the JVM has said them: the file has its name when it is whole."""
     while not where.is_file():
         if proc.poll() is not None:
-            raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+            raise JavaEnded(proc.returncode)
         sleep(_LOOK_S)
     with where.open("rb") as said:
         port: int = read_int(said)  # type: ignore[no-untyped-call]

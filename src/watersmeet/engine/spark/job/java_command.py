@@ -137,6 +137,15 @@ def java_command(conf: Mapping[str, str], environment: Mapping[str, str]) -> Com
         return None
 
 
+def has_spark_env(environment: Mapping[str, str]) -> bool:
+    """Return True if Spark's scripts run a ``spark-env.sh``, which may name another Java, or may do so."""
+    try:
+        folder = _conf_folder(_spark_home(environment), environment)
+    except _Uncertain:
+        return True
+    return os.path.exists(os.path.join(folder, "spark-env.sh"))
+
+
 def _spark_home(environment: Mapping[str, str]) -> str:
     """As the script ``find-spark-home`` finds it from where PySpark starts ``spark-submit``."""
     home = environment.get("SPARK_HOME")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.spark.errors import java_needed
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
@@ -106,23 +107,26 @@ def run_job(
         on_tick=on_tick,
     )
     outputs = outputs_of(job, plan, console, functions, accept_target)
-    theirs = session_of(settings.given)
-    looked = look_at(plan, settings.given)
+    with java_needed():
+        theirs = session_of(settings.given)
+        looked = look_at(plan, settings.given)
     raise_all([*problems_of(plan), *looked.problems])
-    conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
+    with java_needed():
+        conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
     for note in looked.notes:
         if on_notice is not None:
             on_notice(note)
     if any(query.every(GroupedPlan) for query in plan.queries):
         connection()  # loaded before rows come; where Java was begun ahead, it starts meanwhile
-    with _STARTING:
+    with _STARTING, java_needed():
         if theirs is None and stop is not None:  # it has a thread of its own, beside what its process does
             theirs = session.running()
         if theirs is None:
             spark = session.start(conf, workers=needs_tasks(plan, settings.run))
         else:
             spark = session.beside(theirs, conf)
-    return run(spark, plan, settings, outputs)
+    with java_needed():
+        return run(spark, plan, settings, outputs)
 
 
 def outputs_of(

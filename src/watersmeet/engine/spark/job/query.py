@@ -3,8 +3,8 @@
     run ── checkpoint, session, scan, driver, checks, sinks ── stream: batch → tick, … ── (end of input) ──
     result
 
-Stopping (SIGINT, SIGTERM, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the next
-goes on with.
+Stopping (SIGINT, SIGTERM, SIGHUP, `JobRun.stop`) lets the tick in hand finish. What a run leaves behind, the
+next goes on with.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from watersmeet.engine.spark.checkpoint.restart import (
     told_of,
 )
 from watersmeet.engine.spark.configuration import cores_of_driver
-from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.errors import PROCESS_GONE, readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
 from watersmeet.engine.spark.job.beats import beating, pause_between
 from watersmeet.engine.spark.job.breaking import Failed, Stopping
@@ -44,7 +44,7 @@ from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
-from watersmeet.engine.spark.job.signals import stopped_by_signals
+from watersmeet.engine.spark.job.signals import SIGNAL_S, stopped_by_signals
 from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
@@ -477,7 +477,7 @@ class JobRun:
 
 
 def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outputs) -> RunResult:
-    """Run ``plan`` until it ends or is stopped by SIGINT or SIGTERM (a second one stops at once).
+    """Run ``plan`` until it ends or a signal stops it (`stopped_by_signals`).
 
     Raises:
         WatersmeetError: whatever went wrong, readable.
@@ -485,12 +485,16 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
     time_zone = plan.queries[0].options.time_zone
     hold_fixed(spark, time_zone)
     started = JobRun(spark, plan, settings, outputs, Checkpoint(settings.checkpoint, settings.store))
-    if (said := check_zone(spark, time_zone)) is not None:
-        started.telling.note(said)
-    with stopped_by_signals(settings.stop):
+    started.telling.note(*filter(None, [check_zone(spark, time_zone)]))
+    with stopped_by_signals(settings.stop) as signalled:
         try:
             return started.execute()
         except Exception as error:
-            raise started.begun.told(readable_error(error), getattr(started, "driver", None)) from None
+            failed = readable_error(error)
+            if failed.code not in PROCESS_GONE or not signalled.wait(SIGNAL_S):
+                raise started.begun.told(failed, getattr(started, "driver", None)) from None
+            started.telling.note(f"{failed.message}, by the signal to stop: the next run repeats its tick")
+            started.result.stopped = True
+            return started.result
         finally:
             started._failure = None

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -45,16 +44,15 @@ from pyspark.sql import SparkSession
 
 from watersmeet.at_once import own_cores
 from watersmeet.engine.spark.configuration import context_settings
-from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.job import class_archive, gateway
 from watersmeet.engine.spark.job.early import load_planner, start_workers
 from watersmeet.engine.spark.job.signals import keep_ctrl_c_ignored
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
+from watersmeet.engine.spark.start_failures import JARS_VARIABLE, not_started
 from watersmeet.errors import EngineError
 from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
 from watersmeet.spec.time_zones import UTC
 
-JARS_VARIABLE = "WATERSMEET_SPARK_JARS"
 LONGEST_SOCKET_FOLDER = 60
 """Paths of Unix sockets end at 108 bytes; Spark adds a file name to the folder."""
 
@@ -88,8 +86,6 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Where no rows pass through Java, its optimising compiler takes more than it saves. Place for code as with
 both: for one alone Java takes a fifth of it."""
 LOG_LEVEL = "FATAL"
-MOST_WORDS = 5
-"""Lines of what Spark said that are shown when it did not start."""
 OFF = logging.CRITICAL + 1
 
 
@@ -225,6 +221,7 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
         EngineError: the packages cannot be resolved, Spark does not start, or a file of Spark's own sets what
             rows rest on.
     """
+    gateway.forget_dead()
     running = SparkSession.getActiveSession()
     if running is not None:
         hold_fixed(running, conf[TIME_ZONE])
@@ -240,9 +237,12 @@ def start(conf: Mapping[str, str], *, workers: bool = True) -> SparkSession:
         try:
             gateway.launch(conf, _taking(words, conf))
             session: SparkSession = builder.getOrCreate()
+        except EngineError:
+            raise
         except (Exception, SystemExit) as error:  # PySpark ends the process where it misses a library
+            gateway.adopt_gateway(None)  # a gateway that died would be taken for a live one
             words.seek(0)
-            raise _not_started(error, conf, words.read().decode(errors="replace")) from None
+            raise not_started(error, conf, words.read().decode(errors="replace")) from None
         except BaseException as interrupt:
             gateway.end_half_started(interrupt)
             raise
@@ -272,6 +272,7 @@ _words: list[IO[bytes]] = []
 def begun(conf: Mapping[str, str]) -> Iterator[None]:
     """Within, Java starts for `start` with the same ``conf``, which need not be asked for: whatever is done
     first need not be waited for."""
+    gateway.forget_dead()
     if SparkSession.getActiveSession() is not None:
         yield
         return
@@ -303,6 +304,7 @@ def _ready_for(conf: Mapping[str, str]) -> None:
 
 def running() -> SparkSession | None:
     """The session that this process has, whichever thread made it."""
+    gateway.forget_dead()
     session = SparkSession._instantiatedSession
     return None if session is None or session.sparkContext._jsc is None else session
 
@@ -407,37 +409,3 @@ def _let_workers_import() -> None:
     paths = [folder_path for folder_path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder_path]
     if root not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
-
-
-_HINTS = (
-    (
-        re.compile(
-            r"(object|maximum|minimum|initial|Java) heap|heap size|Cannot allocate memory"
-            r"|insufficient memory|OutOfMemoryError"
-        ),
-        "the driver's JVM takes spark.driver.memory (--conf spark.driver.memory=2g): "
-        "is it a size, and does the machine, or ulimit -v, give that much?",
-    ),
-    (re.compile(r"Too many open files"), "let the process open more files (ulimit -n)"),
-)
-"""What the JVM says of itself -> what to do. It is said in English, whatever the locale."""
-
-
-def _not_started(error: BaseException, conf: Mapping[str, str], words: str) -> EngineError:
-    gateway.adopt_gateway(None)  # a gateway that died would be taken for a live one
-    hint = next((hint for said, hint in _HINTS if said.search(words)), None)
-    packages = conf.get("spark.jars.packages")
-    if packages and hint is None:
-        return EngineError(
-            f"Spark did not start: could not resolve {packages}",
-            code="packages-unresolved",
-            hint="check the network and the Maven repositories (--conf spark.jars.ivySettings=…), "
-            "or put the jars into a directory and name it: --jars DIR, SET jars = 'DIR', "
-            f"or the variable {JARS_VARIABLE}",
-        )
-    told = [line for line in words.splitlines() if not line.lstrip().startswith(("at ", "... "))]
-    return EngineError(
-        "\n".join([f"Spark did not start: {readable(error)}", *told[-MOST_WORDS:]]),
-        code="spark-not-started",
-        hint=hint or "Spark 4 needs Java 17 or newer",
-    )

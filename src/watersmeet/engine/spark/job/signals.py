@@ -8,30 +8,48 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
+"""By which users, terminals and supervisors stop a process, often all processes of its group at once."""
+SIGNAL_S = 1.0
+"""When another process of the run is gone, a signal that was sent to all of them has come by then."""
+
 
 @contextmanager
-def stopped_by_signals(stop_event: threading.Event) -> Iterator[None]:
-    """Set ``stop_event`` on SIGINT or SIGTERM; a second signal stops at once. In the main thread only.
+def stopped_by_signals(stop_event: threading.Event) -> Iterator[threading.Event]:
+    """Set ``stop_event`` on SIGINT, SIGTERM or SIGHUP. In the main thread only.
 
-    An ignored SIGINT stays ignored: a shell starts a background job so (``nohup watersmeet run job.sql &``).
+    A second SIGINT or SIGTERM stops at once; a second SIGHUP does not: both the shell and the kernel send
+    one when a terminal is closed. SIGINT and SIGHUP stay ignored where the process ignores them, as with
+    ``nohup watersmeet run job.sql &``.
+
+    Yields an event that is set once a signal has come.
     """
+    came = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield came
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if stop_event.is_set():
+        came.set()
+        if stop_event.is_set() and number in (signal.SIGINT, signal.SIGTERM):
             raise KeyboardInterrupt
         stop_event.set()
 
-    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    numbers = [signal.SIGTERM] if is_ignored else [signal.SIGINT, signal.SIGTERM]
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {number: signal.signal(number, stop) for number in heeded_signals()}
     try:
-        yield
+        yield came
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def heeded_signals() -> list[signal.Signals]:
+    """Return the signals of `STOPPING`, but for SIGINT and SIGHUP that the process ignores."""
+    return [
+        number
+        for number in STOPPING
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
 
 @contextmanager
@@ -47,9 +65,9 @@ def keep_ctrl_c_ignored() -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """SIGINT and SIGTERM come when the block has ended. For where a process is forked: what a handler raises
-    in the hooks that libraries have for that is printed and forgotten, and a lock of theirs (`logging`'s)
-    stays taken, for which threads wait from then on. In the main thread alone."""
+    """Hold back signals that stop a run until the block has ended. For where a process is forked: what a
+    handler raises in the hooks that libraries have for that is printed and forgotten, and a lock of theirs
+    (`logging`'s) stays taken, for which threads wait from then on. In the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,7 +76,7 @@ def held_back() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
     before = {number: one for number, one in handlers.items() if one is not None}  # None: not of Python
     for number in before:
         signal.signal(number, note)

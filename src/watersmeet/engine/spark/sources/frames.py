@@ -34,6 +34,7 @@ from watersmeet.engine.files.partitions import (
     partitions_of,
 )
 from watersmeet.engine.files.table_files import local_files
+from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
@@ -414,7 +415,11 @@ def check_there(what: str, path: str) -> None:
             code="path-is-pattern",
             hint=f"rename it, or name a link to it, in whose path is none of {' '.join(sorted(PATTERN))}",
         )
-    if not exists and not glob.glob(whole):
+    matched = [] if exists else sorted(glob.glob(whole))
+    odd = next((one for one in matched if ":" in one), None)
+    if odd is not None:
+        raise colon_in_name(f"{what}: {shown(odd)}")
+    if not exists and not matched:
         raise EngineError(
             f'{what}: there is no "{path}"',
             code="path-missing",

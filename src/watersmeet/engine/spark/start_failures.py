@@ -1,0 +1,178 @@
+"""Why the driver's JVM does not start: what is known before it is tried, and what its last words mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkRuntimeError
+
+from watersmeet.engine.spark.errors import readable
+from watersmeet.errors import EngineError, printable
+
+JARS_VARIABLE = "WATERSMEET_SPARK_JARS"
+MIN_JAVA = 17
+MAX_LINES = 5
+"""Lines of what Java said last that an error shows."""
+
+_INSTALL = (
+    f"install Java {MIN_JAVA} or newer, and let JAVA_HOME name its directory (the one that has bin/java)"
+)
+_VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?([0-9]+)[^"]*"', re.MULTILINE)
+
+# (what Java, its launcher or the operating system says, hint). They say it in English, whatever the locale.
+_HINTS = (
+    (
+        re.compile(
+            r"UnsupportedClassVersionError|class file version"
+            r"|Unrecognized option: --(add-|sun-misc|enable-native)"
+        ),
+        f"Spark 4 needs Java {MIN_JAVA} or newer: {_INSTALL}",
+    ),
+    (
+        re.compile(
+            r"native thread|pthread_create failed|Resource temporarily unavailable|Cannot fork|fork: retry"
+        ),
+        "let the process have more threads: ulimit -u, or the limit of tasks of its container or service",
+    ),
+    (
+        re.compile(
+            r"(object|maximum|minimum|initial|Java) heap|heap size|Cannot allocate memory"
+            r"|insufficient memory|OutOfMemoryError"
+        ),
+        "the driver's JVM takes spark.driver.memory (--conf spark.driver.memory=2g): "
+        "is it a size, and does the machine, or ulimit -v, give that much?",
+    ),
+    (re.compile(r"Too many open files"), "let the process open more files (ulimit -n)"),
+    (
+        re.compile(r"No space left on device|Disk quota exceeded|Read-only file system"),
+        "Java needs room for its files: make some, or let TMPDIR and spark.local.dir name another directory",
+    ),
+    (
+        re.compile(r"Exec format error"),
+        "this Java was built for another kind of processor or system: " + _INSTALL,
+    ),
+    (
+        re.compile(r"Unrecognized (VM )?option|Could not create the Java Virtual|initialization of VM"),
+        "Java refuses an option: look at spark.driver.extraJavaOptions and at the variables"
+        " JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, _JAVA_OPTIONS and SPARK_SUBMIT_OPTS",
+    ),
+    (
+        re.compile(r"UnknownHostException|assign requested address|sparkDriver' (could not|failed)"),
+        "Spark cannot listen at this machine's own address: is its host name in /etc/hosts?"
+        " --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1",
+    ),
+)  # fmt: skip
+_UNKNOWN = "--conf spark.log.level=INFO shows all that Java says"
+
+
+class JavaEnded(PySparkRuntimeError):
+    """The JVM ended before it said at which port it listens. ``status``: of its process."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        self.status = status
+
+
+def check_java(environment: Mapping[str, str]) -> None:
+    """Check that the Java that Spark's scripts would start can be started.
+
+    Raises:
+        EngineError: JAVA_HOME has no Java, there is none on the PATH, or it is too old.
+    """
+    if os.name != "posix":
+        return
+    home = environment.get("JAVA_HOME")
+    if home:
+        program: str | None = os.path.join(home, "bin", "java")
+        if not os.path.isfile(program or "") or not os.access(program or "", os.X_OK):
+            raise EngineError(
+                f"JAVA_HOME is {printable(home)}, and {printable(str(program))} is no program",
+                code="no-java",
+                hint=_INSTALL,
+            )
+    else:
+        program = shutil.which("java", path=environment.get("PATH"))
+        if program is None:
+            raise EngineError(
+                "there is no Java: JAVA_HOME is not set, and no java is on the PATH",
+                code="no-java",
+                hint=_INSTALL,
+            )
+    version = _version_of(str(program))
+    if version is not None and version < MIN_JAVA:
+        raise EngineError(
+            f"{printable(str(program))} is Java {version}, and Spark 4 needs Java {MIN_JAVA} or newer",
+            code="no-java",
+            hint=_INSTALL,
+        )
+
+
+def check_bash(environment: Mapping[str, str]) -> None:
+    """Check that Spark's scripts can be run.
+
+    Raises:
+        EngineError: bash is not on the PATH.
+    """
+    if os.name == "posix" and shutil.which("bash", path=environment.get("PATH")) is None:
+        raise EngineError(
+            "spark-submit, by which this job starts Java, is a script of bash, and no bash is on the PATH",
+            code="spark-not-started",
+            hint="install bash, or add its directory to the PATH; docs/running.md says when a job needs"
+            " spark-submit",
+        )
+
+
+def not_started(error: BaseException, conf: Mapping[str, str], words: str) -> EngineError:
+    """Return the error for a Spark that did not start.
+
+    Args:
+        error: what was raised.
+        conf: the settings of the session.
+        words: what Java wrote to standard error.
+    """
+    status = error.status if isinstance(error, JavaEnded) else 0
+    said = f"{error}\n{words}"
+    hint = next((hint for sign, hint in _HINTS if sign.search(said)), None)
+    if hint is None and status < 0:
+        hint = "was it killed for its memory? It takes spark.driver.memory (--conf spark.driver.memory=1g)"
+    packages = conf.get("spark.jars.packages")
+    if packages and hint is None:
+        return EngineError(
+            f"Spark did not start: could not resolve {packages}",
+            code="packages-unresolved",
+            hint="check the network and the Maven repositories (--conf spark.jars.ivySettings=…), "
+            "or put the jars into a directory and name it: --jars DIR, SET jars = 'DIR', "
+            f"or the variable {JARS_VARIABLE}",
+        )
+    lines = [line for line in words.splitlines() if not line.lstrip().startswith(("at ", "... "))]
+    reason = readable(error)
+    if status:
+        ended = f"by {_signal_name(-status)}" if status < 0 else f"with status {status}"
+        reason = f"Java ended {ended} before it was connected with"
+    return EngineError(
+        "\n".join([f"Spark did not start: {reason}", *map(printable, lines[-MAX_LINES:])]),
+        code="spark-not-started",
+        hint=hint or _UNKNOWN,
+    )
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _version_of(program: str) -> int | None:
+    """The major version of a Java by the file `release` of its directory; None: it has none."""
+    place = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(program))), "release")
+    try:
+        with open(place, encoding="utf-8", errors="replace") as file:
+            version = _VERSION.search(file.read(10_000))
+    except OSError:
+        return None
+    return None if version is None else int(version[1])
