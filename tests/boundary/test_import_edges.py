@@ -21,7 +21,10 @@ import pytest
 from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.syntax import nodes_of, tree_of
 
-BASE = {"errors", "conditions", "durable", "event_time", "measure", "names", "time_texts", "types", "zones"}
+BASE = {
+    *("errors", "conditions", "durable", "event_time", "measure", "names", "regular_files", "time_texts"),
+    *("types", "zones"),
+}
 CORE = {"plan", "watermark", "kernel", "state"}
 TASK_CORE = CORE - {"plan"}
 TICK = {"engine.messages", "engine.tasks", "engine.nodes", "engine.driver"}
@@ -34,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "event_time": {"errors"},
     "measure": {"names"},
     "names": set(),
+    "regular_files": set(),
     "time_texts": {"zones"},
     "types": {"errors"},
     "zones": set(),

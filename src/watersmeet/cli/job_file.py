@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from watersmeet.errors import SpecError
+from watersmeet.regular_files import read_text as read_regular
 
 if TYPE_CHECKING:
     from watersmeet.plan.model.job import JobPlan
@@ -63,7 +64,7 @@ def default_checkpoint(job: Path) -> Path:
 def read_text(path: Path) -> str:
     """The file's text, without a byte order mark; SpecError when there is none."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return read_regular(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error

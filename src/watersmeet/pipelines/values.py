@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from watersmeet.pipelines.problems import Key, Problem
+from watersmeet.regular_files import read_text
 from watersmeet.spec.secrets import HIDDEN, public
 
 FROM_FILE = "from_file"
@@ -160,9 +160,7 @@ class Elsewhere:
 
     def _content(self, key: Key, path: str) -> str:
         try:
-            return (
-                Path(os.path.expanduser(self._filled(key, path))).read_text(encoding="utf-8").rstrip("\r\n")
-            )
+            return read_text(os.path.expanduser(self._filled(key, path))).rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text"
             self.problems.append(Problem(key, f'"{path}" cannot be read: {why}', "file-not-readable"))

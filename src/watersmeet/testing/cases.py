@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.errors import SpecError
+from watersmeet.regular_files import read_text
 from watersmeet.testing.case_shape import check_shape
 
 Case = dict[str, Any]
@@ -47,7 +48,7 @@ def load_cases(path: str | Path) -> list[Case]:
     True
     """
     try:
-        read = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        read = json.loads(read_text(path, "utf-8-sig"))
     except OSError as error:
         raise SpecError(f'cannot read "{path}": {error.strerror}', code="file-not-readable") from None
     except UnicodeDecodeError:

@@ -6,7 +6,6 @@ and in each that of its rows. First all files of all sources are looked at, then
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_name
 from watersmeet.kernel.expressions.fails import Fails
 from watersmeet.kernel.expressions.functions.from_texts import text_to_date, text_to_timestamp, text_to_wall
 from watersmeet.names import DIFF, PARTITION
+from watersmeet.regular_files import named_files
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import TIMESTAMP
@@ -35,7 +35,6 @@ FORMATS: Mapping[str, str] = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
-_HIDDEN = (".", "_")
 _PLAIN_TIME = r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 """Texts of times that Arrow reads as Spark does."""
 
@@ -83,7 +82,7 @@ def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
     files: list[str] = []
     name = asked.source.name
     for path in asked.paths:
-        paths_there = list(_files(path))
+        paths_there = named_files(path)
         if not paths_there:
             problems.append(
                 SpecError(
@@ -96,19 +95,6 @@ def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
     for file in files:
         problems += _wrong_with(asked, file)
     return files, problems
-
-
-def _files(path: str) -> Iterator[str]:
-    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    for root in roots:
-        if not os.path.isdir(root):
-            yield root
-            continue
-        for folder, folders, names in os.walk(root):
-            folders[:] = sorted(entry for entry in folders if not entry.startswith(_HIDDEN))
-            yield from (
-                os.path.join(folder, entry) for entry in sorted(names) if not entry.startswith(_HIDDEN)
-            )
 
 
 def _format(file: str) -> str | None:

@@ -76,11 +76,29 @@ EXPRESSIONS += [
 PATTERNS = (
     "a", "^a", "b$", "^$", ".", "a.b", "[a-cé]+", "[^a-z]", r"\\d+", r"\\w+", r"\\s", r"\\W", "(a)(b)?", "(?:ab|b)+?", "a{2,3}", "(?i)AB", r"(\\w)[.,](\\w)",
     "😀", "x|$", "[-.]", r"[\\d.]+", r"\\.", "a*", "(a|b)*", r"^\\s*(.*?)\\s*$", "[Σσ]", "\\n$", "$",
+    r"\\r$", r"\\r?\\n?$", "[^b]*?$", "[^b]+$", "(?:a|b$)", "(?i)[h-k]", "(?i)s", r"[^\\s]", r"[\\t-.]", r"[\\w.]{2,3}?", "(a+)+$", r"(?i)[^\\wk]", "(?:(?:a|b)?[.,])+",
 )  # fmt: skip
+COUNTED = (
+    "^a",
+    "b$",
+    "[ab]$",
+    r"\\s$",
+    r"\\s+$",
+    r"\\s+?$",
+    "^a|b",
+    "^[^b]|b$",
+    r"\\r|[^a]$",
+    "[^a]",
+    "(?i)K",
+    "aa?",
+    "(?:a|b$)",
+    r"[\\r\\n]{2}$",
+)
 EXPRESSIONS += [
     *(f"s1 {op} '{pattern}'" for op in ("RLIKE",) for pattern in PATTERNS[::5]), "regexp(s1, 'a')", "rlike(s1, 'b.')", "regexp_like(s1, '^.b')",
     *(f"regexp_instr(s1, '{pattern}')" for pattern in PATTERNS), *(f"regexp_substr(s1, '{pattern}')" for pattern in PATTERNS[:4]),
-    *(f"regexp_count(s1, '{pattern}')" for pattern in PATTERNS[4:12]), *(f"regexp_extract(s1, '{pattern}', 0)" for pattern in PATTERNS[9:19]),
+    *(f"regexp_count(s1, '{pattern}')" for pattern in PATTERNS[4:12]), *(f"regexp_extract(s1, '{pattern}', 0)" for pattern in PATTERNS[9:]),
+    *(f"regexp_count(s1, '{pattern}')" for pattern in COUNTED), *(f"regexp_replace(s1, '{pattern}', '<$0>')" for pattern in COUNTED), r"regexp_extract(s1, '(.*?)([ab]?)$', 2)",
     "regexp_extract(s1, '(a)(b)?', 2)", "regexp_extract(s1, '(a)(b)?')", r"regexp_extract(s1, '([^.]*)[.](.*)', 2)", "regexp_replace(s1, '[ab]', '')", "regexp_replace(s1, '(a)(b)?', '<$2$1$0>')",
     r"regexp_replace(s1, '[^a-z]+', '\\$-')", "regexp_replace(s1, '.', 'é')", "regexp_replace(s1, 'b$', '😀')", "regexp_extract(b1, '1(.)', 1)",
     "s1 LIKE 'a%'", "s1 LIKE '_b%'", "s1 LIKE '%é'", "s1 NOT LIKE 'a%'", r"s1 LIKE '%\\\\%'", r"s1 LIKE '\\_%'", "s1 LIKE '%..%' ESCAPE '.'", "s1 LIKE '!_%' ESCAPE '!'",
@@ -93,7 +111,7 @@ ODD = [
     "Σ\u0301", "ა", "Ა", "Ꭰ", "ꭰ", "ǆ", "ǅ", "e\u0301", "é", "😀", "a😀b", "\U00010d50", "ΑΣ\u0897", "K", "ſ",
     "Ashcraft", "wHwbfhPvcgs", "bhwb", "b-hb",
     "Robert", "Rupert", "Tymczak", "Pfister", "Honeyman", "ROBERT", "8112189876", "79927398713", "٣٤", "1 2", "it's", "a\\b", "AbC-123 é",
-    "\n", "ab\n", "ab\r\n", "b\u2028", "b\u0085", "b\n\n", "xb\ny", "a%b", "a_b", "_b", "x" * 50, "kitten", "sitting",
+    "\n", "ab\n", "ab\r\n", "b\u2028", "b\u0085", "b\n\n", "xb\ny", "\r", "a\r", "\r\n", "b\n\r", "b\r\nb", "b\r\r\n", "ab \n", "ab \r\n", " \n\n", "k1", "K2", "a%b", "a_b", "_b", "x" * 50, "kitten", "sitting",
 ]  # fmt: skip
 
 

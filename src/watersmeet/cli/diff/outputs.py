@@ -6,7 +6,6 @@ now.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.statement import column_name
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.names import SHOWN_DIFF, ours
+from watersmeet.regular_files import named_files
 from watersmeet.spec.model import OutputMode, Sink
 from watersmeet.spec.options.files import format_of, path_of
 from watersmeet.spec.options.stored_files import in_store
@@ -99,15 +99,7 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
 
 def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
     path = wanted.path or ""
-    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    files: list[str] = []
-    for root in roots:
-        if os.path.isdir(root):
-            for folder, folders, names in os.walk(root):
-                folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
-                files += [os.path.join(folder, n) for n in sorted(names) if not n.startswith((".", "_"))]
-        else:
-            files.append(root)
+    files = named_files(path)
     kinds = {_FORMATS.get(os.path.splitext(file)[1].lower()) for file in files}
     if len(kinds) != 1 or None in kinds:
         what = "there is no file" if not files else "files of one format that is known by its name are not"

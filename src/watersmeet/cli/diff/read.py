@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +15,12 @@ from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.history.past import read as past_of
 from watersmeet.plan.model.job import JobPlan
+from watersmeet.regular_files import named_files
 from watersmeet.spec.model import Source
 from watersmeet.state import file_lists
 from watersmeet.state.manifest import Manifest
 from watersmeet.state.store import Store
 from watersmeet.why.recorded import Recorded, recorded
-
-_HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True)
@@ -111,15 +109,7 @@ def read_of(
 
 
 def _named(source: Source, path: str) -> Read:
-    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-    files: list[str] = []
-    for root in roots:
-        if not os.path.isdir(root):
-            files.append(os.path.abspath(root))
-            continue
-        for folder, folders, names in os.walk(os.path.abspath(root)):
-            folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
-            files += [os.path.join(folder, n) for n in sorted(names) if not n.startswith(_HIDDEN)]
+    files = [os.path.abspath(file) for file in named_files(path)]
     if not files:
         raise SpecError(
             f"--input {source.name}: there is no file at {path}",

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 
 from watersmeet.errors import EngineError
+from watersmeet.regular_files import special_kind
 from watersmeet.spec.model import Source
 
 Entry = tuple[str, int, int]
@@ -49,15 +50,22 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
-def files_beneath(root: str) -> Iterable[Entry]:
+def files_beneath(root: str, special: list[str] | None = None) -> Iterable[Entry]:
     """All files beneath a directory, or the one file, but hidden ones. What goes away meanwhile is left out.
+
+    Args:
+        special: takes the paths of FIFOs, sockets and devices, which are left out.
 
     Raises:
         FileNotFoundError: there is no ``root``.
     """
+    special = [] if special is None else special
     if not os.path.isdir(root):
         stat = os.stat(root)
-        yield root, stat.st_size, stat.st_mtime_ns
+        if special_kind(stat.st_mode) is None:
+            yield root, stat.st_size, stat.st_mtime_ns
+        else:
+            special.append(root)
         return
     with os.scandir(root) as entries:
         for entry in entries:
@@ -65,12 +73,15 @@ def files_beneath(root: str) -> Iterable[Entry]:
                 continue
             try:
                 if entry.is_dir():
-                    yield from files_beneath(entry.path)
+                    yield from files_beneath(entry.path, special)
                     continue
                 stat = entry.stat()
             except (FileNotFoundError, NotADirectoryError):  # the next look sees what came for it
                 continue
-            yield entry.path, stat.st_size, stat.st_mtime_ns
+            if special_kind(stat.st_mode) is None:
+                yield entry.path, stat.st_size, stat.st_mtime_ns
+            else:
+                special.append(entry.path)
 
 
 def version_of(entries: Iterable[Entry]) -> str:

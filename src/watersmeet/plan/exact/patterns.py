@@ -1,8 +1,12 @@
-"""Rule: LIKE and regular expressions. A pattern of Java's is read here and written for Python, or refused.
+"""Rule: LIKE and regular expressions. A pattern of Java's is read here and written for RE2, or refused.
+
+RE2 takes time in proportion to a text's length, whatever the pattern. Python tries one way after the other,
+hours of `(a+)+$` over a few dozen letters; Java remembers some of these, and on others runs out of stack.
 
 What is read means the same to both: characters, classes of them, groups, alternatives and quantifiers.
 Refused is what does not, or might not: look-around, back references, possessive quantifiers, boundaries,
-flags other than a first ``(?i)``, classes within classes, and a quantified group that may match nothing.
+flags other than a first ``(?i)``, classes within classes, a ``$`` before something else, and a quantified
+group that may match nothing.
 """
 
 from __future__ import annotations
@@ -23,39 +27,41 @@ from watersmeet.types.sql_type import BOOLEAN, INT, STRING
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
-_ENDS = "\\n\\r\\u0085\\u2028\\u2029"
-_AT_END = "(?:(?<!\\r)(?=\\n\\Z)|(?=[\\r\\u0085\\u2028\\u2029]\\Z)|(?=\\r\\n\\Z)|\\Z)"
+START, END = "(?:\\A)", "(?:$)"
+"""``^`` and ``$`` as `kernel.expressions.functions.patterns` knows them."""
+MAX_SIZE = 1000
+"""Characters, at most, of what a counted quantifier such as ``{2,5}`` repeats: RE2 takes no more."""
+
+_ANY = "[^\\n\\r\\x{85}\\x{2028}\\x{2029}]"
+_CLASSES = {"d": "\\d", "w": "\\w", "s": "\\t\\n\\x{b}\\f\\r "}
 _SPECIAL = set("\\^$.|?*+()[]{}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """``text``: for Python's `re`, ASCII. ``groups``: how many. ``empty``: it may match nothing. ``steady``:
-    what groups hold does not rest on how often one is repeated."""
+    """``text``: for RE2, with groups named g1, g2, …. ``groups``: how many. ``closed``: those that have a
+    ``$`` in them, which may be before a last line's end. ``empty``: it may match nothing. ``steady``: what
+    groups hold does not rest on how often one is repeated."""
 
     text: str
     groups: int
+    closed: frozenset[int]
     empty: bool
     steady: bool
 
 
 def java_pattern(text: str) -> Pattern:
-    """A regular expression of Java's for Python. Raises: NotExact."""
+    """A regular expression of Java's for RE2. Raises: NotExact."""
     reader = _Reader(text)
-    flags = "(?s)"
     if text.startswith("(?i)"):
-        flags, reader.at = "(?si)", 4
+        reader.folded, reader.at = True, 4
         if not text.isascii():
             raise NotExact("(?i) of other letters than ASCII's")
-    pattern, empty = reader.alternatives()
+    pattern, empty, _ = reader.alternatives()
     if reader.at != len(text):
         raise NotExact(f"the pattern {text}: at {text[reader.at :]}")
-    try:
-        re.compile(flags + pattern, re.ASCII)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise NotExact(f"the pattern {text}: {error}") from None
-    return Pattern(flags + pattern, reader.groups, empty, reader.steady)
+    return Pattern(pattern, reader.groups, frozenset(reader.closed), empty, reader.steady)
 
 
 class _Reader:
@@ -63,7 +69,10 @@ class _Reader:
         self.text = text
         self.at = 0
         self.groups = 0
+        self.closed: set[int] = set()
         self.steady = True
+        self.folded = False
+        self._ends = 0
         self._depth = 0
 
     def _next(self) -> str:
@@ -72,36 +81,46 @@ class _Reader:
     def _refused(self, what: str) -> NotExact:
         return NotExact(f"the pattern {self.text}: {what} may mean something else to Java")
 
-    def alternatives(self) -> tuple[str, bool]:
+    def alternatives(self) -> tuple[str, bool, int]:
+        """(for RE2, may match nothing, how many characters it has when what is counted is written out)."""
         parts = [self._sequence()]
         while self._next() == "|":
             self.at += 1
             parts.append(self._sequence())
-        return "|".join(part for part, _ in parts), any(empty for _, empty in parts)
+        text = "|".join(part for part, *_ in parts)
+        return text, any(empty for _, empty, _ in parts), sum(size for *_, size in parts)
 
-    def _sequence(self) -> tuple[str, bool]:
-        parts, empty = [], True
+    def _sequence(self) -> tuple[str, bool, int]:
+        parts, empty, total = [], True, 0
+        ends = self._ends
         while self._next() not in ("", "|", ")"):
+            if self._ends != ends:
+                raise self._refused("something behind a $")
             groups = self.groups
-            part, may_be_empty, atom = self._atom()
-            quantifier, least = self._quantifier()
+            part, may_be_empty, atom, size = self._atom()
+            quantifier, least, most = self._quantifier()
             if quantifier:
                 if not atom or (may_be_empty and quantifier not in ("?", "??")):
                     raise self._refused("a quantifier of what may match nothing")
+                if self._ends != ends:
+                    raise self._refused("a quantifier of a $")
                 if quantifier not in ("?", "??"):
                     self.steady = self.steady and groups == self.groups
+                size *= most
+                if most > 1 and size > MAX_SIZE:
+                    raise NotExact(f"the pattern {self.text}: a quantifier that repeats so much")
                 part += quantifier
                 may_be_empty = may_be_empty or least == 0
             parts.append(part)
-            empty = empty and may_be_empty
-        return "".join(parts), empty
+            empty, total = empty and may_be_empty, total + size
+        return "".join(parts), empty, total
 
-    def _quantifier(self) -> tuple[str, int]:
+    def _quantifier(self) -> tuple[str, int, int]:
         match = re.compile(r"[*+?]|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}").match(self.text, self.at)
         if match is None:
             if self._next() == "{":
                 raise self._refused("this {")
-            return "", 1
+            return "", 1, 1
         self.at = match.end()
         text = match[0]
         if self._next() == "?":
@@ -109,59 +128,82 @@ class _Reader:
             text += "?"
         if self._next() in ("+", "*", "?", "{"):
             raise self._refused("one quantifier after another")
-        return text, int(match[1]) if match[1] else int(match[0] == "+")
+        least = int(match[1]) if match[1] else int(match[0] == "+")
+        return text, least, max(least, int(match[2] or 1), 1)
 
-    def _atom(self) -> tuple[str, bool, bool]:
-        """(for Python, may match nothing, may be quantified)."""
+    def _atom(self) -> tuple[str, bool, bool, int]:
+        """(for RE2, may match nothing, may be quantified, how many characters it has)."""
         character = self._next()
         self.at += 1
         if character == ".":
-            return f"[^{_ENDS}]", False, True
+            return _ANY, False, True, 1
         if character == "^":
-            return "\\A", True, False
+            return START, True, False, 0
         if character == "$":
-            return _AT_END, True, False
+            self._ends += 1
+            return END, True, False, 0
         if character == "[":
-            return self._class(), False, True
+            return self._class(), False, True, 1
         if character == "(":
             return self._group()
         if character == "\\":
-            return self._escaped(False), False, True
+            return self._escaped(), False, True, 1
         if character in _SPECIAL:
             raise self._refused(character)
-        return re.escape(character), False, True
+        return self._character(character), False, True, 1
 
-    def _group(self) -> tuple[str, bool, bool]:
-        opening = "("
+    def _group(self) -> tuple[str, bool, bool, int]:
+        opening, number, ends = "(?:", None, self._ends
         if self.text.startswith("?:", self.at):
             self.at += 2
-            opening = "(?:"
         elif self._next() == "?":
             raise self._refused("(?")
         else:
             self.groups += 1
+            number = self.groups
+            opening = f"(?P<g{number}>"
         self._depth += 1
         if self._depth > 20:
             raise self._refused("so many groups in groups")
-        pattern, empty = self.alternatives()
+        pattern, empty, size = self.alternatives()
         self._depth -= 1
         if self._next() != ")":
             raise self._refused("a ( without its )")
         self.at += 1
-        return f"{opening}{pattern})", empty, True
+        if number is not None and self._ends != ends:
+            self.closed.add(number)
+        return f"{opening}{pattern})", empty, True, size
 
-    def _escaped(self, in_class: bool) -> str:
+    def _character(self, character: str) -> str:
+        parts = self._range(character, character)
+        return f"[{parts}]" if len(parts) > len(_literal(character)) else parts
+
+    def _range(self, first: str, last: str) -> str:
+        """From ``first`` to ``last`` within a class; by (?i) letters of both cases."""
+        text = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
+        for low, high, shift in (("a", "z", -32), ("A", "Z", 32)) if self.folded else ():
+            begin, end = max(first, low), min(last, high)
+            if begin <= end:
+                text += f"{chr(ord(begin) + shift)}-{chr(ord(end) + shift)}"
+        return text
+
+    def _escape(self) -> str:
+        """The letter of a class (d, w, s, or their opposites), or the character that is meant, in quotes."""
         character = self._next()
         self.at += 1
         if character and character in "dDwWsS":
-            if in_class and character.isupper():
-                raise self._refused(f"\\{character} in a class")
-            return "\\" + character
+            return character
         if character in _CONTROL:
-            return re.escape(_CONTROL[character])
+            return f"'{_CONTROL[character]}"
         if not character or character.isalnum() or not character.isascii():
             raise self._refused(f"\\{character}")
-        return re.escape(character)
+        return f"'{character}"
+
+    def _escaped(self) -> str:
+        meant = self._escape()
+        if meant[0] == "'":
+            return self._character(meant[1])
+        return f"[{'^' if meant.isupper() else ''}{_CLASSES[meant.lower()]}]"
 
     def _class(self) -> str:
         pattern = "["
@@ -176,28 +218,31 @@ class _Reader:
                 return pattern + "]"
             if character in ("", "[", "]", "^") or self.text.startswith("&&", self.at - 1):
                 raise self._refused("this class")
+            is_single = character != "-"
             if character == "\\":
-                part = self._escaped(True)
-                single = part[1:] not in ("d", "w", "s")
+                meant = self._escape()
+                is_single = meant[0] == "'"
+                if meant.isupper() and meant[0] != "'":
+                    raise self._refused(f"\\{meant} in a class")
+                character = meant[1:]
+                part = self._range(character, character) if character else _CLASSES[meant]
             else:
-                part, single = re.escape(character), character != "-"
+                part = self._range(character, character)
                 if character == "-" and not (first or self._next() == "]"):
                     raise self._refused("this - in a class")
-                if character in ("&", "~", "|"):
-                    part = "\\" + character
             if self._next() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
                 self.at += 1
                 last = self._next()
-                if (
-                    not single
-                    or last in ("[", "\\", "-", "^", "&")
-                    or (part.startswith("\\") and len(part) == 2 and part[1].isalnum())
-                ):
+                if not is_single or last in ("[", "\\", "-", "^", "&") or last < character:
                     raise self._refused("this range in a class")
                 self.at += 1
-                part += "-" + re.escape(last)
+                part = self._range(character, last)
             pattern += part
             first = False
+
+
+def _literal(character: str) -> str:
+    return character if character.isalnum() else f"\\x{{{ord(character):x}}}"
 
 
 def _pattern(value: Exact) -> Pattern:
@@ -276,6 +321,8 @@ def _group_of(pattern: Pattern, group: Exact | None, default: int) -> int:
         raise NotExact("a pattern without such a group")
     if number and not pattern.steady:
         raise NotExact("a group that is repeated")
+    if number in pattern.closed:
+        raise NotExact("a group with a $ in it")
     return int(number)
 
 

@@ -10,10 +10,10 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from watersmeet.errors import SpecError, WatersmeetError, near_names
+from watersmeet.regular_files import read_bytes
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.records.avro import BadSchema, parse_avro
 from watersmeet.spec.records.avro_fit import Misfit, fit_avro
@@ -59,7 +59,7 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
         if plain not in _HINTS or value.lstrip()[:1] in ("{", "[", '"') or value.startswith(_IN_BASE64):
             continue
         try:
-            raw = Path(os.path.expanduser(value)).read_bytes()
+            raw = read_bytes(os.path.expanduser(value))
             given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
             why = getattr(cause, "strerror", None) or "it is no text"

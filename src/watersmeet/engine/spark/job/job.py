@@ -16,7 +16,7 @@ from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.job_conf import conf_of
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
-from watersmeet.engine.spark.sources.look import problems_of
+from watersmeet.engine.spark.sources.look import notes_of_tables, problems_of
 from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
@@ -113,7 +113,7 @@ def run_job(
     raise_all([*problems_of(plan), *looked.problems])
     with java_needed():
         conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
-    for note in looked.notes:
+    for note in [*looked.notes, *notes_of_tables(plan)]:
         if on_notice is not None:
             on_notice(note)
     if any(query.every(GroupedPlan) for query in plan.queries):

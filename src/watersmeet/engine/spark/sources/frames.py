@@ -49,6 +49,7 @@ from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
+from watersmeet.regular_files import special_at
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
@@ -408,6 +409,13 @@ def check_there(what: str, path: str) -> None:
     if local is None:
         return
     whole = os.path.abspath(local)
+    special = special_at(whole)
+    if special is not None:
+        raise EngineError(
+            f'{what}: "{path}" is {special}, and no file',
+            code="path-not-readable",
+            hint="name a file, or a directory of files",
+        )
     exists = os.path.exists(whole)
     if exists and PATTERN & set(whole):
         raise EngineError(

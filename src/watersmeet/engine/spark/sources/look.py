@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from watersmeet.engine.records.decoders import registry_of
 from watersmeet.engine.spark.sources import generator
 from watersmeet.engine.spark.sources.files.contents import notes_in, problems_in
+from watersmeet.engine.spark.sources.files.there import special_note, special_of
 from watersmeet.engine.spark.sources.frames import check_files
 from watersmeet.engine.spark.sources.registry_check import registry_notes, registry_problems
 from watersmeet.engine.spark.sources.tables import check_table_files
@@ -65,6 +66,14 @@ def notes_of(plan: JobPlan) -> list[str]:
                 f"{what}: {path_of(source.options)} is no local path, and is looked at by Spark alone"
             )
     return words
+
+
+def notes_of_tables(plan: JobPlan) -> list[str]:
+    """Return notices of FIFOs, sockets and devices among the files of tables, which are not read. Those of
+    streams are told while these are read."""
+    tables = [source for source in plan.tables if source.traits.files]
+    special = [(_what(source, True), special_of(source)) for source in tables]
+    return [special_note(what, paths) for what, paths in special if paths]
 
 
 def _what(source: Source, table: bool) -> str:

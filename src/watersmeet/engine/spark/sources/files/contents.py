@@ -20,6 +20,8 @@ from watersmeet.engine.spark.sources.files.there import (
     hidden_of,
     mixed,
     shown,
+    special_note,
+    special_of,
 )
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
@@ -97,6 +99,9 @@ def notes_in(what: str, source: Source) -> Iterator[str]:
     hidden = hidden_of(source)
     if hidden:
         yield f"{what}: files whose names begin with _ or . are not read: {_named(hidden)}"
+    special = special_of(source)
+    if special:
+        yield special_note(what, special)
     by_kind: dict[Wrong, list[str]] = {}
     for path, wrong in _wrong(source, list(files_of(source))):
         if not wrong.certain:

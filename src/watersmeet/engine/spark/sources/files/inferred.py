@@ -18,7 +18,7 @@ from watersmeet.engine.files.partitions import NO_VALUE
 from watersmeet.engine.spark.sources.files import inferred_text
 from watersmeet.engine.spark.sources.files.inferred_parquet import columns_of
 from watersmeet.engine.spark.sources.files.inferred_types import Seen, Told, type_of
-from watersmeet.engine.spark.sources.files.there import There, files_of, shown
+from watersmeet.engine.spark.sources.files.there import There, files_of, shown, special_note, special_of
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import is_ours
 from watersmeet.spec.model import Column, Source
@@ -80,6 +80,8 @@ def infer(source: Source) -> Inferred:
     else:
         told = inferred_text.columns_of(source.name, wanted, _ends(files, SAMPLED), options)
     notes = list(told.notes)
+    if special := special_of(source):
+        notes.append((None, special_note(f'"{source.name}"', special)))
     types = dict(told.types)
     for name, kind, note in of_directories(path, files, options):
         if name.lower() in {typed.lower() for typed in types}:

@@ -30,6 +30,7 @@ from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_r
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
+    SPECIAL,
     FileStat,
     base_of,
     files_of,
@@ -38,6 +39,7 @@ from watersmeet.engine.spark.sources.files.there import (
     local_of,
     mixed,
     shown,
+    special_note,
     stat_of,
 )
 from watersmeet.errors import EngineError, StateError
@@ -158,6 +160,7 @@ class FilesRead:
         self._known: dict[int, dict[str, FileStat]] = {number: {} for number in self._sources}
         self._counted: set[tuple[int, str]] = set()
         self._vanished: set[tuple[int, str]] = set()
+        self._special: set[str] = set()
         for entry in file_lists.read(store, self._lists):
             self._remember(entry)
         self.changed = changed_in(host)
@@ -212,8 +215,8 @@ class FilesRead:
         before = time.monotonic()
         unread: dict[int, dict[str, FileStat]] = {number: {} for number in self._sources}
         for number, source in self._sources.items():
-            stats = self._known[number]
-            for path, stat, passed_over in files_of(source):
+            stats, special = self._known[number], list[str]()
+            for path, stat, passed_over in files_of(source, special):
                 was = stats.get(path)
                 if was == stat:
                     continue
@@ -223,10 +226,17 @@ class FilesRead:
                     self._report("unread", number, path, stat, passed_over)
                 else:
                     self._compare(number, path)
+            self._note_special(source, special)
         now = time.monotonic()
         self._unread = unread
         self._next_look = now + max(LOOK_EVERY_S, (now - before) / LOOK_SHARE)
         return unread
+
+    def _note_special(self, source: Source, paths: Sequence[str]) -> None:
+        new = sorted(set(paths) - self._special)
+        if new:
+            self._special.update(new)
+            self._note(special_note(f'"{source.name}"', new))
 
     def behind(self, batch: BatchFiles | None) -> dict[str, int]:
         """Per source, how many files of the last look are neither read nor in ``batch``."""
@@ -391,6 +401,9 @@ class FilesRead:
         if stat is None:
             self._report("gone", number, path, None)
             return FileRead(number, step, url, time_ms, *_NO_FILE)
+        if stat == SPECIAL:  # Spark reads nothing of it, as of any file without content
+            self._note_special(source, [path])
+            return FileRead(number, step, url, time_ms, *stat)
         listed_now = again and stat[1] < self._started_ns
         if not listed_now and not _same_time(time_ms, stat[1]):
             self._report("torn", number, path, stat)

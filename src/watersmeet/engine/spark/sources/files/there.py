@@ -16,12 +16,16 @@ from urllib.parse import unquote, urlsplit
 from watersmeet.engine.files.partitions import folders_between, partitions_of
 from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
+from watersmeet.regular_files import special_at, special_kind
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileRead
 
 FileStat = tuple[int, int]
 """Of a file: size, and the time of its last change in ns."""
+
+SPECIAL: FileStat = (0, 0)
+"""In the place of size and time of what is no file."""
 
 PATTERN = frozenset("{}[]*?\\")
 """Characters by which Spark takes a path for a pattern."""
@@ -62,8 +66,11 @@ class There(NamedTuple):
     passed_over: str | None
 
 
-def files_of(source: Source) -> Iterator[There]:
+def files_of(source: Source, special: list[str] | None = None) -> Iterator[There]:
     """All files of a source but hidden ones; none where its path is not local.
+
+    Args:
+        special: takes the paths of FIFOs, sockets and devices, which are none.
 
     Raises:
         EngineError: a directory cannot be listed.
@@ -76,7 +83,7 @@ def files_of(source: Source) -> Iterator[There]:
                 yield There(root, stat, _HIDDEN)
             continue
         try:
-            found_there = list(files_beneath(root))
+            found_there = list(files_beneath(root, special))
             above = _shared(root, (path for path, _, _ in found_there)) if len(roots) == 1 else []
             for path, size, changed_ns in found_there:
                 nested = None if nested_too else _nested(root, path, above)
@@ -133,12 +140,29 @@ def hidden_of(source: Source) -> list[str]:
     return sorted(hidden)
 
 
+def special_of(source: Source) -> list[str]:
+    """Return the paths of FIFOs, sockets and devices where a source's files are."""
+    special: list[str] = []
+    for _ in files_of(source, special):
+        pass
+    return sorted(special)
+
+
+def special_note(what: str, paths: Sequence[str]) -> str:
+    """Return the notice that what is no file is not read."""
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    kind = special_at(paths[0]) or "no file"
+    return f"{what}: FIFOs, sockets and devices are not read: {shown(paths[0])} is {kind}{more}"
+
+
 def stat_of(path: str) -> FileStat | None:
-    """None: there is no such file."""
+    """None: there is no such file. A FIFO, a socket or a device is as `SPECIAL`, whatever it holds."""
     try:
         info = os.stat(path)
     except OSError:
         return None
+    if special_kind(info.st_mode) is not None:
+        return SPECIAL
     return info.st_size, info.st_mtime_ns
 
 

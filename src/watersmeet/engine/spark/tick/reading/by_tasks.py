@@ -209,7 +209,7 @@ class ReadByTasks:
 
     def _few(self, batch: BatchFiles) -> int | None:
         """How many rows the files have, about, if these are few, and so are the bytes."""
-        files = [file for file in batch.files if file.batch >= 0]
+        files = [file for file in batch.files if file.batch >= 0 and file.size]
         said = [(self._formats[file.source], str(local_of(file.path)), file.size) for file in files]
         return few_rows(said, self._small_rows)
 
@@ -249,7 +249,8 @@ class ReadByTasks:
             path = local_of(file.path)
             if path is None or file.size < 0 or "=" in os.path.dirname(path):
                 return None  # elsewhere, gone, or with columns in its path
-            files.append((file.source, path, file.size))
+            if file.size:
+                files.append((file.source, path, file.size))
         return dealt(files, self._spark.sparkContext.defaultParallelism) if files else []
 
     def _frame(self, tasks: int) -> DataFrame:

@@ -1,0 +1,76 @@
+"""Files, and what is none. Whoever opens a FIFO, a socket or a device may wait without an end, or read
+without one."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import io
+import os
+import stat
+
+_HIDDEN = (".", "_")
+_OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+"""What this process has open: a pipe of a shell's ``<(…)``, whose writer is there."""
+
+
+def special_kind(mode: int) -> str | None:
+    """Return what a mode of `os.stat` says that is neither a file nor a directory, such as "a FIFO"."""
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return None
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+
+
+def special_at(path: str | os.PathLike[str]) -> str | None:
+    """Return what is at a path, or behind its link, that is neither a file nor a directory."""
+    try:
+        return special_kind(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return None
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Read a file as a whole.
+
+    Raises:
+        OSError: it cannot be read, or is no file.
+    """
+    name, flags = os.fspath(path), os.O_RDONLY
+    if not name.startswith(_OWN):
+        special = special_at(name)
+        if special is not None:
+            raise OSError(errno.EINVAL, f"it is {special}, and no file", name)
+        flags |= getattr(os, "O_NONBLOCK", 0)  # it may have become one since
+    with open(name, "rb", opener=lambda path, _: os.open(path, flags)) as file:
+        return file.read()
+
+
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Read a text file as a whole; lines end with ``\\n``, whatever they end with there.
+
+    Raises:
+        OSError: it cannot be read, or is no file.
+        UnicodeDecodeError: it is no text of that encoding.
+    """
+    return io.TextIOWrapper(io.BytesIO(read_bytes(path)), encoding=encoding).read()
+
+
+def named_files(path: str) -> list[str]:
+    """Return the files that a command's option names, by name.
+
+    Args:
+        path: a file, a directory of files, or a pattern (``**`` for any directories). Beneath a directory
+            names that begin with ``_`` or ``.`` are left out.
+    """
+    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    files: list[str] = []
+    for root in roots:
+        if not os.path.isdir(root):
+            files.append(root)
+            continue
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
+            files += [os.path.join(folder, name) for name in sorted(names) if not name.startswith(_HIDDEN)]
+    return [file for file in files if special_at(file) is None]

@@ -1,0 +1,177 @@
+"""FIFOs, sockets and devices among files, and where a file is asked for: nobody waits for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.cli.job_file import read_text
+from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.engine.spark.sources.files.inferred import infer
+from watersmeet.engine.spark.sources.look import notes_of, problems_of
+from watersmeet.errors import EngineError, SpecError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.regular_files import named_files, read_bytes
+from watersmeet.sinks.memory import MemorySink
+
+FORMATS = ("parquet", "csv", "json")
+KINDS = ("FIFO", "socket", "device", "linked FIFO")
+
+
+@pytest.fixture
+def patience():
+    """Whoever waits for a FIFO is interrupted."""
+
+    def interrupt(number, frame):
+        raise TimeoutError("it waits for what is no file")
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def put_special(folder, kind, suffix):
+    """What is no file, under a name of one. No rights are needed: a device is linked."""
+    path = folder / f"0 {kind}.{suffix}"
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "socket":
+        os.mknod(path, stat.S_IFSOCK | 0o600)
+    else:
+        fifo = folder / f".{kind}" if kind == "linked FIFO" else path
+        os.mkfifo(fifo)
+        if fifo != path:
+            path.symlink_to(fifo)
+    return path
+
+
+def put_rows(folder, suffix, k):
+    path = folder / f"{k}.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(pa.table({"k": [k], "v": pa.array([1], pa.int32())}), path)
+    else:
+        path.write_text(f"k,v\n{k},1\n" if suffix == "csv" else f'{{"k": "{k}", "v": 1}}\n')
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Per format a folder with a file, and with each kind of what is none."""
+    for suffix in FORMATS:
+        (tmp_path / suffix).mkdir()
+        for kind in KINDS:
+            put_special(tmp_path / suffix, kind, suffix)
+        put_rows(tmp_path / suffix, suffix, "a")
+    return tmp_path
+
+
+def declared(folder, suffix, columns="(k STRING, v INT)", more=""):
+    return (
+        f"CREATE TABLE {suffix}1 {columns} WITH ('connector' = 'file', 'format' = '{suffix}',"
+        f" 'path' = '{folder / suffix}'{more});"
+    )
+
+
+def job(folder, suffix):
+    sink = "CREATE SINK out WITH ('connector' = 'memory');"
+    return f"{declared(folder, suffix)}{sink}INSERT INTO out SELECT k, v FROM {suffix}1"
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_what_is_no_file_is_not_looked_into(folders, suffix, patience):
+    plan = plan_job(parse_job(job(folders, suffix)))
+    (source,) = plan.sources
+    assert problems_of(plan, thorough=True) == []
+    (note,) = notes_of(plan)
+    assert "FIFOs, sockets and devices are not read" in note
+    assert "0 FIFO." in note
+    assert "is a FIFO and 3 more" in note
+    assert [row["k"] for row in first_rows(source, 10).rows] == ["a"]
+    inferred = infer(source)
+    assert [column.name for column in inferred.columns] == ["k", "v"]
+    assert any("FIFOs, sockets and devices are not read" in note for note in inferred.notes)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize(("kind", "words"), [("linked FIFO", "a FIFO"), ("device", "a device")])
+def test_a_path_that_is_none_is_refused(tmp_path, suffix, kind, words, patience):
+    path = put_special(tmp_path, kind, suffix)
+    text = job(tmp_path, suffix).replace(f"'{tmp_path / suffix}'", f"'{path}'")
+    (error,) = problems_of(plan_job(parse_job(text)))
+    assert isinstance(error, EngineError)
+    assert (error.code, error.message) == (
+        "path-not-readable",
+        f'file source "{suffix}1": "{path}" is {words}, and no file',
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_jobs_file_that_is_none_is_refused(tmp_path, kind, patience):
+    path = put_special(tmp_path, kind, "sql")
+    with pytest.raises(SpecError) as raised:
+        read_text(path)
+    assert raised.value.code == "file-not-readable"
+    assert f"it is a {kind.removeprefix('linked ')}, and no file" in raised.value.message
+
+
+def test_a_shells_pipe_is_read(patience):
+    """As by `watersmeet run <(sed … job.sql)`."""
+    read, written = os.pipe()
+    os.write(written, b"SELECT 1")
+    os.close(written)
+    try:
+        assert read_bytes(f"/dev/fd/{read}") == b"SELECT 1"
+    finally:
+        os.close(read)
+
+
+def test_files_of_a_commands_option_are_files_alone(folders):
+    assert named_files(str(folders / "csv")) == [str(folders / "csv" / "a.csv")]
+    assert named_files(f"{folders}/csv/*") == [str(folders / "csv" / "a.csv")]
+    assert named_files(str(folders / "csv" / "0 FIFO.csv")) == []
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_a_run_passes_over_what_is_no_file_and_says_so(spark, folders, reader):
+    texts = [declared(folders, "parquet"), declared(folders, "csv")]
+    texts.append(declared(folders, "json", more=", 'multiLine' = 'true'" if reader == "spark" else ""))
+    union = " UNION ALL ".join(f"SELECT '{suffix}' AS f, k FROM {suffix}1" for suffix in FORMATS)
+    text = f"SET file_reader = '{reader}';{''.join(texts)}CREATE SINK out WITH ('connector' = 'memory');"
+    notes: list[str] = []
+    for k in ("a", "b"):
+        if k == "b":
+            for suffix in FORMATS:
+                put_special(folders / suffix, "FIFO", f"b.{suffix}")
+                os.utime(folders / suffix / f"0 FIFO.{suffix}")  # somebody has written into it
+                put_rows(folders / suffix, suffix, k)
+        MemorySink.clear("out")
+        until_caught_up(spark, f"{text}INSERT INTO out {union}", folders / "state", on_notice=notes.append)
+        found = Counter((row["f"], row["k"]) for row in MemorySink.rows("out"))
+        assert found == Counter((suffix, k) for suffix in FORMATS)
+    assert sum("FIFOs, sockets and devices are not read" in note for note in notes) == 6
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_table_passes_over_what_is_no_file(spark, folders, suffix):
+    (folders / "in").mkdir()
+    put_rows(folders / "in", "json", "a")
+    text = (
+        f"CREATE TABLE a (k STRING) WITH ('connector' = 'file', 'format' = 'json', 'path' = '{folders}/in');"
+        f"{declared(folders, suffix)}CREATE SINK out WITH ('connector' = 'memory');"
+        f"INSERT INTO out SELECT a.k, t.v FROM a LEFT JOIN {suffix}1 FOR SYSTEM_TIME AS OF PROCTIME() AS t"
+        " ON a.k = t.k"
+    )
+    MemorySink.clear("out")
+    until_caught_up(spark, text, folders / "state")
+    assert [(row["k"], row["v"]) for row in MemorySink.rows("out")] == [("a", 1)]
