@@ -15,6 +15,9 @@ be matched by programs.
 from __future__ import annotations
 
 import difflib
+import os
+import sysconfig
+import traceback
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -152,7 +155,7 @@ class EngineError(WatersmeetError):
 
 
 class SeveralErrors(WatersmeetError):
-    """All problems of one stage.
+    """All problems of one stage. Its message and its hint are those of all problems, in one line each.
 
     Attributes:
         errors: the problems, in the order of the user's text.
@@ -166,7 +169,13 @@ class SeveralErrors(WatersmeetError):
     """
 
     def __init__(self, errors: Sequence[WatersmeetError]) -> None:
-        super().__init__(f"{len(errors)} problems", code="several")
+        said = dict.fromkeys(error.message for error in errors)
+        hints = dict.fromkeys(error.hint for error in errors if error.hint)
+        super().__init__(
+            f"{counted(len(errors), 'problem')}: {'; '.join(said)}",
+            code="several",
+            hint="; ".join(hints) or None,
+        )
         self.errors = tuple(errors)
 
     def __str__(self) -> str:
@@ -218,6 +227,29 @@ def _steers(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
+_MAX_FAILURE_TEXT = 1_000
+"""Characters of what an exception of a user's function says."""
+_LIBRARIES = (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))
+_OURS = os.path.dirname(__file__) + os.sep
+
+
+def failure_text(error: BaseException) -> str:
+    """Return an exception of a user's function in one line: its type, its message, and its place."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # its class is the user's, too
+        said = "(it does not say what)"
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    if len(text) > _MAX_FAILURE_TEXT:
+        text = text[:_MAX_FAILURE_TEXT] + "…"
+    raised = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in raised if not frame.filename.startswith((_OURS, "<frozen"))]
+    own = [frame for frame in frames if not frame.filename.startswith(_LIBRARIES)] or frames
+    if not own:
+        return text
+    return f"{text} ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})"
+
+
 @contextmanager
 def flat_enough() -> Iterator[None]:
     """What is done within goes down into a job's text level by level. Raises: SqlError where it has hundreds
@@ -258,8 +290,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def near_names(wanted: str, candidates: Iterable[str]) -> str | None:
-    """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known."""
-    names = list(dict.fromkeys(candidates))
+    """A hint with the known names nearest to ``wanted`` (or all, when few), or None when none is known.
+
+    >>> near_names("pric", ["price", ""]), near_names("x", [""])
+    ('did you mean "price"?', None)
+    """
+    names = [name for name in dict.fromkeys(candidates) if name.strip()]
     if not names:
         return None
     lowered = {name.lower(): name for name in names}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
 from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.errors import SpecError, raise_all
+from watersmeet.errors import SpecError, WatersmeetError, raise_all
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About, Recording
@@ -207,6 +207,13 @@ def run_planned(
     ):
         kept = [] if recording is None else [recording]
         return watched([*kept, *watchers, *own], run_shown)
+
+
+def known_problems(job: Job, plan: JobPlan, directory: str) -> list[WatersmeetError]:
+    """Return what is wrong with a job, its files and its checkpoint, as far as it is known without Spark."""
+    from watersmeet.engine.spark.sources.look import problems_of
+
+    return [*check_checkpoint(job, directory), *problems_of(plan)]
 
 
 @contextmanager

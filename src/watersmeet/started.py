@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
+from traceback import format_exception
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, raise_all
 from watersmeet.observe.account import Account
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.notebook import Displays
@@ -17,7 +19,7 @@ from watersmeet.observe.progress import Recent, TickReport
 from watersmeet.observe.reports import TickResult, account_of, integer_times
 from watersmeet.observe.result import Result
 from watersmeet.observe.watching import Watcher
-from watersmeet.running import no_checkpoint, run_planned
+from watersmeet.running import known_problems, no_checkpoint, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
 from watersmeet.spec.options.function import OfBatches
@@ -34,7 +36,7 @@ STARTING, RUNNING, STOPPED, FINISHED, FAILED = "starting", "running", "stopped",
 
 class StartedJob:
     """A job that was started; it goes on until it is stopped, is at the end of its input, or fails. Made by
-    `Job.start`.
+    `Job.start`. `await_termination` raises what it failed with; if nobody waits, that is printed to stderr.
 
     Attributes:
         notices: what a person should know and did not stop the job, in order.
@@ -67,11 +69,13 @@ class StartedJob:
         checkpoint = description.run.get("checkpoint")
         if checkpoint is None:
             raise no_checkpoint("job(…, checkpoint='state/delivered')")
+        raise_all(known_problems(description, plan, checkpoint))
         self.notices = list(notices)
         self._stop = threading.Event()
         self._begun = threading.Event()
         self._ended = threading.Event()
         self._error: BaseException | None = None
+        self._waiting, self._lock = 0, threading.Lock()
         self._result: Any = None
         self._recent = Recent()
         self._integers = integer_times(plan)
@@ -98,11 +102,21 @@ class StartedJob:
             except BaseException as error:
                 self._error = error
             finally:
-                self._ended.set()
-                self._displays.update(at_once=True)
+                self._end()
 
         self._thread = threading.Thread(target=work, name=f"watersmeet {checkpoint}", daemon=True)
         self._thread.start()
+
+    def _end(self) -> None:
+        """Mark the job as ended; print what it failed with, unless `await_termination` will raise it."""
+        with self._lock:
+            self._ended.set()
+            is_raised = self._waiting > 0
+        error = self._error
+        if error is not None and not is_raised:
+            text = str(error) if isinstance(error, WatersmeetError) else "".join(format_exception(error))
+            print(f"{self._thread.name}: the job has failed\n{printable(text)}", file=sys.stderr)
+        self._displays.update(at_once=True)
 
     def _report(self, report: TickReport, result: TickResult) -> None:
         self._last = result
@@ -183,7 +197,14 @@ class StartedJob:
                 code="bad-argument",
                 hint="stop() ends the job after this tick",
             )
-        ended = self._joined(timeout)
+        with self._lock:
+            self._waiting += 1
+        try:
+            self._joined(timeout)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                ended = self._ended.is_set()
         if ended and self._error is not None:
             raise self._error
         return ended

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from watersmeet.engine.local.given import zoned
 from watersmeet.engine.local.mapped import table_of
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, failure_text, raise_all
 from watersmeet.front.types.columns import type_named
 from watersmeet.names import is_ours
 from watersmeet.spec.model import Column
@@ -207,7 +207,7 @@ class Asking:
 
     def _failed(self, error: BaseException) -> EngineError:
         return EngineError(
-            f"{self._where}: a call failed: {type(error).__name__}: {error}",
+            f"{self._where}: a call failed: {failure_text(error)}",
             code="answer-failed",
             hint="the tick can be done again: what was answered is not asked for again",
         )

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TextIO
 from watersmeet.errors import WatersmeetError
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.observe.held import Waiting
-from watersmeet.observe.metrics.warned import LOGGER
+from watersmeet.observe.metrics.warned import LOGGER, is_logging_set_up
 from watersmeet.observe.progress import SET_ASIDE, TickReport
 from watersmeet.observe.reports import TickResult, account_of, by_alias, input_name
 from watersmeet.observe.watching import Watched, Watcher
@@ -95,6 +95,8 @@ class LogWatcher(Watcher):
 
     def ended(self, error: BaseException | None) -> None:
         if error is not None:
+            if not is_logging_set_up(LOG.name):
+                return  # it is raised, or printed by who started the job: Python would print it once more
             message, more = _told_of(error)
             self._log(logging.ERROR, message, **more, **({} if self._tick is None else {"tick": self._tick}))
             return

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from watersmeet.errors import PlanError
 from watersmeet.names import KEY_ROWS
 from watersmeet.plan.checks.changelog import check_changelog
+from watersmeet.plan.checks.groups import check_groups
 from watersmeet.plan.checks.per_key import check_per_key, check_per_key_of_delta
 from watersmeet.plan.checks.query import check_query
 from watersmeet.plan.checks.shedding import check_shedding
@@ -28,7 +29,7 @@ from watersmeet.plan.join_inputs import JoinInputs, check_event_times
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
-from watersmeet.plan.nodes.aggregate import check_calls, check_groups
+from watersmeet.plan.nodes.aggregate import check_calls
 from watersmeet.plan.nodes.asof import check_asof
 from watersmeet.plan.nodes.chain import Understood, plan_nodes
 from watersmeet.plan.nodes.for_others import ForOthers
@@ -107,7 +108,7 @@ def aggregates_legal(query: Planning) -> Problems:
         by_tasks = aggregation.window is None or stage.changes
         problems += check_calls(aggregation, is_root=stage is query.tree or by_tasks)
         if by_tasks:
-            problems += check_groups(aggregation, is_final=not stage.changes)
+            problems += check_groups(stage.query, aggregation, is_final=not stage.changes)
     return problems
 
 

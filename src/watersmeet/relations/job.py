@@ -69,7 +69,9 @@ class Job:
                 raises ends the job.
 
         Raises:
-            WatersmeetError: it has no checkpoint. What else is wrong, its `StartedJob` has.
+            WatersmeetError: it has no checkpoint, or its files and topics are not as declared, as far as that
+                is known before Spark starts. What a run fails with later is printed to stderr, or raised by
+                `StartedJob.await_termination`.
         """
         from watersmeet.started import StartedJob
 

@@ -306,7 +306,9 @@ class Relation(WithSinks):
             return exp.Subquery(this=first)
         if call in ("alias", "group_by"):
             return tree
-        raise whole_error(call, "is of what has no name", "give it one: .alias('x')")
+        raise whole_error(
+            call, "needs a name for its rows, and this relation has no name", "give it one: .alias('x')"
+        )
 
     def _windowed_rows(self) -> tuple[exp.Expression, exp.Expression | None]:
         """What windows are laid over, and which of its rows count."""

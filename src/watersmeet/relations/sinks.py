@@ -100,8 +100,13 @@ class WithSinks:
         if problem is not None:
             raise whole_error("foreach_batch", f"is given {function!r}: {problem}", "def put(rows, tick): …")
         own = checked_name(name) or str(getattr(function, "__name__", ""))
-        if name is None and not own.isidentifier():  # <lambda>
-            raise whole_error("foreach_batch", "is given what has no name", "foreach_batch(…, name='put')")
+        if name is None and not own.isidentifier():  # a lambda, a partial, an object that can be called
+            given = "a lambda" if own == "<lambda>" else f"{type(function).__name__}"
+            raise whole_error(
+                "foreach_batch",
+                f"is given {given}, which has no name for the sink",
+                "foreach_batch(…, name='put'): the job knows it by that when it goes on",
+            )
         keys = names_of(primary_key, "primary_key") if primary_key else ()
         return Output(self._rows, Sink(own, FOREACH_BATCH, {}, None, keys), _mode(emit), function)
 

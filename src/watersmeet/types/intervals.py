@@ -248,6 +248,24 @@ def text_us(text: str) -> int:
     return value
 
 
+def written_as_interval(expr: exp.Expression) -> str | None:
+    """Return how a text that reads as an interval with units is written as one; None for anything else.
+
+    >>> from sqlglot import exp
+    >>> written_as_interval(exp.Literal.string("10 minutes"))
+    "INTERVAL '10 minutes'"
+    >>> written_as_interval(exp.Literal.string("10:00:00"))
+    """
+    plain = expr.unnest()
+    if not isinstance(plain, exp.Literal) or not plain.is_string or not _WORD.search(plain.name):
+        return None
+    try:
+        read_interval([(plain.name, None)])
+    except IntervalError:
+        return None
+    return f"INTERVAL {plain.sql('spark')}"
+
+
 def trigger_ms(text: str) -> int:
     """Milliseconds between ticks: an interval as for `text_us`, or ``0``: as soon as there are rows.
 

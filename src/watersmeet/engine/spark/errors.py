@@ -47,6 +47,12 @@ _MISSING = re.compile(
     r"^ModuleNotFoundError: No module named '(pyarrow|numpy|pandas|watersmeet)'", re.MULTILINE
 )
 _TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), (?P<in>in \S+)')
+_PLACED = re.compile(r" \(.+, line \d+, in \S+\)$")
+_OURS = re.compile(r"[/\\](?:pyspark|py4j|watersmeet)[/\\]")
+"""Files whose frames say nothing to a user."""
+_LONGEST_PYTHON = 400
+"""Characters of what a Python exception says, before its place."""
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 PROCESS_GONE = frozenset({"spark-gone", "worker-gone"})
@@ -251,9 +257,13 @@ def _message(text: str) -> str | None:
     text = text[:_MOST_CHARACTERS]
     condition = _condition(text)
     message = [] if condition is None else text[condition.end() :].split("\n")[:1]
-    if condition is None or message[0].rstrip().endswith(_TRACEBACK):
+    in_python = condition is not None and 0 <= text.find(_TRACEBACK) < condition.start()
+    if condition is None or in_python or message[0].rstrip().endswith(_TRACEBACK):
         message = [line for line in _messages(text) if not any(wrapper in line for wrapper in _WRAPPERS)][-1:]
-    said = "".join(message).split(" SQLSTATE: ")[0]
+    said = "".join(message)
+    if _PLACED.search(said):
+        return said
+    said = said.split(" SQLSTATE: ")[0]
     return _ADVICE.sub("", _CONDITION.sub("", said, count=1)).strip()[:_LONGEST_MESSAGE] or None
 
 
@@ -303,13 +313,26 @@ def _texts(error: BaseException) -> list[str]:
 
 
 def _messages(text: str) -> Iterator[str]:
-    """Lines that say what went wrong: first lines of exceptions, Java's and Python's."""
+    """Lines that say what went wrong: first lines of exceptions, Java's and Python's. An exception of a
+    user's Python function keeps its type, and has the place where it was raised."""
+    in_python, place = False, ""
     for line in text.splitlines():
         stripped = line.removeprefix("Caused by: ").strip()
-        if stripped.startswith(("at ", "File ", "Traceback", "...", "^", "~", "=== ")):
+        frame = _FRAME.match(stripped)
+        if stripped.endswith(_TRACEBACK):
+            in_python, place = True, ""
+        elif in_python and frame is not None:
+            place = (
+                place
+                if _OURS.search(frame["file"])
+                else f" ({frame['file']}, line {frame['line']}, {frame['in']})"
+            )
+        elif in_python and stripped and not line[0].isspace():
+            in_python = False
+            yield f"{stripped[:_LONGEST_PYTHON]}{place}"
+        elif stripped.startswith(("at ", "File ", "Traceback", "...", "^", "~", "=== ")):
             continue
-        match = _EXCEPTION.match(stripped)
-        if match and match.group(2):
+        elif (match := _EXCEPTION.match(stripped)) and match.group(2):
             yield match.group(2)
         elif _CONDITION.match(stripped):
             yield stripped

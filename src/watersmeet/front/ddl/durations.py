@@ -7,7 +7,14 @@ from sqlglot import exp
 from watersmeet.errors import SqlError
 from watersmeet.front.text.place import Text
 from watersmeet.front.text.tokens import parse_tokens, statements_of
-from watersmeet.types.intervals import IntervalError, interval_us, is_calendar, is_interval, text_us
+from watersmeet.types.intervals import (
+    IntervalError,
+    interval_us,
+    is_calendar,
+    is_interval,
+    text_us,
+    written_as_interval,
+)
 from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
 
 _HINT = "write a day-time interval, such as INTERVAL '10' SECONDS"
@@ -43,6 +50,8 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
         raise text.error(
             f"{written} has no fixed length: months and years differ", "bad-duration", expr, "use days"
         )
+    if (interval := written_as_interval(expr)) is not None:
+        raise text.error(f"{written} is a text, and no interval", "bad-duration", expr, f"write {interval}")
     raise text.error(f"{written} is no constant day-time interval", "bad-duration", expr, _HINT)
 
 

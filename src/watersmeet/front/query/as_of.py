@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from watersmeet.errors import SqlError
 from watersmeet.front.query.flow import Flow, table_of
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.text.place import Text
-from watersmeet.spec.model import Input, Query, Source
+from watersmeet.spec.changing import STREAM_WITH_CHANGES
+from watersmeet.spec.model import Input, Query, Relation, Source, inputs_of
 
 Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""
@@ -32,11 +34,12 @@ def written_version(item: exp.Table) -> str:
     return "FOR SYSTEM_TIME AS OF" if kind == "TIMESTAMP" else f"{kind} AS OF"
 
 
-def table_as_of(item: exp.Table, read: Reader, text: Text) -> Input:
+def table_as_of(item: exp.Table, read: Reader, text: Text, left: Relation) -> Input:
     """Return the table as an input.
 
     Args:
         read: reads the item without its version.
+        left: the relation whose rows meet it.
 
     Raises:
         SqlError: it is no table, or none that is read as a whole.
@@ -53,11 +56,11 @@ def table_as_of(item: exp.Table, read: Reader, text: Text) -> Input:
             "join its tables one after the other, each with FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     source = flow.ways[0].origin
-    _check_source(source, flow, item, text)
+    _check_source(source, flow, item, text, left)
     return table_of(flow, name)
 
 
-def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> None:
+def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text, left: Relation) -> None:
     times = [time.column for time in source.event_times] or [flow.columns[n].name for n in flow.event_times]
     if times:
         raise text.error(
@@ -76,11 +79,7 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             "leave FOR SYSTEM_TIME AS OF out, or declare the table without 'changes'",
         )
     if source.change_column is not None or source.primary_key is not None or by_format:
-        raise text.not_supported(
-            f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is',
-            item,
-            "join it as it changes: SET output_mode = changelog, and leave FOR SYSTEM_TIME AS OF out",
-        )
+        raise _changing(item, text, left)
     if not source.traits.tables:
         raise text.error(
             f'"{item.name}" cannot be read as a table: a {source.connector} source has no end',
@@ -88,6 +87,19 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text) -> No
             item,
             "tables are files (TYPE File) or what a database holds (TYPE Jdbc)",
         )
+
+
+def _changing(item: exp.Table, text: Text, left: Relation) -> SqlError:
+    """Return the refusal of a table whose records are changes."""
+    hint = "leave FOR SYSTEM_TIME AS OF out: it is joined as it changes"
+    if any(i.event_times for i in inputs_of(left)):
+        hint = (
+            f"{STREAM_WITH_CHANGES}; declare the changes of {item.name} as a stream, with WATERMARK FOR, and"
+            " ASOF JOIN it: a row then meets what was valid at its time"
+        )
+    return text.not_supported(
+        f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is', item, hint
+    )
 
 
 def _check_version(item: exp.Table, text: Text) -> None:

@@ -23,6 +23,7 @@ from watersmeet.front.query.scope import Named, Scope, resolved
 from watersmeet.front.query.using import natural, order_of, using_columns
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.types.infer import type_of
+from watersmeet.spec.aggregates import is_aggregate
 from watersmeet.spec.model import (
     Clause,
     Column,
@@ -38,6 +39,12 @@ Read = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item without its joins → what it names, and its alias."""
 
 _BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
+_OF_GROUPS = (
+    "aggregate over windows in a view, CREATE VIEW top AS SELECT window_end, max(id) AS id FROM"
+    " TABLE(TUMBLE(TABLE d, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end; and ask"
+    " for its rows: FROM o LEFT SEMI JOIN top ON top.id = o.id AND top.window_end BETWEEN o.ts AND o.ts +"
+    " INTERVAL '1' HOUR"
+)
 _LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI, ASOF and LEFT ASOF are"
 
 
@@ -126,6 +133,7 @@ def _in_as_exists(part: Part, predicate: exp.In, kind: JoinKind, text: Text) -> 
             " NOT EXISTS (SELECT 1 FROM … WHERE … = …)",
         )
     select = predicate.args["query"].unnest().copy()
+    _check_sub_query(select, "IN (SELECT …)", predicate, text)
     items = select.expressions if isinstance(select, exp.Select) else []
     if len(items) != 1 or items[0].is_star:
         raise text.not_supported(
@@ -142,6 +150,21 @@ def _in_as_exists(part: Part, predicate: exp.In, kind: JoinKind, text: Text) -> 
     return exp.Exists(this=select)
 
 
+def _check_sub_query(select: exp.Expression, what: str, where: exp.Expression, text: Text) -> None:
+    """Refuse a sub-query in WHERE that is more than rows of one input."""
+    if isinstance(select, exp.Select) and any(map(is_aggregate, select.find_all(exp.Func))):
+        raise text.not_supported(f"{what} over an aggregate is", where, _OF_GROUPS)
+    origin = select.args.get("from_") if isinstance(select, exp.Select) else None
+    extra = [name for name in _BEYOND_EXISTS if isinstance(select, exp.Select) and select.args.get(name)]
+    if origin is None or extra or origin.this.args.get("joins"):
+        hint = "leave GROUP BY out: rows are asked for, not groups"
+        raise text.not_supported(
+            f"{what} over more than SELECT … FROM one input WHERE … is",
+            where,
+            hint if extra == ["group"] else "write LEFT SEMI JOIN … ON …",
+        )
+
+
 def _conjuncts(where: exp.Expression) -> Iterator[exp.Expression]:
     if isinstance(where, exp.And):
         yield from _conjuncts(where.this)
@@ -152,13 +175,9 @@ def _conjuncts(where: exp.Expression) -> Iterator[exp.Expression]:
 
 def _exists(part: Part, exists: exp.Exists, kind: JoinKind, read: Read, text: Text) -> Part:
     select = exists.this
-    origin = select.args.get("from_") if isinstance(select, exp.Select) else None
-    extra = [name for name in _BEYOND_EXISTS if isinstance(select, exp.Select) and select.args.get(name)]
-    if origin is None or extra or origin.this.args.get("joins"):
-        raise text.not_supported(
-            "EXISTS over more than SELECT … FROM one input WHERE … is", exists, "write LEFT SEMI JOIN … ON …"
-        )
-    inner = _right(origin.this, kind, read, text)
+    _check_sub_query(select, "EXISTS", exists, text)
+    origin = select.args["from_"]
+    inner = _right(origin.this, kind, read, text, part)
     _check_names(part, inner, origin.this, text)
     inner = replace(inner, relation=with_hints(inner.relation, select, inner.items, text))
     where = select.args.get("where")
@@ -216,7 +235,7 @@ def _joined(part: Part, holder: exp.Expression, read: Read, text: Text) -> Part:
 
 def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
     kind = _kind(join, text)
-    right = _right(join.this, kind, read, text)
+    right = _right(join.this, kind, read, text, left)
     _check_names(left, right, join.this, text)
     scope = Scope(left.scope.relations + right.scope.relations, left.scope.merged + right.scope.merged)
     # Names above the join: what this join pads with NULLs has to be NULL there, whatever computes it.
@@ -256,7 +275,7 @@ def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
     return Part(joined, Scope(above[0].relations + above[1].relations, merged, order=order), items)
 
 
-def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text) -> Part:
+def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text, left: Part) -> Part:
     """The right side of a join: a FROM item, or a table that rows of the left side meet as it is."""
     if not is_as_of(item):
         return leaf(item, read, text)
@@ -267,7 +286,7 @@ def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text) -> Part
             item,
             "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
         )
-    return _of_input(table_as_of(item, read, text))
+    return _of_input(table_as_of(item, read, text, left.relation))
 
 
 def _check_names(left: Part, right: Part, where: exp.Expression, text: Text) -> None:

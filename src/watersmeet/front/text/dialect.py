@@ -15,6 +15,12 @@ from watersmeet.spec.grammar import GrammarParser, MisreadError, SparkGrammar
 from watersmeet.types.intervals import IntervalError, read_interval, unit_name
 
 _CODE = "bad-duration"
+_OFFSET = (
+    "lay the windows over a shifted time: CREATE VIEW shifted AS SELECT * FROM TABLE(IMPOSE_ORDER("
+    "TABLE(SELECT *, ts - INTERVAL '5' MINUTES AS shifted_ts FROM name), DESCRIPTOR(shifted_ts),"
+    " INTERVAL '10' SECONDS)); then TUMBLE(TABLE shifted, DESCRIPTOR(shifted_ts), …), and"
+    " window_start + INTERVAL '5' MINUTES AS start"
+)
 
 
 class ImposeOrder(exp.Expression, exp.Func):
@@ -205,7 +211,11 @@ class WatersmeetParser(GrammarParser):
             for word in ("SIZE", "SLIDE", "GAP"):
                 self._match_text_seq(word, "=>")
             sizes.append(self._parse_disjunction())
-        if len(sizes) != (2 if name == "HOP" else 1) or None in sizes:
+        count = 2 if name == "HOP" else 1
+        if len(sizes) == count + 1 and None not in sizes and name != "SESSION":
+            place = self._prev.start
+            raise MisreadError(f"the offset of {name} is not supported here", _OFFSET, place, "not-supported")
+        if len(sizes) != count or None in sizes:
             wanted = "size and slide" if name == "HOP" else "gap" if name == "SESSION" else "size"
             self.raise_error(f"Expecting the {wanted} of {name}, as INTERVAL or integer, and no more")
         return WindowTable(this=relation, column=column, function=name, sizes=sizes, partition=partition)

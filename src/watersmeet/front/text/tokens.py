@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
@@ -12,15 +10,11 @@ from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import raise_all
 from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.front.text.foreign import refuse_foreign
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.names import is_ours
 from watersmeet.spec.grammar import MisreadError
 
-_WINDOW_PART = re.compile(r"(tumble|hop|session)_(start|end|rowtime|proctime)")
-_WINDOW_HINT = (
-    "a window is what FROM reads: SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE name,"
-    " DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, …; or HOP, SESSION"
-)
 _NO_NAMES = {TokenType.STRING, TokenType.NUMBER}
 
 
@@ -55,7 +49,7 @@ def tokens_of(text: Text, start: int, end: int) -> list[Token]:
 
 def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     """One statement or expression as a tree."""
-    _check_windows(text, tokens)
+    refuse_foreign(text, tokens)
     _check_words(text, tokens)
     try:
         parser = Watersmeet().parser(error_level=ErrorLevel.IMMEDIATE)
@@ -70,15 +64,6 @@ def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
         raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
     return trees[0]
-
-
-def _check_windows(text: Text, tokens: Sequence[Token]) -> None:
-    """Windows as other systems write them, which do not parse here. Raises: SqlError that says how."""
-    for token, following in pairwise(tokens):
-        name = token.text.lower()
-        called = following.token_type is TokenType.L_PAREN and token.token_type is not TokenType.STRING
-        if called and (name == "window" or _WINDOW_PART.fullmatch(name)):
-            raise text.not_supported(f"{name}() is", token.start, _WINDOW_HINT)
 
 
 _OPENS = (TokenType.SELECT, TokenType.COMMA, TokenType.L_PAREN)

@@ -35,17 +35,19 @@ class WarningCounts(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.counts[record.name] += 1
         last = logging.lastResort
-        if last is not None and record.levelno >= last.level and self._is_alone(record.name):
+        if last is not None and record.levelno >= last.level and not is_logging_set_up(record.name):
             last.handle(record)
-
-    def _is_alone(self, name: str) -> bool:
-        logger: logging.Logger | None = logging.getLogger(name)
-        while logger is not None:
-            if any(handler is not self for handler in logger.handlers):
-                return False
-            logger = logger.parent if logger.propagate else None
-        return True
 
 
 WARNED = WarningCounts()
 """Of this process."""
+
+
+def is_logging_set_up(name: str) -> bool:
+    """Return whether a logger, or one above it, has a handler of somebody's."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        if any(handler is not WARNED for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False

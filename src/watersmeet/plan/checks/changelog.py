@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.errors import PlanError
+from watersmeet.plan.mode import changing
 from watersmeet.plan.nodes.tree import Tree
 from watersmeet.spec.functions import signature_of
 from watersmeet.spec.model import Expr, Input, OutputColumn
@@ -39,19 +40,24 @@ def _unsteady(expr: Expr) -> str | None:
 
 
 def _not_run_yet(tree: Tree) -> list[PlanError]:
-    changing = [part for part in tree.every if part.changes]
-    lookups = [i.alias for part in changing for i in part.query.inputs if i.as_of]
+    with_changes = [part for part in tree.every if part.changes]
+    lookups = [i.alias for part in with_changes for i in part.query.inputs if i.as_of]
     if lookups:
+        taken_back = any(changing(part.query.inputs) for part in with_changes)
+        names = ", ".join(lookups)
         return [
             PlanError(
-                f"a join with a table FOR SYSTEM_TIME AS OF ({', '.join(lookups)}) is not run in output_mode"
+                f"a join with a table FOR SYSTEM_TIME AS OF ({names}) is not run in output_mode"
                 " changelog, nor over rows that may be taken back: one that is might meet another table than"
                 " when it came",
                 code="not-yet",
-                hint="SET output_mode = append, or declare the table's changes as a stream of updates",
+                hint=f"declare {names} with 'changes' = 'snapshot', and leave FOR SYSTEM_TIME AS OF out: it"
+                " is joined as it changes"
+                if taken_back
+                else "leave EMIT CHANGES out (SET output_mode = append): rows of a stream stay as they are",
             )
         ]
-    beside = [i for part in changing if (i := _beside_joins(part)) is not None]
+    beside = [i for part in with_changes if (i := _beside_joins(part)) is not None]
     if beside:
         return [
             PlanError(

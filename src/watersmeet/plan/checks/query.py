@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from watersmeet.errors import PlanError
 from watersmeet.names import CHANGE_COLUMNS, is_node_alias
 from watersmeet.plan.checks.per_key import check_per_key_of_changes
+from watersmeet.plan.checks.tables import in_python, read_as_of
 from watersmeet.plan.join_inputs import JoinInputs, name_of
 from watersmeet.plan.mode import changing
 from watersmeet.plan.model.sides import joined_name
@@ -60,8 +61,7 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
             PlanError(
                 f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',
                 code="not-a-stream",
-                hint=f"meet it as it is when a row comes: stream JOIN {source.name} FOR SYSTEM_TIME AS OF"
-                f" PROCTIME() AS {i.alias.rsplit('.', 1)[-1]} ON …",
+                hint=f"meet it as it is when a row comes: stream JOIN {read_as_of(i)} ON …; {in_python(i)}",
             )
         )
     return errors

@@ -15,6 +15,8 @@ from sqlglot import exp
 from watersmeet.conditions import Bound
 from watersmeet.errors import PlanError
 from watersmeet.event_time import Side
+from watersmeet.plan.checks.groups import instead_of_groups
+from watersmeet.plan.checks.tables import is_whole_table, refuse_changing_table, refuse_whole_table
 from watersmeet.plan.conditions.bounds import links_of
 from watersmeet.plan.conditions.classify import OPERATORS, classify
 from watersmeet.plan.conditions.conjuncts import Conjunct, text_of
@@ -74,9 +76,6 @@ def check_bounded(
     """
     inputs = tuple(i for draft in drafts for i in draft.join_inputs.in_order if not i.as_of)
     all_inputs = JoinInputs(tuple({i.alias: i for i in inputs}.values()), time_zone=options.time_zone)
-    streams = [i for i in all_inputs.in_order if not i.is_table]
-    if len(streams) == 1 and len(all_inputs.in_order) > 1:
-        return Outflow(frozenset(), (_beside_tables(streams[0], all_inputs),))
     problems = _Problems()
     put_out: dict[int, set[str]] = {}
     tight_out: dict[int, set[str]] = {}
@@ -169,12 +168,30 @@ def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
         if any(bound.evicted in keys and bound.by in given.coming[side.other] for bound in bounds):
             continue
         held = [bound for bound in bounds if bound.evicted in keys and bound.by in given.tight[side.other]]
-        if held:
+        if (refusals := _of_tables(node, side)) is not None:
+            (problems.of_inputs if isinstance(child, Input) else problems.joined).extend(refusals)
+        elif held:
             problems.of_inputs.append(_by_limit(draft, side, held[0]))
         elif isinstance(child, Input):
             problems.of_inputs.append(_refusal(child, node.asked, given))
         else:
             problems.joined.append(_joined_refusal(draft, side, bounds, _place(node.asked)))
+
+
+def _of_tables(node: JoinNode, side: Side) -> list[PlanError] | None:
+    """Refuse what no bound can help: rows that meet a table. None: it is a join of streams."""
+    child, other, inputs = node.side(side), node.side(side.other), node.inputs(side)
+    meets = other if isinstance(other, Input) and is_whole_table(other) else None
+    if isinstance(child, Input) and is_whole_table(child):
+        return [] if side is Side.LEFT and meets is not None else [refuse_whole_table(child, node, side)]
+    if meets is not None:  # what has no event time is refused with its own side, if it is asked at all
+        return [refuse_whole_table(meets, node, side.other)] if meets.is_table else []
+    tables = node.inputs(side.other)
+    if not all(table.is_table for table in tables):
+        return None
+    rows = _named(child) if isinstance(child, Input) else " with ".join(i.alias for i in inputs)
+    times = "; ".join(_times(i) for i in inputs)
+    return [refuse_changing_table(rows, " and ".join(i.alias for i in inputs), times, tables[0])]
 
 
 def _available(
@@ -275,8 +292,7 @@ def _never_final(stream: Input) -> PlanError:
         f"state would grow without limit: groups of {_named(stream)} could never be dropped, for a row of any"
         f" group may still come; {_times(stream)}",
         code="unbounded-state",
-        hint="group over windows, FROM TABLE(TUMBLE(…)) GROUP BY window_start, window_end, …; or read it as a"
-        " table that changes ('op.column' or 'diff.column', no WATERMARK FOR), of which groups are kept",
+        hint=instead_of_groups(stream),
     )
 
 
@@ -311,28 +327,6 @@ def _times(i: Input) -> str:
     return f"event-time columns: {columns or 'none'}"
 
 
-def _beside_tables(stream: Input, inputs: JoinInputs) -> PlanError:
-    table = next(i for i in inputs.in_order if i.is_table)
-    return PlanError(
-        f"state would grow without limit: rows of {_named(stream)} could never be dropped, "
-        f'for a row of the table "{table.alias}" may still come at any time; {_times(stream)}',
-        code="unbounded-state",
-        hint=_beside(stream, table),
-    )
-
-
-def _beside(stream: Input, table: Input) -> str:
-    if table.stages or any(source.change_column or source.traits.log for source in table.sources):
-        return (
-            f"say how rows of {stream.alias} change, too ('op.column' or 'diff.column'), and leave its event"
-            " times out: rows of a table are kept until they are deleted"
-        )
-    return (
-        f"join the table as it is when the row comes: JOIN {table.sources[0].name} "
-        f"FOR SYSTEM_TIME AS OF PROCTIME() AS {table.alias} ON …"
-    )
-
-
 def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
     joined, inputs = (
         {source_input.alias for source_input in given.draft.join_inputs.in_order},
@@ -361,8 +355,7 @@ def _hint(i: Input, inputs: JoinInputs, join: Join) -> str:
     if not others:
         names = ", ".join(o.alias for o in inputs.in_order if o.alias != i.alias)
         return (
-            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by"
-            f" it; or, if {names} can be read as a table, JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
+            f"give {names} an event-time column (WATERMARK FOR …, or IMPOSE_ORDER), and bound {i.alias} by it"
         )
     for other in others:
         for column in i.event_times:

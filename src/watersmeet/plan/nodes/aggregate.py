@@ -27,7 +27,7 @@ from watersmeet.spec.aggregates import Call, call_of
 from watersmeet.spec.model import Aggregation, Expr, Input, OutputColumn
 from watersmeet.types.sql_type import UNKNOWN, SqlType
 
-_WITHOUT_ORDER = ("first", "last")
+WITHOUT_ORDER = ("first", "last")
 SAME_IN_BOTH = frozenset(
     {
         "count", "count_if", "sum", "avg", "min", "max", "min_by", "max_by", "any_value", "bool_and",
@@ -148,49 +148,12 @@ def _spark(call: Call, columns: tuple[str, ...], chosen: str | None) -> Expr:
     return exp.Filter(this=spark_call, expression=exp.Where(this=_held(chosen)))
 
 
-def check_groups(asked: Aggregation, *, is_final: bool) -> list[PlanError]:
-    """Groups over all rows, whose results are taken back: whether that may be, and of which aggregates it can
-    be. ``is_final``: results may not be taken back."""
-    if is_final and asked.ranking is not None:
-        return [
-            PlanError(
-                f"{asked.ranking.text}: a row that comes later may come before others, and in output_mode"
-                " append no result is taken back",
-                code="unbounded",
-                hint="write EMIT CHANGES (SET output_mode = changelog); or take the first of a window:"
-                " min_by(value, time) over TABLE(TUMBLE(…))",
-            )
-        ]
-    if is_final:
-        return [
-            PlanError(
-                "GROUP BY without a window, or an aggregate or DISTINCT over all rows: groups over all of a"
-                " stream would never be finished, and in output_mode append no result is taken back",
-                code="unbounded",
-                hint="group over windows, SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE name,"
-                " DESCRIPTOR(event_time), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, …; or"
-                " SET output_mode = changelog, and declare how rows of the table change",
-            )
-        ]
-    return [
-        PlanError(
-            f"{text_of(aggregate.expr)} over groups whose rows come and go is not computed yet",
-            code="not-yet",
-            hint="count, sum, avg, min, max, min_by, max_by, any_value, bool_and, bool_or, bit_and and bit_or"
-            " are",
-        )
-        for aggregate in asked.aggregates
-        if not (call := call_of(aggregate.expr)).plain
-        or call.function not in TAKEN_BACK | set(_WITHOUT_ORDER)
-    ]
-
-
 def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
     """Aggregates that have no meaning here, or cannot be had where they stand."""
     errors = []
     for aggregate in asked.aggregates:
         call = call_of(aggregate.expr)
-        if call.function in _WITHOUT_ORDER:
+        if call.function in WITHOUT_ORDER:
             other = "min_by" if call.function == "first" else "max_by"
             errors.append(
                 PlanError(

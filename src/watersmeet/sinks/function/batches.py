@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, failure_text
 from watersmeet.names import DELETED
 from watersmeet.sinks.base import Files, Frame, Schema, Session
-from watersmeet.sinks.function.loading import in_words
 from watersmeet.sinks.function.recorded import SHOWN_DELETED, RecordedSink
 from watersmeet.sinks.staged_rows import Staged, batches_in
 from watersmeet.spec.model import Sink as SinkSpec
@@ -55,7 +54,7 @@ class ForeachBatchSink(RecordedSink):
             asked = {name: named[name] for name in named_among(self._function, NAMED)}
             undone = left_undone(self._function(rows, tick, **asked))
         except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
-            raise self._failed(insert, tick, in_words(error)) from error
+            raise self._failed(insert, tick, failure_text(error)) from error
         if undone is not None:
             raise self._failed(insert, tick, undone)
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from watersmeet.errors import EngineError, WatersmeetError, counted
+from watersmeet.errors import EngineError, WatersmeetError, counted, failure_text
 from watersmeet.names import DELETED
 from watersmeet.sinks.base import Files, StagedPart
-from watersmeet.sinks.function.loading import in_words, load
+from watersmeet.sinks.function.loading import load
 from watersmeet.sinks.function.recorded import SHOWN_DELETED
 from watersmeet.sinks.staged_rows import Staged, batches_in, schema_in
 
@@ -94,7 +94,7 @@ class Calling:
             try:
                 function(part, reader)
             except BaseException as error:  # whatever it raises, SystemExit, too, the tick failed
-                raise source.failed or self._failed(number, in_words(error)) from None
+                raise source.failed or self._failed(number, failure_text(error)) from None
             if source.failed is not None:
                 raise source.failed
             if source.given < count and not part.is_skipped:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
-import traceback
 from collections.abc import Callable
 from typing import Any
 
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, failure_text, near_names
 from watersmeet.spec.options.function import call_problem
-
-_IMPORTING = os.path.dirname(importlib.__file__)
-_LONGEST = 1_000
-"""Characters of what an exception says."""
 
 _PLACES = (
     "install its package where the job runs, on all machines; or name its folder in PYTHONPATH, or, on a"
@@ -35,7 +29,8 @@ def load(written: str, sink: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except BaseException as error:  # whatever the module does when it is imported
-        raise _problem(written, sink, f"its module cannot be imported: {in_words(error)}", _PLACES) from None
+        what = f"its module cannot be imported: {failure_text(error)}"
+        raise _problem(written, sink, what, _PLACES) from None
     function: Any = module
     for own in name.split("."):
         if not hasattr(function, own):
@@ -55,23 +50,3 @@ def _check(function: Any, written: str, sink: str) -> None:
 
 def _problem(written: str, sink: str, what: str, hint: str | None) -> SpecError:
     return SpecError(f'function sink "{sink}", {written}: {what}', code="no-function", hint=hint)
-
-
-def in_words(error: BaseException) -> str:
-    """An exception in one line, with the last frame of its traceback."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # its class is the user's, too
-        said = "(it does not say what)"
-    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + "…"
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(("<", _IMPORTING)) and frame.filename != __file__
-    ]
-    if not frames:
-        return text
-    last = frames[-1]
-    return f"{text} ({last.filename}, line {last.lineno}, in {last.name})"

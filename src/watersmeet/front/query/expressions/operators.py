@@ -15,6 +15,7 @@ from watersmeet.errors import near_names
 from watersmeet.front.types.infer import field_type, number_type
 from watersmeet.spec.functions import family_of, form_refuses, operator_refuses
 from watersmeet.spec.model import Expr
+from watersmeet.types.intervals import written_as_interval
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import DATE, MOST_DIGITS, STRING, TIMES, UNKNOWN, SqlType
 
@@ -49,6 +50,9 @@ def operator_problem(node: Expr, kind: Kind) -> Problem | None:
         unquoted = _unquoted(operator, left, right, kind)
         if unquoted is not None:
             return unquoted
+        text = _text_for_interval(node, operator, left, right, kind)
+        if text is not None:
+            return text
         types, other = kind(left), kind(right)
         if operator_refuses(operator, types, other):
             return _of_two(node, operator, (left, types), (right, other))
@@ -66,6 +70,27 @@ def operator_problem(node: Expr, kind: Kind) -> Problem | None:
     if isinstance(node, exp.Bracket):
         return _element(node, kind)
     return _unlike(node, kind)
+
+
+def _text_for_interval(node: Expr, operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | None:
+    """A text such as ``'10 minutes'`` beside a time or an interval: Spark casts none to an interval there."""
+    for text, other in ((right, left), (left, right)):
+        interval = written_as_interval(text)
+        beside = kind(other)
+        is_meant = (
+            beside in TIMES
+            if operator in ("+", "-")
+            else (operator in _COMPARE and (beside.is_interval or _is_difference(other, kind)))
+        )
+        if interval is not None and is_meant:
+            return f"{shown(node)}: {shown(text)} is a text, and no interval", _CODE, f"write {interval}"
+    return None
+
+
+def _is_difference(node: Expr, kind: Kind) -> bool:
+    """Whether it is one time minus another."""
+    plain = node.unnest()
+    return isinstance(plain, exp.Sub) and kind(plain.this) in TIMES and kind(plain.expression) in TIMES
 
 
 def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:

@@ -1,0 +1,121 @@
+"""Rule: which groups and rankings over all rows can be run, and what to write instead of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from watersmeet.errors import PlanError
+from watersmeet.plan.checks.tables import is_whole_table, quoted, source_name
+from watersmeet.plan.conditions.conjuncts import text_of
+from watersmeet.plan.nodes.aggregate import TAKEN_BACK, WITHOUT_ORDER
+from watersmeet.spec.aggregates import call_of
+from watersmeet.spec.model import Aggregation, Expr, Input, Query
+from watersmeet.spec.ranking import Ranking
+
+_EMIT = "write EMIT CHANGES (SET output_mode = changelog)"
+_ENDS = ("window_start", "window_end")
+
+
+def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[PlanError]:
+    """Refuse groups over all rows whose results would never be final, and aggregates that have no retraction.
+
+    Args:
+        query: groups its rows as ``asked``.
+        is_final: results may not be taken back.
+    """
+    stream = next((i for i in query.inputs if not i.is_table), None)
+    if asked.ranking is not None and stream is not None and not is_whole_table(stream):
+        return [_ranked_stream(asked, asked.ranking, stream, is_final=is_final)]
+    if is_final and asked.ranking is not None:
+        return [
+            PlanError(
+                f"{asked.ranking.text}: a row that comes later may come before others, and in output_mode"
+                " append no result is taken back",
+                code="unbounded",
+                hint=_EMIT if stream is None else instead_of_groups(stream),
+            )
+        ]
+    if is_final:
+        return [
+            PlanError(
+                "GROUP BY without a window, or an aggregate or DISTINCT over all rows: groups over all of a"
+                " stream would never be finished, and in output_mode append no result is taken back",
+                code="unbounded",
+                hint=_EMIT if stream is None else instead_of_groups(stream),
+            )
+        ]
+    return [
+        PlanError(
+            f"{text_of(aggregate.expr)} over groups whose rows come and go is not computed yet",
+            code="not-yet",
+            hint="count, sum, avg, min, max, min_by, max_by, any_value, bool_and, bool_or, bit_and and bit_or"
+            " are",
+        )
+        for aggregate in asked.aggregates
+        if not (call := call_of(aggregate.expr)).plain or call.function not in TAKEN_BACK | set(WITHOUT_ORDER)
+    ]
+
+
+def instead_of_groups(stream: Input) -> str:
+    """Return what to write in place of groups over all rows of a stream."""
+    name = source_name(stream)
+    if is_whole_table(stream):
+        return (
+            f"declare {name} with 'changes' = 'snapshot': it is a table that changes, whose groups are kept"
+        )
+    return (
+        f"group over windows: {_by_window(stream)}; or declare {name} as a table that changes ('op.column',"
+        " 'diff.column' or a PRIMARY KEY, no WATERMARK FOR), whose groups are kept, and write EMIT CHANGES"
+    )
+
+
+def _by_window(stream: Input, keys: Sequence[str] = ("…",)) -> str:
+    """Return FROM and GROUP BY of windows over a stream, as SQL."""
+    time, size = "event_time", "INTERVAL '10' MINUTES"
+    if stream.event_times:
+        time = stream.event_times[0]
+        column = stream.column(time)
+        if column is not None and column.type.is_integer:
+            size = "10"
+    by = ", ".join((*_ENDS, *keys))
+    return (
+        f"FROM TABLE(TUMBLE(TABLE {source_name(stream)}, DESCRIPTOR({quoted(time)}), {size})) GROUP BY {by}"
+    )
+
+
+def _ranked_stream(asked: Aggregation, ranking: Ranking, stream: Input, *, is_final: bool) -> PlanError:
+    why = "a row that comes later may come before others, and in output_mode append no result is taken back"
+    if not is_final:
+        why = "a row of any partition may still come, and rows of them could never be dropped"
+    return PlanError(
+        f"{ranking.text} over a stream, to remove duplicates or to rank rows, is not supported yet: {why}",
+        code="unbounded",
+        hint=f"take one row of each key and window: {_one_per_window(asked, ranking, stream)}",
+    )
+
+
+def _one_per_window(asked: Aggregation, ranking: Ranking, stream: Input) -> str:
+    """Return a SELECT of the first row of each partition in each window."""
+    columns = {key.name: key.expr for key in asked.keys}
+    keys = [_written(columns[name]) for name in ranking.partition]
+    first = ranking.order[0]
+    function = "max_by" if first.descending else "min_by"
+    by = _written(columns[first.name])
+    others = [name for name in columns if name not in ranking.partition]
+    firsts = [f"{_first(function, _written(columns[name]), by)} AS {quoted(name)}" for name in others]
+    return f"SELECT {', '.join((*_ENDS, *keys, *firsts))} {_by_window(stream, keys)}"
+
+
+def _first(function: str, column: str, by: str) -> str:
+    """Return the aggregate that gives a column of the first row."""
+    return f"{function.removesuffix('_by')}({by})" if column == by else f"{function}({column}, {by})"
+
+
+def _written(expr: Expr) -> str:
+    """Return an expression as SQL over the stream alone, without its alias."""
+    bare = expr.transform(
+        lambda node: exp.column(exp.to_identifier(node.name)) if isinstance(node, exp.Column) else node
+    )
+    return bare.sql("spark")
