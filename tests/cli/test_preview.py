@@ -71,6 +71,24 @@ def test_rows_are_those_of_the_job(watersmeet, files):
     assert sorted(path.name for path in files.iterdir()) == ["d", "job.sql", "names", "o"]
 
 
+def test_times_by_a_pattern_and_quotes_that_are_written_twice(watersmeet, files):
+    """As files of other programs have them: what is read then is what was read of the plain file."""
+    plain = watersmeet("preview", "job.sql", "--json")
+    options = "'timestampFormat' = 'dd/MM/yyyy HH:mm:ss', 'escape' = '\"'"
+    job = JOB.replace("'path' = 'o', 'format' = 'csv'", f"'path' = 'o', 'format' = 'csv', {options}")
+    (files / "job.sql").write_text(job)
+    (files / "o" / "1.csv").write_text(
+        ' id ,"t",x,s\n1,01/07/2024 10:00:00,1.0,a\n2,01/07/2024 10:30:00,2.5,b\n3,01/07/2024 11:00:00,-1,c\n'
+        '6,01/07/2024 12:00:00,8,"f, ""g"" h"\n7,01/07/2024 12:00:00,8,"h,i"\n8,2024-07-01 12:00:00,8,i\n'
+    )
+    found = watersmeet("preview", "job.sql", "--json")
+    assert found.status == 0, found.err
+    before, after = (json.loads(own.out.splitlines()[0]) for own in (plain, found))
+    of_6 = [6, "2024-07-01T16:00:00Z", None, 12, 2.0, 'f, "g" h!']
+    assert sorted(after["rows"]) == sorted([*before["rows"], of_6])
+    assert json.loads(found.out.splitlines()[-1])["preview"]["sources"]["o"]["left_out"] == 1
+
+
 def test_what_was_read_is_said(watersmeet, files):
     found = watersmeet("preview", "job.sql", "--rows", "2", "--limit", "1")
     assert found.status == 0, found.err

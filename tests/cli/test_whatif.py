@@ -170,6 +170,70 @@ def test_formats_say_the_same(watersmeet, files):
     assert answers[0] == answers[1] == answers[2]
 
 
+OWN_OPTIONS = [
+    # options of the source, its file
+    ({"sep": "';'"}, lambda rows: "id;t\n" + "".join(f"{a};{b}\n" for a, b in rows)),
+    ({"timestampFormat": "'dd/MM/yyyy HH:mm:ss'"}, lambda rows: "id,t\n" + "".join(
+        f"{a},{b[8:10]}/{b[5:7]}/{b[:4]} {b[11:]}\n" for a, b in rows)),
+    ({"header": "'false'"}, lambda rows: "".join(f"{a},{b},\n" for a, b in rows)),
+    ({"enforceSchema": "'true'"}, lambda rows: "x,y,z\n" + "".join(f"{a},{b},\n" for a, b in rows)),
+    ({"quote": "'|'", "escape": "'|'"}, lambda rows: "|id|,t\n" + "".join(f"|{a}|,|{b}|\n" for a, b in rows)),
+    ({"escape": "'\"'"}, lambda rows: ' ID , t ,"no""te"\n' + "".join(f'{a},{b},"a ""b"\n' for a, b in rows)),
+    ({"nullValue": "'-'"}, lambda rows: "id,t,note\n" + "".join(f"{a},{b},-\n" for a, b in rows)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "written"), OWN_OPTIONS, ids=[str([*options]) for options, _ in OWN_OPTIONS]
+)
+def test_a_sample_is_read_by_the_options_of_its_source(watersmeet, files, options, written):
+    plain = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
+    of_files = "'connector' = 'file', 'path' = '{}', 'format' = 'csv'"
+    said = "".join(f", '{name}' = {value}" for name, value in options.items())
+    job = JOB
+    for name in ("o", "d"):
+        (files / name).mkdir()
+        job = job.replace("'connector' = 'memory'", of_files.format(name) + said, 1)
+        rows = [line.split(",")[:2] for line in (files / f"{name}.csv").read_text().splitlines()[1:]]
+        (files / f"{name}.csv").write_text(written(rows))
+    job = job.replace("plain_d (id BIGINT, t TIMESTAMP)", "plain_d (id BIGINT, t TIMESTAMP, note STRING)")
+    (files / "job.sql").write_text(job)
+    own = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
+    assert lines_of(own)[:-1] == lines_of(plain)[:-1]
+
+
+def test_texts_that_are_null_elsewhere_are_texts_of_a_sample(watersmeet, files):
+    """Arrow takes NULL, NaN and N/A for no value, unless it is told otherwise."""
+    job = JOB.replace("o.id, d.t AS at", "o.id, o.note, d.t AS at").replace("o.id = d.id", "o.note = 'NULL'")
+    (files / "job.sql").write_text(job)
+    rows = (files / "o.csv").read_text().splitlines()[1:]
+    (files / "o.csv").write_text("id,t,n,note\n" + "".join(f"{row},NULL\n" for row in rows))
+    (line, *_) = lines_of(watersmeet("whatif", "job.sql", *sampled("csv"), "--json"))
+    assert line["queries"]["out"]["matches"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("comment", "#"), ("locale", "de"), ("timestampFormat", "d MMMM yyyy"), ("encoding", "ISO-8859-1")],
+)
+def test_options_of_a_sample_that_only_spark_knows_are_refused(watersmeet, files, name, value):
+    (files / "o").mkdir()
+    of_files = f"'connector' = 'file', 'path' = 'o', 'format' = 'csv', '{name}' = '{value}'"
+    (files / "job.sql").write_text(JOB.replace("'connector' = 'memory'", of_files, 1))
+    found = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
+    assert (found.status, found.out) == (2, "")
+    assert f"what '{name.lower()}' = '{value}' means for csv, only Spark knows" in found.err
+    assert lines_of(watersmeet("whatif", "job.sql", *sampled("parquet"), "--json"))
+
+
+def test_quotes_behind_backslashes_are_refused(watersmeet, files):
+    with open("o.csv", "a") as file:
+        file.write('1,2024-07-01 00:00:00,"a \\" b"\n')
+    found = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
+    assert (found.status, found.out) == (2, "")
+    assert "o.csv has quotes behind backslashes, which only Spark reads" in found.err
+
+
 def test_times_without_a_zone_are_of_the_jobs(watersmeet, files):
     (files / "job.sql").write_text("SET time_zone = 'America/New_York';" + JOB)
     zoned = watersmeet("whatif", "job.sql", *sampled("json"), "--json")

@@ -1,4 +1,5 @@
-"""Files of a sample: Parquet, CSV with a header, JSON with a record a line; what their rows are, in order.
+"""Files of a sample: Parquet, CSV and JSON, these two by the source's own options; what their rows are, in
+order.
 
 The order of the rows is that of the files as they are given (those of a directory, or of a pattern, by name),
 and in each that of its rows. First all files of all sources are looked at, then any is read.
@@ -25,6 +26,7 @@ from watersmeet.spec.model import Column, Source
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import TIMESTAMP
 from watersmeet.whatif.sample import Given
+from watersmeet.whatif.text_options import TextOptions, text_options
 from watersmeet.zones import zone
 
 FORMATS: Mapping[str, str] = {
@@ -112,7 +114,10 @@ def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
         )
         return
     try:
-        there = _NAMES[wanted](file)
+        there = [*_names_in(asked, file, wanted).values()]
+    except SpecError as error:
+        yield error
+        return
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         yield _unreadable(where, error)
         return
@@ -139,20 +144,44 @@ def _unreadable(where: str, error: Exception) -> EngineError:
     return EngineError(f"{where} cannot be read: {said}", code="file-unreadable")
 
 
-def _names_of_csv(file: str) -> list[str]:
-    with csv.open_csv(file) as reader:
+def _names_in(asked: Asked, file: str, wanted: str) -> dict[str, str]:
+    """Return the columns of a file by their names in it: as they are declared, or named by an option."""
+    names = _NAMES[wanted](asked, file)
+    wanted_names = [*(column.name for column in asked.source.columns), *_columns(asked)]
+    by_plain_name = {name.lower(): name for name in wanted_names}
+    exact = set(names) & set(wanted_names)
+    columns: dict[str, str] = {}
+    for name in names:
+        meant = by_plain_name.get(name.strip().lower(), name)
+        columns[name] = name if meant in exact or meant in columns.values() else meant
+    return columns
+
+
+def _names_of_csv(asked: Asked, file: str) -> list[str]:
+    options = text_options(asked.source, "csv")
+    if options.has_escapes(file):
+        raise SpecError(
+            f'the sample of "{asked.source.name}": {file} has quotes behind backslashes, which only Spark'
+            " reads",
+            code="not-tried",
+            hint="write the sample as Parquet, or with 'escape' = '\"' and quotes that are written twice",
+        )
+    if not options.names_columns:
+        return [column.name for column in asked.source.columns]
+    with csv.open_csv(file, **options.csv_arguments(asked.source)) as reader:
         return list(reader.schema.names)
 
 
-def _names_of_json(file: str) -> list[str]:
+def _names_of_json(asked: Asked, file: str) -> list[str]:
     if os.path.getsize(file) == 0:
         raise pa.ArrowInvalid("it is empty")
-    with json.open_json(file) as reader:
+    options = text_options(asked.source, "json")
+    with json.open_json(file, **options.json_arguments(pa.schema([]))) as reader:
         return list(reader.schema.names)
 
 
-_NAMES: Mapping[str, Callable[[str], Sequence[str]]] = {
-    "parquet": lambda file: parquet.read_schema(file).names,
+_NAMES: Mapping[str, Callable[[Asked, str], Sequence[str]]] = {
+    "parquet": lambda asked, file: parquet.read_schema(file).names,
     "csv": _names_of_csv,
     "json": _names_of_json,
 }
@@ -161,11 +190,15 @@ _NAMES: Mapping[str, Callable[[str], Sequence[str]]] = {
 def _given(asked: Asked, files: Sequence[str], time_zone: str) -> Given:
     tables = []
     for file in files:
+        wanted = _format(file) or ""
         try:
-            table = _READERS[_format(file) or ""](asked, file, [*_columns(asked)])
+            in_file = {meant: name for name, meant in _names_in(asked, file, wanted).items()}
+            columns = [*_columns(asked)]
+            table = _READERS[wanted](asked, file, {in_file.get(name, name): name for name in columns})
+            table = table.rename_columns(columns)
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise _unreadable(f'the sample of "{asked.source.name}": {file}', error) from None
-        tables.append(_timed(asked, file, table, time_zone))
+        tables.append(_timed(asked, file, wanted, table, time_zone))
     try:
         together = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
@@ -213,48 +246,54 @@ def _arrival(asked: Asked, rows: pa.Table) -> pa.ChunkedArray:
     return column
 
 
-def _from_parquet(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
-    return parquet.ParquetFile(file).read(columns=list(names))
+def _from_parquet(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
+    return parquet.ParquetFile(file).read(columns=list(names)).select(list(names))
 
 
-def _from_csv(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
-    options = csv.ConvertOptions(
-        include_columns=list(names), column_types=_types_of_texts(asked, names), strings_can_be_null=True
+def _from_csv(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
+    options = text_options(asked.source, "csv")
+    convert = csv.ConvertOptions(
+        include_columns=list(names),
+        column_types=_types_of_texts(asked, names),
+        strings_can_be_null=True,
+        null_values=[options.null_value],
     )
-    return csv.read_csv(file, convert_options=options)
+    return csv.read_csv(file, **options.csv_arguments(asked.source), convert_options=convert)
 
 
-def _from_json(asked: Asked, file: str, names: Sequence[str]) -> pa.Table:
+def _from_json(asked: Asked, file: str, names: Mapping[str, str]) -> pa.Table:
     schema = pa.schema(list(_types_of_texts(asked, names).items()))
-    options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-    return json.read_json(file, parse_options=options).select(list(names))
+    options = text_options(asked.source, "json")
+    return json.read_json(file, **options.json_arguments(schema)).select(list(names))
 
 
-_READERS: Mapping[str, Callable[[Asked, str, Sequence[str]], pa.Table]] = {
+_READERS: Mapping[str, Callable[[Asked, str, Mapping[str, str]], pa.Table]] = {
     "parquet": _from_parquet,
     "csv": _from_csv,
     "json": _from_json,
 }
+"""Per format what reads columns of a file. Called with the names in the file, and what each is."""
 
 
-def _types_of_texts(asked: Asked, names: Sequence[str]) -> dict[str, Any]:
-    """Times are read as texts first; partitions are texts."""
+def _types_of_texts(asked: Asked, names: Mapping[str, str]) -> dict[str, Any]:
+    """Times are read as texts first; partitions are texts. By names in the file."""
     types = {}
-    for name in names:
+    for in_file, name in names.items():
         column = asked.source.column(name)
         if column is not None and column.name in asked.needed:
             kind = (
                 pa.string() if column.type.is_time and not column.type.is_integer else in_arrow(column.type)
             )
             if kind is not None:
-                types[name] = kind
+                types[in_file] = kind
         elif name == asked.partition:
-            types[name] = pa.string()
+            types[in_file] = pa.string()
     return types
 
 
-def _timed(asked: Asked, file: str, table: pa.Table, time_zone: str) -> pa.Table:
+def _timed(asked: Asked, file: str, wanted: str, table: pa.Table, time_zone: str) -> pa.Table:
     """With the texts of declared times, and of arrival, as times."""
+    options = text_options(asked.source, wanted) if wanted != "parquet" else TextOptions({})
     for place, name in enumerate(table.column_names):
         column = asked.source.column(name) if name in asked.needed else None
         if column is None and name == asked.arrival:
@@ -262,7 +301,7 @@ def _timed(asked: Asked, file: str, table: pa.Table, time_zone: str) -> pa.Table
         if column is None or not column.type.is_time or not pa.types.is_string(table.schema.field(name).type):
             continue
         try:
-            read_times = _times(table.column(name), column, time_zone)
+            read_times = _times(table.column(name), column, time_zone, options)
         except Fails as fails:
             value = table.column(name)[fails.row].as_py()
             raise EngineError(
@@ -274,14 +313,29 @@ def _timed(asked: Asked, file: str, table: pa.Table, time_zone: str) -> pa.Table
     return table
 
 
-def _times(texts: pa.ChunkedArray, column: Column, time_zone: str) -> pa.ChunkedArray:
+def _times(texts: pa.ChunkedArray, column: Column, time_zone: str, options: TextOptions) -> pa.ChunkedArray:
     text = texts.combine_chunks()
     text = text.combine_chunks() if isinstance(text, pa.ChunkedArray) else text
+    reader = options.time_reader(column.type)
+    if reader is not None:
+        return pa.chunked_array([_of_clocks(reader(text), column, time_zone)])
     if column.type.name == "DATE":
         return pa.chunked_array([text_to_date(text).view(pa.date32())])
     if column.type != TIMESTAMP:
         return pa.chunked_array([text_to_wall(text).view(pa.timestamp("us"))])
     return pa.chunked_array([_instants(text, time_zone).cast(pa.timestamp("us", "UTC"))])
+
+
+def _of_clocks(walls: pa.Array, column: Column, time_zone: str) -> pa.Array:
+    """Return times of a column's type, of µs that clocks of a zone showed."""
+    times = walls.view(pa.timestamp("us"))
+    if column.type.name == "DATE":
+        return times.cast(pa.date32())
+    if column.type != TIMESTAMP:
+        return times
+    instants = zone(time_zone).to_instant(walls.fill_null(0).to_numpy(zero_copy_only=False))
+    own = pa.array(instants).view(pa.timestamp("us"))
+    return pc.if_else(walls.is_valid(), own, pa.scalar(None, own.type)).cast(pa.timestamp("us", "UTC"))
 
 
 def _instants(text: pa.Array, time_zone: str) -> pa.Array:

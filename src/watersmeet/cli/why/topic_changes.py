@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Any
 
-from watersmeet.engine.spark.sources.files.first_found import Row
+from watersmeet.engine.spark.sources.files.first_found import Row, refused
 from watersmeet.engine.spark.sources.files.first_rows import json_readers
 from watersmeet.engine.spark.sources.files.first_values import (
     Unsure,
@@ -19,8 +19,10 @@ from watersmeet.engine.spark.sources.files.first_values import (
     json_object,
     text_reader,
 )
+from watersmeet.engine.spark.sources.files.time_formats import FORMATS, TimeFormats
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.options.kafka import RAW, key_format
 from watersmeet.spec.records.counted_times import TimeUnit
@@ -92,7 +94,7 @@ def _key_reader(
 ) -> Callable[[str], Mapping[str, Any]]:
     if key_format(source.options) == RAW:
         (name,) = key.columns
-        read = text_reader(source, _column(source, name), time_zone)
+        read = text_reader(source, _column(source, name), TimeFormats(time_zone))
         return lambda text: {name: read(text)}
     own = {name: readers[name] for name in key.columns}
     return lambda text: fields_of(json_object(text), own)
@@ -145,6 +147,9 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
 def _event_readers(
     source: Source, options: Mapping[str, str], time_zone: str, needed: frozenset[str]
 ) -> Readers:
+    for name in options:
+        if name in FORMATS:
+            raise refused(source, f"what the option '{name}' means for {DEBEZIUM}, only Spark knows")
     readers = dict(json_readers(source, source.columns, options, time_zone, needed))
     unit = timestamps_unit(source.options)
     for column in source.columns:
@@ -152,7 +157,7 @@ def _event_readers(
         if column.type in sql.TIMES:
             readers[column.name] = _time_reader(column, unit, time_zone, read)
         elif column.type.is_decimal and reads_decimal_texts(source.options):
-            readers[column.name] = _either(read, text_reader(source, column, time_zone))
+            readers[column.name] = _either(read, text_reader(source, column, TimeFormats(time_zone)))
     return readers
 
 

@@ -13,8 +13,7 @@ import csv
 import gzip
 import os
 import zlib
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from watersmeet.engine.files.partitions import check_not_above, partition_columns
@@ -22,6 +21,7 @@ from watersmeet.engine.files.table_files import Entry
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import COMPRESSED
+from watersmeet.spec.options.lowered import is_true
 from watersmeet.spec.options.values import separator_in
 
 csv.field_size_limit(1 << 30)
@@ -42,7 +42,8 @@ BROKEN_ARCHIVE = (OSError, EOFError, zlib.error)
 UNREADABLE = COMPRESSED - OPENERS.keys()
 
 Layout = tuple[tuple[str, Column | None], ...]
-"""The columns of a file in their order: the name in the header, and which declared one it is, if any."""
+"""The columns of a file in their order: the name in the header, with its blanks, and which declared one it
+is, if any."""
 
 
 def by_name(options: Mapping[str, str]) -> bool:
@@ -120,24 +121,27 @@ def other_separator(header: Sequence[str]) -> str | None:
 def records(text: Any, options: Mapping[str, str]) -> Any:
     """The records of an open file, each a list of texts, without empty lines and comments."""
     comment = options.get("comment", "")
-    quote = options.get("quote", '"')
+    quote = options.get("quote", '"')[:1]
+    escape = options.get("escape", "\\")[:1]
     lines = (line for line in text if not (comment and line.startswith(comment)))
     reader = csv.reader(
         lines,
         delimiter=separator_in(options)[:1] or ",",
-        quotechar=quote[:1] or None,
+        quotechar=quote or None,
         quoting=csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE,
-        escapechar=options.get("escape", "\\")[:1] or None,
+        escapechar=None if escape == quote else escape or None,  # RFC 4180: a quote is written twice
     )
-    trims = options.get("ignoreleadingwhitespace", "").lower() == "true"
-    for record in islice(reader, None):
+    is_left, is_right = (is_true(options, f"ignore{side}whitespace") for side in ("leading", "trailing"))
+    for record in reader:
         if record:
-            yield [field.strip() for field in record] if trims else record
+            fields = [field.lstrip() for field in record] if is_left else record
+            yield [field.rstrip() for field in fields] if is_right else fields
 
 
 def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
     declared = {column.name.lower(): column for column in source.columns}
-    names = [name.lower() for name in header]
+    exact = {name.lower() for name in header}
+    names = [_declared_name(name.lower(), exact, declared) for name in header]
     in_path = partition_columns(source, file)
     check_not_above(what, source, file, names)
     missing = [c.name for name, c in declared.items() if name not in names and name not in in_path]
@@ -157,4 +161,10 @@ def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
             hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place, and passes"
             " over the header",
         )
-    return tuple((name, declared.get(name.lower())) for name in header)
+    return tuple((written, declared.get(name)) for written, name in zip(header, names, strict=True))
+
+
+def _declared_name(name: str, exact: Set[str], declared: Mapping[str, Column]) -> str:
+    """The name without blanks around it, where only so it is that of a declared column."""
+    plain = name.strip()
+    return plain if name not in declared and plain in declared and plain not in exact else name

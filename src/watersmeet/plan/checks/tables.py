@@ -55,7 +55,9 @@ def refuse_whole_table(table: Input, node: JoinNode, side: Side) -> PlanError:
         " that are joined with it could never be dropped, and state would grow without limit",
         code="unbounded-state",
         hint=f"{AS_OF} is the table as it is in a row's tick, {in_python(table)}; if it is a stream, declare"
-        " its event time: WATERMARK FOR … AS … - INTERVAL '10' SECONDS" + _OF_VIEWS * (source_name(table) == "…"),
+        " its event time: WATERMARK FOR … AS … - INTERVAL '10' SECONDS"
+        + _OF_VIEWS
+        * (source_name(table) == "…"),
     )
 
 

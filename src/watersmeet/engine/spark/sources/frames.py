@@ -303,6 +303,7 @@ def read_records(
         frame = frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
         return mark_misfits(frame, source) if narrow_columns(source) else frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
+    renamed: dict[str, str] = {}
     if wanted == "csv":
         reader = reader.option("columnPruning", "false")  # or lines with too few fields go unnoticed
         reader = reader.option("header", options.get("header", "true"))
@@ -310,9 +311,9 @@ def read_records(
         reader = reader.option("enforceSchema", options.get("enforceschema", "false"))
         if csv_header.by_name(options):
             folder = path if isinstance(path, str) else path_of(source.options)
-            schema = _in_the_files_order(source, folder, options, schema)
+            schema, renamed = _in_the_files_order(source, folder, options, schema)
     reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BROKEN)
-    frame = _with_decoded(reader.schema(schema).load(where), source, path)
+    frame = _with_decoded(reader.schema(schema).load(where).withColumnsRenamed(renamed), source, path)
     names = [*(column.name for column in source.columns), BROKEN, *more]
     frame = frame.withColumns({name: F.expr(text) for name, text in more.items()}) if more else frame
     if _is_ordered_by_file(source):
@@ -369,18 +370,20 @@ def hadoop_path(path: str, *, stream: bool) -> str:
 
 def _in_the_files_order(
     source: Source, path: str, options: Mapping[str, str], schema: StructType
-) -> StructType:
+) -> tuple[StructType, dict[str, str]]:
     """The schema with the columns as they stand in the header of the files that are there, and those that
-    nobody asked for as text. Without files: as declared."""
+    nobody asked for as text. Without files: as declared. And the columns whose names have blanks around them
+    there, with their declared names."""
     layout = layout_at(f'"{source.name}"', source, path, options)
     if layout is None:
-        return schema
+        return schema, {}
     types = {field.name: field for field in schema.fields}
-    fields = [
-        StructField(name, StringType()) if column is None else types.pop(column.name)
-        for name, column in layout
-    ]
-    return StructType([*fields, *types.values()])
+    renamed = {name: column.name for name, column in layout if column is not None and name != name.strip()}
+    fields = []
+    for name, column in layout:
+        own = StructField(name, StringType()) if column is None else types.pop(column.name)
+        fields.append(StructField(name, own.dataType) if name in renamed else own)
+    return StructType([*fields, *types.values()]), renamed
 
 
 def check_path(spark: SparkSession, what: str, path: str) -> None:

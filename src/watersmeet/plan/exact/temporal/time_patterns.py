@@ -15,7 +15,7 @@ from watersmeet.types.sql_type import BIGINT, DATE, INTEGERS, STRING, TIMESTAMP,
 if TYPE_CHECKING:
     from watersmeet.plan.exact.compiler import Compiler
 
-_APART = "\x01"
+APART = "\x01"
 """See `kernel.expressions.functions.temporal.formats`."""
 _USUAL = "yyyy-MM-dd HH:mm:ss"
 _WRITTEN: dict[str, Sequence[int]] = {
@@ -47,7 +47,7 @@ def _pieces(pattern: str) -> Iterator[str]:
             count = len(rest) - len(rest.lstrip(letter))
             yield "#" + rest[:count]
             rest = rest[count:]
-        elif letter in "[]{}#" or letter == _APART:
+        elif letter in "[]{}#" or letter == APART:
             raise NotExact(f"the pattern {pattern!r} is read by Spark")
         else:
             yield "=" + letter
@@ -58,7 +58,7 @@ def written_pattern(pattern: str) -> str:
     """For texts of times. Raises: NotExact."""
     pieces = list(_pieces(pattern))
     _check(pieces, _WRITTEN, pattern)
-    return _APART.join(pieces)
+    return APART.join(pieces)
 
 
 def read_pattern(pattern: str) -> str:
@@ -82,7 +82,7 @@ def read_pattern(pattern: str) -> str:
         # Case is passed over, and which letters are one then is a matter of their alphabets.
         if kind == "=" and any(c.isalpha() and c not in "TZ" for piece in run for c in piece[1:]):
             raise NotExact(f"the pattern {pattern!r} is read by Spark")
-    return _APART.join(pieces)
+    return APART.join(pieces)
 
 
 def _check(pieces: Sequence[str], lengths: dict[str, Sequence[int]], pattern: str) -> None:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,6 +31,7 @@ from watersmeet.engine.spark.sources.files.first_values import (
 )
 from watersmeet.engine.spark.sources.files.inferred import files_in_order
 from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.spark.sources.files.time_formats import TimeFormats, knows_format, time_formats
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
@@ -51,6 +53,9 @@ _AS_THEY_ARE = {
     "quote": '"',
 }
 """Options that may be said if they say what holds anyway."""
+
+_BACKSLASH, _QUOTE = "\\", '"'
+"""Characters that 'escape' may name: Spark's default, and that of RFC 4180 (a quote is written twice)."""
 
 _BLANK = "".join(map(chr, range(33)))
 
@@ -136,6 +141,9 @@ def _check_needed(source: Source, needed: frozenset[str], collected: FirstRows) 
 def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> None:
     for name, value in options.items():
         same = _AS_THEY_ARE.get(name) == value.strip().lower().replace("utf8", "utf-8")
+        if wanted == "csv" and name == "escape":
+            same = value in (_BACKSLASH, _QUOTE)
+        same = same or (wanted != "parquet" and knows_format(name, value))
         if name not in _ANY and name not in _OPTIONS[wanted] and not same:
             raise refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
 
@@ -148,7 +156,7 @@ def _of_path(source: Source, file: str, time_zone: str) -> Row:
         column = declared.get(name)
         if column is None:
             continue
-        convert = certain_text(source, column, time_zone)
+        convert = certain_text(source, column, TimeFormats(time_zone))
         try:
             row[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
         except Unsure:
@@ -159,7 +167,8 @@ def _of_path(source: Source, file: str, time_zone: str) -> Row:
 def _csv(
     source: Source, file: str, of_path: Row, options: Any, time_zone: str, collected: FirstRows, count: int
 ) -> None:
-    separator, plain = _separated(source, options)
+    lines = _lines_of_csv(source, options)
+    times = time_formats(options, time_zone)
     comment = options.get("comment", "")
     null = options.get("nullvalue", "")
     columns: Sequence[Column | None] | None = None
@@ -172,25 +181,37 @@ def _csv(
         if columns is None:
             layout = layout_of(f'"{source.name}"', source, [(file, 1, 0)], options)
             columns = [] if layout is None else [column for _, column in layout]
-            converters = [_converter(source, column, time_zone) for column in columns]
+            converters = [_converter(source, column, times) for column in columns]
             continue
         if len(collected.rows) + collected.left_out >= count:
             collected.more = True
             return
-        converters = converters or [_converter(source, column, time_zone) for column in columns]
+        converters = converters or [_converter(source, column, times) for column in columns]
         try:
-            collected.rows.append(_record(line, separator, plain, null, converters) | of_path)
+            collected.rows.append(_record(line, lines, null, converters) | of_path)
         except Unsure:
             collected.leave_out(line)
 
 
-def _separated(source: Source, options: Mapping[str, str]) -> tuple[str, re.Pattern[str]]:
-    """What separates values, and lines of which it is certain what they are."""
+@dataclass(frozen=True)
+class _CsvLines:
+    """Lines of which it is certain what they are. ``plain``: all of one; ``odd``: what one must not have."""
+
+    separator: str
+    plain: re.Pattern[str]
+    odd: re.Pattern[str]
+
+
+def _lines_of_csv(source: Source, options: Mapping[str, str]) -> _CsvLines:
     separator = separator_of(written := separator_said(options))
     if len(separator) != 1:
         raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
     s = re.escape(separator)
-    return separator, re.compile(rf'(?:"[^"\\]*"|[^"\\{s}]*)(?:{s}(?:"[^"\\]*"|[^"\\{s}]*))*')
+    quoted, bare, odd = r'"[^"\\]*"', rf'[^"\\{s}]*', '""'
+    if options.get("escape") == _QUOTE:
+        quoted, bare, odd = r'"(?:[^"]|"")*"', rf'[^"{s}]*', rf'(?:^|{s})""(?:{s}|$)'
+    value = f"(?:{quoted}|{bare})"
+    return _CsvLines(separator, re.compile(f"{value}(?:{s}{value})*"), re.compile(odd))
 
 
 def csv_record(
@@ -207,14 +228,14 @@ def csv_record(
     _check_options(source, "csv", options)
     if "comment" in options:
         raise refused(source, "what 'comment' means for texts of CSV, only Spark knows")
-    separator, plain = _separated(source, options)
+    lines = _lines_of_csv(source, options)
     null = options.get("nullvalue", "")
-    converters = [_converter(source, column, time_zone) for column in columns]
+    converters = [_converter(source, column, time_formats(options, time_zone)) for column in columns]
 
     def read(text: str) -> Row:
         if not text.strip(_BLANK) or text[0] == "\ufeff" or "\n" in text or "\r" in text:
             raise Unsure
-        return _record(text, separator, plain, null, converters)
+        return _record(text, lines, null, converters)
 
     return read
 
@@ -255,16 +276,17 @@ def json_readers(
         EngineError: only Spark knows how.
     """
     _check_options(source, "json", options)
-    readers = {column.name: json_reader(source, column, time_zone) for column in columns}
+    times = time_formats(options, time_zone)
+    readers = {column.name: json_reader(source, column, times) for column in columns}
     unchecked = tuple(name for name, convert in readers.items() if convert is None)
     _check_needed(source, needed, FirstRows(unchecked=unchecked))
     return readers
 
 
-def _record(line: str, separator: str, plain: re.Pattern[str], null: str, converters: Sequence[Any]) -> Row:
-    if not plain.fullmatch(line) or '""' in line or not is_text(line):
+def _record(line: str, lines: _CsvLines, null: str, converters: Sequence[Any]) -> Row:
+    if not lines.plain.fullmatch(line) or lines.odd.search(line) or not is_text(line):
         raise Unsure
-    (values,) = csv.reader([line], delimiter=separator)
+    (values,) = csv.reader([line], delimiter=lines.separator)
     if len(values) != len(converters):
         raise Unsure
     row: Row = {}
@@ -279,21 +301,22 @@ def _record(line: str, separator: str, plain: re.Pattern[str], null: str, conver
 
 
 def _converter(
-    source: Source, column: Column | None, time_zone: str
+    source: Source, column: Column | None, times: TimeFormats
 ) -> tuple[str, Callable[[str], Any]] | None:
     """None: nobody asked for the column."""
     if column is None:
         return None
-    return column.name, text_reader(source, column, time_zone)
+    return column.name, text_reader(source, column, times)
 
 
 def _json(
     source: Source, file: str, of_path: Row, options: Any, time_zone: str, collected: FirstRows, count: int
 ) -> None:
     converters: dict[str, Callable[[Any], Any] | None] = {}
+    times = time_formats(options, time_zone)
     for column in source.columns:
         if column.name not in of_path:
-            converters[column.name] = json_reader(source, column, time_zone)
+            converters[column.name] = json_reader(source, column, times)
     collected.unchecked = tuple(name for name, convert in converters.items() if convert is None)
     for line in _lines(source, file):
         if not line.strip(_BLANK):

@@ -21,6 +21,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     ZONED,
     kind_of_text,
 )
+from watersmeet.engine.spark.sources.files.time_formats import TimeFormats
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.records.counted_times import TimeUnit, said_unit
 from watersmeet.spec.records.json_names import written_as
@@ -72,23 +73,23 @@ def _field_of(record: Mapping[str, Any], name: str) -> Any:
     return None if written is None else record[written]
 
 
-def text_reader(source: Source, column: Column, time_zone: str) -> Callable[[str], Any]:
+def text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[str], Any]:
     """What reads a text in its one certain spelling as a value of the column. It raises `Unsure`.
 
     Raises:
         EngineError: only Spark knows how.
     """
-    convert = certain_text(source, column, time_zone)
+    convert = certain_text(source, column, times)
     if convert is None:
         raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
     return convert
 
 
-def json_reader(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
+def json_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[Any], Any] | None:
     """None: it has parts of which it is not known here how they are read."""
     if column.type.is_nested:
-        return _of_parts(source, column, time_zone)
-    texts, unit = certain_text(source, column, time_zone), said_unit(source.options)
+        return _of_parts(source, column, times)
+    texts, unit = certain_text(source, column, times), said_unit(source.options)
     if texts is None:
         raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
 
@@ -108,12 +109,12 @@ def json_reader(source: Source, column: Column, time_zone: str) -> Callable[[Any
     return convert
 
 
-def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any], Any] | None:
+def _of_parts(source: Source, column: Column, times: TimeFormats) -> Callable[[Any], Any] | None:
     """Of an ARRAY, a MAP or a STRUCT. A part that is not there is NULL, one that nobody declared is left."""
 
     def part(own: SqlType) -> Callable[[Any], Any] | None:
         is_plain = own.is_nested or own.is_decimal or own in _KNOWN_PARTS
-        convert = json_reader(source, Column(column.name, own), time_zone) if is_plain else None
+        convert = json_reader(source, Column(column.name, own), times) if is_plain else None
         return None if convert is None else lambda value: None if value is None else convert(value)
 
     element, entry = column.type.element, column.type.entry
@@ -139,7 +140,7 @@ def _of_parts(source: Source, column: Column, time_zone: str) -> Callable[[Any],
     )
 
 
-def certain_text(source: Source, column: Column, time_zone: str) -> Callable[[str], Any] | None:
+def certain_text(source: Source, column: Column, times: TimeFormats) -> Callable[[str], Any] | None:
     """What a text in its one certain spelling is as a value of the column; None: that is not known here."""
     type_ = column.type
     if type_.is_integer:
@@ -160,19 +161,32 @@ def certain_text(source: Source, column: Column, time_zone: str) -> Callable[[st
             text, text.lower() in ("true", "false"), lambda given: given.lower() == "true"
         )
     if column.type == sql.DATE:
+        if (read_date := times.date) is not None:
+            return lambda text: _known(read_date(text)).date()
         return lambda text: _sure(text, kind_of_text(text, {})[0] == DATE, date.fromisoformat)
     if column.type in _COUNTED:
-        unit = said_unit(source.options)
-        return lambda text: _time(text, column.type, time_zone, unit)
+        unit, read = said_unit(source.options), _time_reader(column.type, times)
+        return lambda text: (
+            counted_time(int(text), unit)
+            if unit is not None and kind_of_text(text, {})[0] in (INT, LONG)
+            else read(text)
+        )
     return None
 
 
-def _time(text: str, type_: SqlType, time_zone: str, unit: TimeUnit | None) -> datetime:
-    if unit is not None and kind_of_text(text, {})[0] in (INT, LONG):
-        return counted_time(int(text), unit)
+def _time_reader(type_: SqlType, times: TimeFormats) -> Callable[[str], datetime]:
+    """What reads a text as a TIMESTAMP or TIMESTAMP_NTZ. It raises `Unsure`."""
     if type_ == sql.TIMESTAMP:
-        return _instant(text, time_zone)
-    local: datetime = _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
+        if (read_time := times.timestamp) is not None:
+            return lambda text: _of_wall(_known(read_time(text)), times.time_zone)
+        return lambda text: _instant(text, times.time_zone)
+    if (read_wall := times.ntz) is not None:
+        return lambda text: _known(read_wall(text))
+
+    def local(text: str) -> datetime:
+        wall: datetime = _sure(text, kind_of_text(text, {})[0] == LOCAL, datetime.fromisoformat)
+        return wall
+
     return local
 
 
@@ -190,16 +204,30 @@ def _instant(text: str, time_zone: str) -> datetime:
     if kind not in (LOCAL, ZONED):
         raise Unsure
     instant = datetime.fromisoformat(text)
+    if kind == LOCAL:
+        return _of_wall(instant, time_zone)
     try:
-        if kind == ZONED:
-            return instant.astimezone(UTC).replace(tzinfo=None)
-        if time_zone == UTC_ZONE:
-            return instant
-        epoch = datetime(1970, 1, 1)
-        wall = np.array([(instant - epoch) // timedelta(microseconds=1)], dtype=np.int64)
-        return epoch + timedelta(microseconds=int(zone(time_zone).to_instant(wall)[0]))
+        return instant.astimezone(UTC).replace(tzinfo=None)
     except (OverflowError, ValueError):
         raise Unsure from None
+
+
+def _of_wall(wall: datetime, time_zone: str) -> datetime:
+    """The instant, in UTC, at which a clock of the zone shows that."""
+    if time_zone == UTC_ZONE:
+        return wall
+    epoch = datetime(1970, 1, 1)
+    try:
+        micros = np.array([(wall - epoch) // timedelta(microseconds=1)], dtype=np.int64)
+        return epoch + timedelta(microseconds=int(zone(time_zone).to_instant(micros)[0]))
+    except (OverflowError, ValueError):
+        raise Unsure from None
+
+
+def _known(time: datetime | None) -> datetime:
+    if time is None:
+        raise Unsure
+    return time
 
 
 def _sure(text: str, certain: bool, convert: Callable[[str], Any]) -> Any:

@@ -211,6 +211,7 @@ class _Sample:
                 if header is None:
                     self._see(file, bounded)
                     return
+                header = [name.strip() for name in header]
                 self._same_header(file, header)
                 names = self._header[1] if self._header is not None else header
                 for number, row in enumerate(rows):

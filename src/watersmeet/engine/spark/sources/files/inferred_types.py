@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
+from watersmeet.engine.spark.sources.files.time_formats import (
+    DATE_FORMAT,
+    TIMESTAMP_FORMAT,
+    Reader,
+    pattern_reader,
+)
 from watersmeet.types import sql_type as sql
 from watersmeet.types.sql_type import MOST_DIGITS, SqlType, decimal
 
@@ -100,8 +106,11 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
         return SPECIAL, None
     if value.lower() in ("true", "false"):
         return BOOL, None
-    if _DATE.fullmatch(value) and "dateformat" not in options and _is_date(value):
+    if _is_date(value, options):
         return DATE, None
+    reader = _reader(options, TIMESTAMP_FORMAT)
+    if reader is not None and reader(value) is not None:
+        return LOCAL, None
     time = _TIME.fullmatch(value)
     if time is not None:
         return _kind_of_time(time, options)
@@ -130,8 +139,11 @@ def _kind_of_integer(value: str, options: Mapping[str, str]) -> tuple[str, str |
 def _kind_of_time(time: re.Match[str], options: Mapping[str, str]) -> tuple[str, str | None]:
     day, clock, fraction, zone = time.groups()
     text = time.group()
-    if "timestampformat" in options:
-        return TEXT, "it has a 'timestampFormat'; declare the column"
+    if TIMESTAMP_FORMAT in options:
+        why = "it is no time of the 'timestampFormat'"
+        if _reader(options, TIMESTAMP_FORMAT) is None:
+            why = "it has a 'timestampFormat'; declare the column"
+        return TEXT, why
     if fraction is not None and len(fraction) > 7:
         return TEXT, f"a TIMESTAMP has microseconds, and would lose some of {text[:40]!r}"
     if not _is_time(f"{day}T{clock}") or (zone not in (None, "Z") and not _is_offset(zone)):
@@ -139,7 +151,16 @@ def _kind_of_time(time: re.Match[str], options: Mapping[str, str]) -> tuple[str,
     return (LOCAL if zone is None else ZONED), None
 
 
-def _is_date(text: str) -> bool:
+def _reader(options: Mapping[str, str], name: str) -> Reader | None:
+    return pattern_reader(options[name]) if name in options else None
+
+
+def _is_date(text: str, options: Mapping[str, str]) -> bool:
+    if DATE_FORMAT in options:
+        reader = _reader(options, DATE_FORMAT)
+        return reader is not None and reader(text) is not None
+    if _DATE.fullmatch(text) is None:
+        return False
     try:
         date.fromisoformat(text)
     except ValueError:

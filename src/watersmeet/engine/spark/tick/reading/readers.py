@@ -55,6 +55,8 @@ def reader_of(source: Source, in_file: Callable[[], Sequence[str] | None], time_
         return JsonRows(tuple(types.items()), time_zone)
     names = in_file()
     columns = tuple((name, types.get(name)) for name in (types if names is None else names))
+    if any(type_ is None and name != name.strip() for name, type_ in columns):
+        return None  # it may be a declared column with blanks around its name
     if not 2 <= len(columns) <= MOST_COLUMNS:
         return None  # of one, a line of blanks would be a value, or none
     return CsvRows(columns, separator_in(options), by_name(options), time_zone)
@@ -76,7 +78,9 @@ def columns_in(source: Source, path: str) -> list[str] | None:
     options = lowered(source.options)
     entry = (path, os.path.getsize(path), 0)
     layout = layout_of("", source, [entry], options) if by_name(options) else None
-    return None if layout is None else [name if column is None else column.name for name, column in layout]
+    if layout is None:
+        return None
+    return [name if column is None or name != name.strip() else column.name for name, column in layout]
 
 
 def first_files(source: Source) -> list[str]:
