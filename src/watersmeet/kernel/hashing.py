@@ -61,7 +61,12 @@ def _hashed_as(kind: pa.DataType) -> pa.DataType:
 
 
 def family(kind: pa.DataType) -> str:
-    """Types of one family hash equal values alike; equality between families needs a cast first."""
+    """Types of one family hash equal values alike; equality between families needs a cast first. Of STRUCTs
+    the places of fields count, not their names."""
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(family(field.type) for field in kind)}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"ARRAY<{family(kind.value_type)}>"
     if pa.types.is_boolean(kind):
         return "BOOLEAN"
     if pa.types.is_integer(kind):

@@ -6,8 +6,10 @@ INTs and one of those are not, for neither element's type holds all values of th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from watersmeet.types.common import combined, common_type, holds
-from watersmeet.types.sql_type import FLOAT, SqlType
+from watersmeet.types.sql_type import FLOAT, Field, SqlType, struct
 
 
 def tightest_type(left: SqlType, right: SqlType, names: bool = True) -> SqlType | None:
@@ -34,6 +36,25 @@ def tightest_type(left: SqlType, right: SqlType, names: bool = True) -> SqlType 
         return None
     numbers = left.is_number and right.is_number
     return common_type(left, right) if numbers or (left.is_time and right.is_time) else None
+
+
+def is_compared(left: SqlType, right: SqlType) -> bool:
+    """Return whether Spark compares two ARRAYs or STRUCTs: one type holds both, or only names are unlike.
+
+    >>> from watersmeet.types.parser import sql_type
+    >>> left, named, wide, both = map(sql_type, (
+    ...     "STRUCT<a: INT>", "STRUCT<b: INT>", "STRUCT<A: BIGINT>", "STRUCT<b: BIGINT>"))
+    >>> is_compared(left, named), is_compared(left, wide), is_compared(left, both)
+    (True, True, False)
+    """
+    return tightest_type(left, right) is not None or _without_names(left) == _without_names(right)
+
+
+def _without_names(type_: SqlType) -> SqlType:
+    """Return the type with the places of fields for their names; all may be NULL."""
+    if type_.fields:
+        return struct([Field(str(n), _without_names(own.type)) for n, own in enumerate(type_.fields)])
+    return replace(type_, parts=tuple(map(_without_names, type_.parts))) if type_.parts else type_
 
 
 def loses_digits(left: SqlType, right: SqlType) -> bool:

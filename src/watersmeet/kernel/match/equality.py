@@ -61,11 +61,12 @@ def equal_arrays(a: pa.Array, b: pa.Array, *, null_safe: bool) -> Mask:
 
 
 def _same(x: Any, y: Any) -> bool:
-    """Whether two values are equal; inside of arrays and structs NULL equals NULL."""
+    """Whether two values are equal; inside of arrays and structs NULL equals NULL, and fields of structs are
+    compared by their places."""
     if isinstance(x, list) and isinstance(y, list):
         return len(x) == len(y) and all(map(_same, x, y))
     if isinstance(x, dict) and isinstance(y, dict):
-        return x.keys() == y.keys() and all(_same(x[name], y[name]) for name in x)
+        return len(x) == len(y) and all(map(_same, x.values(), y.values()))
     if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
         return True
     return bool(x == y)

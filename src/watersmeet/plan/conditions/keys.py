@@ -14,7 +14,7 @@ from watersmeet.plan.conditions.coercion import is_declared, one_type, spelt, ty
 from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.spec.model import Expr
-from watersmeet.types.compared import tightest_type
+from watersmeet.types.compared import is_compared, tightest_type
 from watersmeet.types.intervals import is_interval, is_of_days
 from watersmeet.types.sql_type import DATE, TIMESTAMP, SqlType
 
@@ -87,7 +87,7 @@ def _one_nested_type(
 ) -> tuple[PlanError | None, Expr, Expr]:
     """Of ARRAYs and STRUCTs; where only fields' names are unlike, they are compared as they come."""
     types = left[1].nullable, right[1].nullable
-    if tightest_type(*types, names=False) is None:
+    if not is_compared(*types):
         wrong = _wrong(f"{spelt(*left)} and {spelt(*right)} cannot be compared: {part.conjunct.text}")
         return wrong, part.first, part.second
     common = tightest_type(*types)

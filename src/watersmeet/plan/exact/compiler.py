@@ -289,12 +289,25 @@ class Compiler:
         return or_null(converted) if node.args.get("safe") and converted is not value else converted
 
     def cast_to(self, value: Exact, to: SqlType) -> Exact:
+        if value.type.fields and to.fields and value.type != to:
+            return self._cast_fields(value, to)
         element, wanted = value.type.element, to.element
         if element is None or wanted is None or value.type == to:
             return casts.cast_to(value, to, self.zone)
         name = self.fresh()
         inner = self.cast_to(Exact(("variable", name), element), wanted)
         return Exact(("each", value.tree, ((name, "element"),), inner.tree, None, None), to)
+
+    def _cast_fields(self, value: Exact, to: SqlType) -> Exact:
+        """Of a STRUCT, by place: the names are those of ``to``."""
+        if len(value.type.fields) != len(to.fields):
+            raise NotExact(f"a cast from {value.type} to {to}")
+        parts = [
+            (wanted.name, self.cast_to(call("field", own.type, value, options=[place]), wanted.type))
+            for place, (own, wanted) in enumerate(zip(value.type.fields, to.fields, strict=True))
+        ]
+        is_null = call("is_null", BOOLEAN, value)
+        return Exact(("case", ((is_null.tree, constant(None, to).tree),), nested.struct(parts).tree, to), to)
 
     def as_timestamp(self, value: Exact) -> Exact:
         return casts.as_timestamp(value, self.zone)

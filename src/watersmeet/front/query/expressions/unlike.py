@@ -10,7 +10,7 @@ from sqlglot import exp
 from watersmeet.front.query.expressions.operators import Kind, Problem, shown
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr
-from watersmeet.types.compared import tightest_type
+from watersmeet.types.compared import is_compared, tightest_type
 from watersmeet.types.sql_type import SqlType
 
 _OF_LISTS = ("array_union", "array_intersect", "array_except", "arrays_overlap")
@@ -29,14 +29,15 @@ _WIDENING = ("array_contains", "map_contains_key")
 
 _UNCERTAIN = ("UNKNOWN", "VOID", "INTERVAL")
 _EXTREMES = ("greatest", "least")
-_HINT = "cast one of the two, as in CAST(x AS ARRAY<DOUBLE>)"
+_HINT = "cast one of the two to the type of the other: CAST(x AS ARRAY<DOUBLE>), CAST(x AS STRUCT<a: BIGINT>)"
 
 
 def unlike_operands(
     node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]
 ) -> Problem | None:
     """Of an operator that compares: ARRAYs or STRUCTs, of known types."""
-    if not (left[1].is_nested and right[1].is_nested) or not _are_unlike(left[1], right[1]):
+    types = left[1], right[1]
+    if not all(type_.is_nested for type_ in types) or _is_uncertain(*types) or is_compared(*types):
         return None
     return f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}", "wrong-types", _HINT
 
@@ -106,6 +107,8 @@ def _have_decimals(one: SqlType, other: SqlType) -> bool:
 
 def _are_unlike(one: SqlType, other: SqlType) -> bool:
     """Certainly."""
-    if any(inner.name in _UNCERTAIN for kind in (one, other) for inner in kind.every):
-        return False
-    return tightest_type(one, other, names=False) is None
+    return not _is_uncertain(one, other) and tightest_type(one, other, names=False) is None
+
+
+def _is_uncertain(one: SqlType, other: SqlType) -> bool:
+    return any(inner.name in _UNCERTAIN for kind in (one, other) for inner in kind.every)
