@@ -414,6 +414,63 @@ def test_deletes_that_others_remember_are_remembered() -> None:
     assert accounts["third"]["z.z"]["stale"] == 3
 
 
+@pytest.mark.parametrize(
+    "third",
+    [
+        pytest.param("SELECT k, CASE WHEN n > 15 THEN 'much' ELSE 'little' END AS how FROM z", id="computed"),
+        pytest.param("SELECT k, n + 1 AS more FROM z WHERE n * 2 > 30", id="filtered"),
+        pytest.param(
+            "SELECT CASE WHEN n > 15 THEN 1 ELSE 0 END AS g, count(*) AS c FROM z"
+            " GROUP BY CASE WHEN n > 15 THEN 1 ELSE 0 END",
+            id="grouped",
+        ),
+        pytest.param("SELECT l.k, upper(r.t) AS u FROM z l LEFT JOIN z r ON l.n = r.n + 1", id="joined"),
+    ],
+)
+def test_deletes_are_remembered_by_queries_of_other_columns(third: str) -> None:
+    """A delete has no values: of which columns a query that comes is made does not matter to it."""
+    declared = (
+        "CREATE TABLE z (k INT PRIMARY KEY NOT ENFORCED, n INT, t STRING, s INT, d INT)"
+        " WITH ('connector' = 'file', 'path' = 'in/z', 'format' = 'json', 'op.column' = 'd',"
+        " 'op.insert' = '1', 'op.delete' = '-1', 'sequence.by' = 's');\n"
+        "CREATE TABLE first WITH ('connector' = 'file', 'path' = 'out/first', 'format' = 'json');\n"
+        "CREATE TABLE third WITH ('connector' = 'file', 'path' = 'out/third', 'format' = 'json');\n"
+    )
+    first = "INSERT INTO first SELECT k, n, t FROM z EMIT CHANGES;\n"
+    third = f"INSERT INTO third {third} EMIT CHANGES;\n"
+
+    def tick(job: LocalJob, *rows: tuple[int, int, str, int, int]) -> Counter[str]:
+        given = [(dict(zip("kntsd", row, strict=True)), 1) for row in rows]
+        found = Counter[str]()
+        for row in job.tick({"z": given}).rows.get("third", []):
+            found.update({without_tick(row): row["_diff"]})
+        return found
+
+    store = MemoryStore()
+    job, alone = opened_with([declared, first], store), opened_with([declared, third], MemoryStore())
+    found, wanted = Counter[str](), Counter[str]()
+    before: list[list[tuple[int, int, str, int, int]]] = [
+        [(k, 10 + k, "t", 5, 1) for k in range(1, 9)],
+        [(1, 0, "", 7, -1), (2, 21, "u", 6, 1), (3, 0, "", 8, -1)],
+        [(3, 33, "back", 9, 1), (4, 0, "", 7, -1)],
+    ]
+    for rows in before:
+        tick(job, *rows)
+        wanted.update(tick(alone, *rows))
+    opened_with([declared, first, third], store, change=True)  # killed before its first tick
+    job = opened_with([declared, first, third], store, change=True)
+    after: list[list[tuple[int, int, str, int, int]]] = [
+        [(1, 11, "stale", 6, 1), (2, 1, "stale", 5, 1), (4, 14, "new", 8, 1)],
+        [(1, 12, "stale", 6, 1), (3, 34, "stale", 8, 1), (5, 0, "", 6, -1)],
+        [(1, 13, "new", 7, 1), (5, 15, "stale", 5, 1)],
+    ]
+    for rows in after:
+        found.update(tick(job, *rows))
+        wanted.update(tick(alone, *rows))
+        assert +found == +wanted
+        job = opened_with([declared, first, third], store, change=True)
+
+
 def test_deletes_that_others_remember_are_forgotten_at_their_time() -> None:
     """Some were forgotten already of a run of which others are remembered."""
     declared = (

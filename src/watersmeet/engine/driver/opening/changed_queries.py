@@ -281,7 +281,8 @@ class Coming:
                     self._begin_beside(query, side, side.kept_by)
                     continue
                 if node.changes and side in missed:
-                    self._begin_with_contents(query, node.number, side, shape, state)
+                    (table,) = (own for own in shapes[node.number].stored if own.name == side.name)
+                    self._begin_with_contents(query, node.number, side, shape, table, state)
                 elif side.sources or not node.changes:
                     self._begin(query, node.number, side, shape, state)
         return state
@@ -298,14 +299,21 @@ class Coming:
         )
 
     def _begin_with_contents(
-        self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
+        self,
+        query: QueryPlan,
+        node: int,
+        side: SidePlan,
+        shape: SideShape,
+        table: SideShape,
+        state: QueryState,
     ) -> None:
-        """Of a query of changes, which needs all rows."""
+        """Of a query of changes, which needs all rows; ``table``: how its node stores them."""
         contents: Contents | str = "only of tables are all rows kept"
         if all(branch.source.is_table for _, branch in side.sources):
             contents = contents_of(
                 side,
                 shape,
+                table,
                 self._stay,
                 self._shapes,
                 self._manifest,

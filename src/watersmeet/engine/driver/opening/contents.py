@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.driver.opening.held_anew import written_anew
 from watersmeet.engine.driver.opening.made_of import MadeOf, made_of
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.messages.shapes import NodeShape, SideShape
@@ -40,8 +41,8 @@ _CHUNK = 65_536
 @dataclass(frozen=True)
 class Contents:
     """The rows of a table for ``side``, of a query that comes. ``runs``: in which another query keeps them;
-    ``deletes``: what it remembers of deletes, and up to when, where the order of changes counts; ``made``:
-    how they are made of what is kept; None: they are kept so."""
+    ``deletes``: copies of the deletes that it remembers, and up to when, where the order of changes counts;
+    ``made``: how rows are made of what is kept; None: they are kept so."""
 
     side: SideShape
     branch: int
@@ -79,6 +80,7 @@ class Contents:
 def contents_of(
     side: SidePlan,
     shape: SideShape,
+    table: SideShape,
     stay: Sequence[QueryPlan],
     shapes: Mapping[str, Sequence[NodeShape]],
     manifest: Manifest,
@@ -90,6 +92,7 @@ def contents_of(
     """What a side of a table begins with, or why no query keeps it.
 
     Args:
+        shape: how ingest writes the side's rows; ``table``: how its node stores them.
         stay: the queries that were there before, and go on.
         zone: the time zone of the side's query; zoned: TIMESTAMPs carry UTC.
     """
@@ -114,10 +117,39 @@ def contents_of(
         if missing:
             why = f"those that {called(name)} keeps {missing}"
             continue
-        remembered = [live for live in arrangement.runs if live.run.stands_for == 0]
-        deletes = Arrangement(runs=remembered, limits=dict(arrangement.limits))
+        deletes = _copy_deletes(arrangement, table, store, manifest.tick + 1)
         return Contents(shape, number, tuple(runs), deletes, made)
     return why
+
+
+def _copy_deletes(kept: Arrangement, table: SideShape, store: Store, made_in: int) -> Arrangement:
+    """Write the deletes that ``kept`` remembers as ``table`` stores them. Cost: these, in the driver.
+
+    A delete has the columns of the key, the sequence and its time. The others are NULL in it, so that it does
+    not matter which of them the other query keeps.
+    """
+    runs = []
+    for live in kept.runs:
+        if live.run.stands_for != 0:
+            continue
+        missing = lacking(schema_of(store, live.run), table.layout.columns)
+        there = tuple(column for column in table.layout.columns if column not in missing)
+        layout = replace(table.layout, indexes=(), by_value=False, found_by=(), columns=there)
+        opened = OpenRun.open(store, live.run, layout)
+        gone = read_marks(store, "gone", live.marks.get("gone", ()), 0, live.run.rows)
+        rows = np.flatnonzero(~gone & opened.live(kept.limits, 0, live.run.rows))
+        if not len(rows):
+            continue
+        held, names = opened.sorted_rows, {column.name for column in there}
+        stored = take_rows(whole(held.batch), rows)
+        arrays = [
+            stored.column(field.name) if field.name in names else pa.nulls(len(rows), field.type)
+            for field in table.stored_schema
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, names=table.stored_schema.names)
+        slots = held.slots[rows]
+        runs.append(LiveRun(run=written_anew(live.run, batch, slots, table, store, made_in, stands_for=0)))
+    return Arrangement(runs=runs, limits=dict(kept.limits))
 
 
 def _tables(

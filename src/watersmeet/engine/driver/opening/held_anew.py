@@ -65,12 +65,15 @@ def written_anew(
     store: Store,
     made_in: int,
     index: str | None = None,
+    *,
+    stands_for: int | None = None,
 ) -> Run:
     """A run of some rows of ``run``, as ``shape`` holds them, that is merged with others as that would be.
 
     Args:
         hashes: int64[n], of the rows; ``made_in``: the tick that comes next;
-            ``index``: by which they are sorted within one; None: the first.
+            ``index``: by which they are sorted within one; None: the first;
+            ``stands_for``: see `Run`.
     """
     return write_run(
         store,
@@ -81,4 +84,5 @@ def written_anew(
         made_in=made_in,
         level=run.level,
         group=run.group,
+        stands_for=stands_for,
     )
