@@ -138,6 +138,47 @@ def test_changes_in_process() -> None:
     assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1, 4)]
 
 
+KEYED = "k BIGINT PRIMARY KEY NOT ENFORCED, v STRING, op STRING, n INT"
+
+
+@pytest.mark.parametrize("word", ["u", "U", "UPDATE", "update"])
+def test_an_update_by_a_key_is_an_upsert(word: str) -> None:
+    job = watersmeet.LocalJob(
+        watersmeet.plan_job(read(", 'op.column' = 'op'", KEYED)), watersmeet.MemoryStore()
+    )
+
+    def tick(*rows: dict[str, object], **others: list[dict[str, object]]) -> list[tuple[object, ...]]:
+        given = {"c": list(rows), **others}
+        output = job.tick({name: [(row, 1) for row in of] for name, of in given.items()})
+        return sorted((row["v"], row["_diff"]) for row in output.rows["out"])
+
+    row = {"k": 1, "n": 5}
+    assert tick({**row, "v": "a", "op": "c"}, o=[{"k": 1, "d": 1}]) == [("a", 1)]
+    assert tick({**row, "v": "b", "op": word}) == [("a", -1), ("b", 1)]
+    assert tick({**row, "op": "d"}) == [("b", -1)]
+    assert tick({**row, "v": "c", "op": word}) == [("c", 1)]
+
+
+def test_a_word_for_deletes_is_none_for_updates() -> None:
+    job = read(", 'op.column' = 'op', 'op.delete' = 'D,U'", KEYED)
+    change = job.inserts[0].query.inputs[0].sources[0].change_column
+    assert change is not None
+    assert "U" not in change.inserts
+    assert {"u", "UPDATE"} <= set(change.inserts)
+    with pytest.raises(WatersmeetError, match="'U' is an insert and a delete"):
+        read(", 'op.column' = 'op', 'op.insert' = 'U', 'op.delete' = 'U'", KEYED)
+
+
+def test_a_state_from_before_updates_counted_goes_on() -> None:
+    """The words that say so are those of before, as far as it is the usual ones."""
+    plans = [
+        watersmeet.plan_job(read(f", 'op.column' = 'op'{more}", KEYED))
+        for more in ("", ", 'op.insert' = 'I, i, c, r, +I, +U, INSERT, insert'", ", 'op.insert' = 'c, u'")
+    ]
+    usual, before, others = (plan.queries[0].fingerprint for plan in plans)
+    assert usual == before != others
+
+
 @pytest.mark.parametrize(
     "table", ["c", "(SELECT c.k FROM c JOIN c AS d ON c.k = d.k UNION ALL SELECT k FROM c)"]
 )

@@ -52,7 +52,8 @@ class Changes:
         for label, column in (("op", self.op), ("diff", self.diff)):
             if column is not None and not (isinstance(column, str) and column.strip()):
                 raise whole_error(label, f"is {column!r}", "the name of a column")
-        said = Said(self.op, self.diff, _words(self.inserts, "inserts"), _words(self.deletes, "deletes"))
+        inserts, deletes = _words(self.inserts, "inserts"), _words(self.deletes, "deletes")
+        said = Said(self.op, self.diff, inserts, deletes, keyed=bool(self.key))
         change = change_said(said, columns, error, IN_PYTHON)
         refuse_time_of(
             name, change, times, lambda message, hint: SqlError(message, code="wrong-type", hint=hint)

@@ -63,7 +63,8 @@ def stream(
         name: of the stream. A job that goes on knows it by this.
         op: the column that says whether a row comes or goes, and is none of the row's.
         diff: the column that says how often it comes (below zero: goes), likewise.
-        inserts: values of ``op`` by which a row comes; None: I, i, c, r, +I, +U, INSERT, insert.
+        inserts: values of ``op`` by which a row comes; None: I, i, c, r, +I, +U, INSERT, insert, and with a
+            ``key`` U, u, UPDATE, update.
         deletes: those by which it goes; None: D, d, -D, -U, DELETE, delete.
         key: columns of which a record takes the place of another one's row, or deletes it.
         sequence: the column by which the changes of a key are in order. A DataFrame's rows are in no other.

@@ -416,6 +416,7 @@ def _source(
         options,
         listed.columns,
         lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
+        keyed=bool(listed.keys),
     )
     records = records_of(options)
     tells = (traits.log or traits.files) and records in (DEBEZIUM, UPSERT)

@@ -77,11 +77,11 @@ def of_the_connector(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def changes_of(
-    options: Mapping[str, str], columns: Sequence[Column], error: OptionError
+    options: Mapping[str, str], columns: Sequence[Column], error: OptionError, *, keyed: bool
 ) -> ChangeColumn | None:
     """The column of the records that says what becomes of rows; see `spec.options.changes`."""
     named = {_CHANGES[_plain(key)]: value for key, value in options.items() if _plain(key) in _CHANGES}
-    return change_column(named, columns, error)
+    return change_column(named, columns, error, keyed=keyed)
 
 
 COLUMNS = "columns"

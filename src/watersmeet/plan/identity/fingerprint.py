@@ -37,8 +37,9 @@ from watersmeet.plan.model.nodes import (
     WindowGroupPlan,
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_name
+from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Branch, Options, Source
-from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.changes import DEBEZIUM, INSERTS, UPDATES, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
@@ -340,10 +341,16 @@ def _reads(source: Source) -> list[str]:
     """What the source reads, and how its records tell rows."""
     named = {key.lower(): value for key, value in source.options.items()}
     change = source.change_column
-    said = [] if change is None else [f"changes={change.column}", *change.inserts, "-", *change.deletes]
+    said = [] if change is None else [f"changes={change.column}", *_inserts(change), "-", *change.deletes]
     means = named.get("format", "").lower()
     said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
     if timestamps_unit(source.options) is not None:
         said.append(f"{TIMESTAMPS}={named[TIMESTAMPS].strip().lower()}")
     said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
     return _place(source) + said
+
+
+def _inserts(change: ChangeColumn) -> tuple[str, ...]:
+    """The words for inserts; the usual ones as states have them from before updates were among them."""
+    usual, more = change.inserts[: len(INSERTS)], change.inserts[len(INSERTS) :]
+    return INSERTS if usual == INSERTS and set(more) <= set(UPDATES) else change.inserts

@@ -18,6 +18,8 @@ from watersmeet.types.sql_type import INTEGERS, STRING
 INSERTS = ("I", "i", "c", "r", "+I", "+U", "INSERT", "insert")
 """What says that a row comes, if ``'op.insert'`` does not. 'u' is not among them: it is an update, whose old
 row has to go as well."""
+UPDATES = ("U", "u", "UPDATE", "update")
+"""What says so, too, of a table with a primary key, which finds the old row."""
 DELETES = ("D", "d", "-D", "-U", "DELETE", "delete")
 
 DEBEZIUM = "debezium-json"
@@ -35,12 +37,13 @@ Problem = Callable[[str, str | None], WatersmeetError]
 
 
 def change_column(
-    options: Mapping[str, str], columns: Sequence[Column], error: Problem
+    options: Mapping[str, str], columns: Sequence[Column], error: Problem, *, keyed: bool
 ) -> ChangeColumn | None:
     """The column that the options name; None: rows only come.
 
     Args:
         options: by `OPTIONS`, as they are written there.
+        keyed: the table has a primary key.
         error: makes a problem of a message and a hint.
     """
     words = {
@@ -53,7 +56,11 @@ def change_column(
             written = f"option '{name}' has an empty word: '{options[name]}'"
             raise error(written, "leave out the extra comma")
     said = Said(
-        options.get("op.column"), options.get("diff.column"), words.get("op.insert"), words.get("op.delete")
+        options.get("op.column"),
+        options.get("diff.column"),
+        words.get("op.insert"),
+        words.get("op.delete"),
+        keyed,
     )
     return change_said(said, columns, error, IN_SQL)
 
@@ -61,12 +68,13 @@ def change_column(
 @dataclass(frozen=True)
 class Said:
     """What is said of the column: its name as ``op`` or as ``diff``, and which values are inserts, and which
-    deletes (None: the usual ones)."""
+    deletes (None: the usual ones). ``keyed``: the table has a primary key."""
 
     op: str | None
     diff: str | None
     inserts: tuple[str, ...] | None = None
     deletes: tuple[str, ...] | None = None
+    keyed: bool = False
 
 
 def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Words) -> ChangeColumn | None:
@@ -99,8 +107,9 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
     if column.type != STRING and column.type not in INTEGERS:
         hint = f"{words.make} STRING, or {'as ' if words is IN_SQL else ''}an integer"
         raise error(f'"{column.name}" is {column.type} and cannot say what was done', hint)
-    inserts = INSERTS if said.inserts is None else said.inserts
     deletes = DELETES if said.deletes is None else said.deletes
+    usual = [*INSERTS, *(word for word in UPDATES if said.keyed and word not in deletes)]
+    inserts = tuple(usual) if said.inserts is None else said.inserts
     for name, values in ((words.insert, inserts), (words.delete, deletes)):
         never = [value for value in values if not _is_a_value(value, column)]
         if never:
