@@ -23,7 +23,7 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.debezium import UNAVAILABLE
+from watersmeet.spec.options.debezium import DAYS, DECIMAL, NAMES_OF_UNITS, UNAVAILABLE
 
 RECORDS = 350
 TYPES = {
@@ -97,6 +97,30 @@ def event(rng: random.Random) -> tuple[str | None, str | None]:
     )
 
 
+def event_of_log(rng: random.Random) -> tuple[str | None, str | None]:
+    """With the place in the log, mostly."""
+    key, text = event(rng)
+    place = rng.choice(["5", "-1", "1099511627776", "null", '"7"', "1.5", "99999999999999999999", "true"])
+    told = rng.choice([f'"source": {{"lsn": {place}}}, ', '"source": null, ', '"source": {}, ', ""])
+    return key, text if text is None else text.replace('"op": ', f'{told}"op": ', 1)
+
+
+def event_of_schema(rng: random.Random) -> tuple[str | None, str | None]:
+    """With a schema that names types of columns, mostly."""
+    key, text = event(rng)
+    names = {
+        name: rng.choice([None, *DAYS, *(name for own in NAMES_OF_UNITS.values() for name in own)])
+        for name in ("t", "n", "day")
+    }
+    names["p"] = rng.choice([None, DECIMAL])
+    row = [{"field": name, "type": "int64", "name": of} for name, of in names.items()]
+    schema = {"fields": [{"field": part, "fields": row} for part in ("before", "after")]}
+    wanted = rng.choice([json.dumps(schema)] * 4 + ["null", "{}", '{"fields": []}'])
+    if text is None or '"op"' not in text:
+        return key, text
+    return key, text.replace('{"type": "struct"}', wanted, 1)
+
+
 def by_word(rng: random.Random) -> tuple[str | None, str | None]:
     op = rng.choice(['"I"', '"D"', '"I"', '"X"', "null"])
     return None, row(rng)[:-1] + f', "op": {op}}}'
@@ -124,6 +148,13 @@ CASES = [
     pytest.param(source(TYPES, options=DEBEZIUM | TIMES), event, id="debezium"),
     pytest.param(source(TYPES, KEYED, options=DEBEZIUM | NANOS), event, id="debezium by key"),
     pytest.param(source(OF_UPSERTS, WITH_SEQUENCE, options=DEBEZIUM), event, id="debezium by sequence"),
+    pytest.param(source(TYPES, KEYED, options=DEBEZIUM | TIMES), event_of_schema, id="debezium with schemas"),
+    pytest.param(
+        source({**OF_UPSERTS, "lsn": "BIGINT"}, PrimaryKey(("id",), "lsn"),
+               options=DEBEZIUM | {"metadata.lsn": "source.lsn"}),
+        event_of_log,
+        id="debezium by place in the log",
+    ),
     pytest.param(source({**OF_UPSERTS, "op": "STRING"}, None, OP), by_word, id="by words",
                  marks=pytest.mark.full),
     pytest.param(source({**OF_UPSERTS, "op": "STRING"}, WITH_SEQUENCE, OP), by_word, id="by words and key"),

@@ -1,7 +1,8 @@
 """The account: every row that came in is in exactly one place, counted since the job's first tick.
 
     in = matched + padded + unknown + released unmatched + released + grouped + passed + unmatchable
-       + filtered + late + NULL time + ahead + broken + retained + shed + deleted + deletes of nothing + stale
+       + filtered + late + NULL time + ahead + broken + skipped + retained + shed + deleted
+       + deletes of nothing + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed, ``released`` those that left a delta join, which does not count who
@@ -10,6 +11,7 @@ the query was another one when partners of theirs may have come; ``retained`` th
 not; ``passed`` those that no join takes: they go out as they come; ``shed`` those that left at a limit.
 ``deleted`` counts rows that were deleted, and the deletes that did it; a change that stands for several rows
 counts as that many. A row that can match nothing counts as padded if its side is padded, else as unmatchable.
+``skipped`` counts records that say nothing of rows: Debezium's heartbeats, messages and markers.
 What comes to an input from a join or from windows beneath counts like the rows of its sources. Rows that a
 filter beneath the ordering took away are not part of the stream and not of the account.
 
@@ -66,6 +68,7 @@ class InputAccount:
     null_time: int = 0
     ahead: int = 0
     broken: int = 0
+    skipped: int = 0
     retained: int = 0
     shed: int = 0
     deleted: int = 0

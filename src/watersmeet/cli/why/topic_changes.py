@@ -23,7 +23,14 @@ from watersmeet.engine.spark.sources.files.time_formats import FORMATS, TimeForm
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.options.debezium import (
+    DAYS,
+    NAMES_OF_UNITS,
+    event_fields,
+    placeholders,
+    reads_decimal_texts,
+    timestamps_unit,
+)
 from watersmeet.spec.options.kafka import RAW, key_format
 from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types import sql_type as sql
@@ -37,7 +44,7 @@ OfRecord = Callable[[bytes | None, bytes | None], Changes]
 Readers = Mapping[str, Callable[[Any], Any] | None]
 
 _DAYS = range(-719_162, 2_932_896 + 1)
-"""Of the years 1 and 9999, since 1970, as in `sources.counted_times`."""
+"""Of the years 1 and 9999, since 1970, as in `engine.spark.counted_times`."""
 _MOST = 2**63 - 1 - TimeUnit.NANOS.per_second
 """What is nearer to the bounds of a BIGINT, or beyond, is not certain here."""
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -118,15 +125,25 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
     """
     key = source.primary_key
     keys = () if key is None else key.columns
-    readers = _event_readers(source, options, time_zone, needed | {*keys})
+    fields = event_fields(source)
+    usual = timestamps_unit(source.options)
+    by_unit = {
+        unit: _event_readers(source, options, time_zone, (needed | {*keys}) - {*fields}, unit)
+        for unit in {usual, *TimeUnit}
+    }
+    kinds = {column.name: column.type for column in source.columns}
 
     def read(key_bytes: bytes | None, value: bytes | None) -> Changes:
         if value is None:
             return []
-        event = _unwrapped(json_object(decoded(value)), ("before", "after", "op"))
+        whole = json_object(decoded(value))
+        event = _unwrapped(whole, ("before", "after", "op"))
+        readers = _as_described(by_unit, usual, kinds, _names_of_types(whole))
         before, after = (_part(event.get(name), readers) for name in ("before", "after"))
-        if after is not None and any(_is_unavailable(own) for own in after.values()):
+        if after is not None and any(_is_left_out(own, kinds[name]) for name, own in after.items()):
             raise Unsure
+        told_beside = {name: _of_event(event, path, kinds[name]) for name, path in fields.items()}
+        after = None if after is None else after | told_beside
         if key is None:
             return _by_row(event.get("op"), before, after)
 
@@ -139,26 +156,72 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
                 row = {name: of_record[name] if own is None else own for name, own in row.items()}
             return row
 
-        return _by_key(key, event.get("op"), before, after, old, readers)
+        return _by_key(key, event.get("op"), before, after, old, dict.fromkeys(readers) | told_beside)
 
     return read
 
 
 def _event_readers(
-    source: Source, options: Mapping[str, str], time_zone: str, needed: frozenset[str]
+    source: Source,
+    options: Mapping[str, str],
+    time_zone: str,
+    needed: frozenset[str],
+    unit: TimeUnit | None,
 ) -> Readers:
     for name in options:
         if name in FORMATS:
             raise refused(source, f"what the option '{name}' means for {DEBEZIUM}, only Spark knows")
-    readers = dict(json_readers(source, source.columns, options, time_zone, needed))
-    unit = timestamps_unit(source.options)
-    for column in source.columns:
+    columns = [column for column in source.columns if column.name not in event_fields(source)]
+    readers = dict(json_readers(source, columns, options, time_zone, needed))
+    for column in columns:
         read = readers[column.name]
         if column.type in sql.TIMES:
             readers[column.name] = _time_reader(column, unit, time_zone, read)
         elif column.type.is_decimal and reads_decimal_texts(source.options):
             readers[column.name] = _either(read, text_reader(source, column, TimeFormats(time_zone)))
     return readers
+
+
+def _names_of_types(event: Mapping[str, Any]) -> Mapping[str, str | None] | None:
+    """Return what a record's schema calls the types of columns; None: it has no schema."""
+    try:
+        parts = (event.get("schema") or {}).get("fields") or []
+        row = next((part.get("fields") for part in parts if part.get("field") == "after"), None)
+        return None if row is None else {own["field"]: own.get("name") for own in row}
+    except (AttributeError, TypeError, KeyError):
+        raise Unsure from None
+
+
+def _as_described(
+    by_unit: Mapping[TimeUnit | None, Readers],
+    usual: TimeUnit | None,
+    kinds: Mapping[str, sql.SqlType],
+    names: Mapping[str, str | None] | None,
+) -> Readers:
+    """Return the readers of a record whose schema has these names of types. Bytes of DECIMALs are not certain
+    here."""
+    if names is None:
+        return by_unit[usual]
+    readers = dict(by_unit[usual])
+    for column, read in by_unit[usual].items():
+        name, kind = names.get(column), kinds[column]
+        unit = next((unit for unit, own in NAMES_OF_UNITS.items() if name in own), None)
+        if kind.is_decimal:
+            readers[column] = _unless(read, str)
+        elif kind in sql.TIMES and (unit is not None if kind == sql.DATE else name in DAYS):
+            readers[column] = _unless(read, int)
+        elif kind in sql.TIMES and unit is not None:
+            readers[column] = by_unit[unit][column]
+    return readers
+
+
+def _unless(read: Any, uncertain: type) -> Callable[[Any], Any]:
+    def certain(value: Any) -> Any:
+        if isinstance(value, uncertain):
+            raise Unsure
+        return read(value)
+
+    return certain
 
 
 def _either(read: Any, of_text: Callable[[str], Any]) -> Callable[[Any], Any]:
@@ -194,6 +257,24 @@ def _unwrapped(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, A
     return payload
 
 
+def _of_event(event: Mapping[str, Any], path: str, kind: sql.SqlType) -> Any:
+    """Return a field of the event, for a column of this type."""
+    value: Any = event
+    for name in path.split("."):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise Unsure
+        value = value.get(name)
+    if value is None or (isinstance(value, str) and kind == sql.STRING):
+        return value
+    if kind == sql.STRING or not isinstance(value, int) or isinstance(value, bool):
+        raise Unsure
+    if not -(2 ** (bits := sql.INTEGER_BITS[kind.name] - 1)) <= value < 2**bits:
+        raise Unsure
+    return value
+
+
 def _part(value: Any, readers: Readers) -> Row | None:
     if value is None:
         return None
@@ -202,9 +283,9 @@ def _part(value: Any, readers: Readers) -> Row | None:
     return fields_of(value, readers)
 
 
-def _is_unavailable(value: Any) -> bool:
-    """Whether a large value is left out, for the change did not touch it."""
-    return value in (UNAVAILABLE, [UNAVAILABLE])
+def _is_left_out(value: Any, kind: sql.SqlType) -> bool:
+    """Return True if the change did not touch a large value, so that the event does not have it."""
+    return (list(value.items()) if isinstance(value, dict) else value) in placeholders(kind)
 
 
 def _by_row(op: Any, before: Row | None, after: Row | None) -> Changes:
@@ -223,18 +304,20 @@ def _by_key(
     before: Row | None,
     after: Row | None,
     old: Callable[[], Row],
-    readers: Readers,
+    nothing: Row,
 ) -> Changes:
-    """See `sources.debezium`: a row that gets another key goes with the sequence of the one that comes."""
-    nothing: Row = dict.fromkeys(readers)
+    """See `sources.debezium`: a row that gets another key goes with the sequence of the one that comes.
+
+    Args:
+        nothing: a row that says no more than the event itself.
+    """
     if op in ("c", "r") and after is not None:
         return [(after, 1)]
     if op == "d":
         row = old()
         if None in row.values():
             raise Unsure
-        sequence = {} if key.sequence is None else {key.sequence: (before or {}).get(key.sequence)}
-        return [(nothing | row | sequence, -1)]
+        return [(nothing | row, -1)]
     if op == "u" and after is not None:
         was = {name: (before or {}).get(name) for name in key.columns}
         if None in was.values() or all(was[name] == after[name] for name in key.columns):

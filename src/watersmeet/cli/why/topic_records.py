@@ -67,7 +67,7 @@ class RecordsAgain:
 
     def __init__(self, source: Source, time_zone: str, needed: frozenset[str]) -> None:
         self._source, self._format = source, records_of(source.options)
-        self._metadata = metadata_of(source)
+        self._metadata = {} if self._format == DEBEZIUM else metadata_of(source)
         self._values = [column for column in source.columns if column.name not in self._metadata]
         for column in source.columns:
             wanted = self._metadata.get(column.name)

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
+from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.plan.model.job import JobPlan, QueryPlan
+from watersmeet.plan.model.nodes import SnapshotPlan, UpsertPlan
 from watersmeet.watermark.lateness import LateBy, summed
 
 
@@ -106,6 +108,17 @@ def branches_of(plan: JobPlan) -> dict[str, tuple[str, int]]:
             for number, branch in side.ingested:
                 branches.setdefault(branch.source.name, (f"{query.name}/{side.name}", number))
     return branches
+
+
+def tellers_of_broken(plan: JobPlan, shapes: Mapping[str, Sequence[NodeShape]]) -> frozenset[str]:
+    """Return of each table one arrangement: that whose tasks write records down that are no rows."""
+    tellers: dict[str, str] = {}
+    for query in plan.queries:
+        for node in (*query.every(SnapshotPlan), *query.every(UpsertPlan)):
+            ((_, branch),) = node.sides[0].sources
+            side = shapes[query.name][node.number].sides[0]
+            tellers.setdefault(branch.source.name, side.arrangement)
+    return frozenset(tellers.values())
 
 
 def ingest_counts(query: QueryPlan, reports: Sequence[IngestReport]) -> dict[str, dict[str, int]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.engine.driver.all_broken import check_not_all_broken
 from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
-from watersmeet.engine.driver.counts import rows_read
+from watersmeet.engine.driver.counts import rows_read, tellers_of_broken
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.inputs.advances import advances_back
 from watersmeet.engine.driver.inputs.idleness import FIRST_WORK, decisions
@@ -314,7 +314,7 @@ class TickDriver:
                 readings=lambda: self._snapshots.take(
                     self.manifest, self.store, start, self.placing, self.settings
                 ),
-                tells_broken=self._snapshots.first if self.keep_broken else frozenset(),
+                tells_broken=tellers_of_broken(self.plan, self.shapes) if self.keep_broken else frozenset(),
                 sharing=sharing,
                 most_gone=self._most_gone,
                 others=tick.queries,

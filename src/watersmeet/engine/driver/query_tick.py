@@ -119,6 +119,7 @@ class QueryTick:
             sides=[self._side_work(node, place, decided.limits) for place in range(len(node.sides))],
             fed_late_below={} if fed is None else late_columns(fed, self.late_below),
             keep_late=self.keep_late,
+            keep_broken=any(side.arrangement in self.tells_broken for side in self.shapes[number].sides),
             fed_index=self._fed_index(number),
             asof=decided.asof,
             clock_us=self.clock_us,
@@ -141,7 +142,6 @@ class QueryTick:
         own.merges, own.replaced = [], reading.anew
         own.new_runs = reading.copy_.runs if reading.anew else []
         work.table = reading.copy_.model_copy(update={"runs": []})
-        work.keep_broken = side.arrangement in self.tells_broken
 
     def _arranged(self, number: int) -> ArrangedTick:
         """What a settled node keeps, as of the last tick and by its tasks' reports."""

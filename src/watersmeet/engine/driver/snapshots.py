@@ -78,14 +78,6 @@ class Snapshots:
         ]
         self._decided: dict[str, Reading] | None = None
 
-    @property
-    def first(self) -> frozenset[str]:
-        """Of each table one arrangement: that whose tasks tell of records that are no rows."""
-        of_source: dict[str, str] = {}
-        for _, node, side in self._nodes:
-            of_source.setdefault(node.source.name, side.arrangement)
-        return frozenset(of_source.values())
-
     def _sides(self, manifest: Manifest | None) -> list[_Compared]:
         states = {} if manifest is None else manifest.queries
         return [

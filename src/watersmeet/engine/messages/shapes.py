@@ -253,12 +253,14 @@ DELETED = ours("deleted")
 class UpsertShape(NodeShape):
     """Records of a table with a primary key; see `UpsertPlan`. ``table``: of the runs that hold its rows, and
     its deletes. ``keys``: the columns of the key; ``sequence``: that by which changes are ordered.
-    ``in_order``: they come in an order that a repeated tick has again."""
+    ``in_order``: they come in an order that a repeated tick has again. ``placeholders``: columns, and values
+    in them that stand for the one that is there."""
 
     table: SideShape
     keys: tuple[str, ...]
     sequence: str | None
     in_order: bool
+    placeholders: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
     @property
     def stored(self) -> tuple[SideShape, ...]:

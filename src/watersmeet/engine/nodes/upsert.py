@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ import pyarrow.compute as pc
 
 from watersmeet.engine.messages.reports import SideReport
 from watersmeet.engine.messages.shapes import DELETED, UpsertShape
+from watersmeet.engine.tasks.aside import write_aside
 from watersmeet.engine.tasks.changes import released_before
 from watersmeet.engine.tasks.cut import HashRange, Nothing
 from watersmeet.engine.tasks.memory import check_bytes
@@ -43,6 +45,7 @@ from watersmeet.kernel.batches import MOST_BYTES, joined, take_rows, taken
 from watersmeet.kernel.match.pairs import Condition, find
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.pieces import held_by, whole
+from watersmeet.kernel.placeholders import KnownValues, Records
 from watersmeet.kernel.slots import BUCKET_MASK, Slots
 from watersmeet.kernel.sorted_rows import SortedRows
 from watersmeet.names import DIFF
@@ -54,20 +57,11 @@ _UNORDERED = -1
 """The rank of a delete without a sequence: it has that of the key's last change."""
 
 
-@dataclass
-class _Records:
-    """The tick's records that count, those of a key together and in the order in which they came.
+@dataclass(frozen=True)
+class _Records(Records):
+    """Those that count, in the order in which they came; ``slots``: of ``batch``."""
 
-    ``batch``, ``slots``: the records, in no order; ``order``: their positions; ``key``: int64[n], the number
-    of each one's key, ascending; ``deletes``: which delete; ``first``: where each key's records begin.
-    """
-
-    batch: pa.RecordBatch
     slots: Slots
-    order: Rows
-    key: Rows
-    deletes: Mask
-    first: Rows
 
 
 @dataclass
@@ -132,14 +126,7 @@ def _records(shape: UpsertShape, rows: SortedRows, report: SideReport) -> _Recor
     in_order = numbers[order]
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = in_order[1:] != in_order[:-1]
-    return _Records(
-        batch,
-        slots,
-        order,
-        np.cumsum(is_first) - 1,
-        diffs[order] < 0,
-        np.flatnonzero(is_first),
-    )
+    return _Records(batch, order, np.cumsum(is_first) - 1, np.flatnonzero(is_first), diffs[order] < 0, slots)
 
 
 def _by_sequence(
@@ -180,6 +167,9 @@ def _changed(
     sequences = _sequences(shape, kept, records, before)
     applies = np.ones(len(records.order), dtype=np.bool_) if sequences is None else sequences.applies
     count(report, "stale", int((~applies).sum()))
+    filled = KnownValues(records, dict(shape.placeholders), applies, before.alive)
+    _tell_unknown(shape, records, filled.unknown, share)
+    applies = applies & ~filled.unknown
     places = np.flatnonzero(applies)
     _account(shape, records, places, before, report)
     is_last = np.ones(len(places), dtype=np.bool_)
@@ -194,10 +184,12 @@ def _changed(
                 yield from pad_changes(shape, Side.LEFT, piece.rows.batch, rows, -1)
             piece.mark("gone", rows)
             report.released[piece.name] = report.released.get(piece.name, 0) + len(rows)
-    rows = records.order[last[~records.deletes[last]]]
-    if len(rows):
-        yield from pad_changes(shape, Side.LEFT, records.batch, rows, 1)
-        inserted.append(_written(kept, take_rows(records.batch, rows), records.slots[rows], share.tick))
+    come = last[~records.deletes[last]]
+    if len(come):
+        rows = records.order[come]
+        batch = filled.rows(come, take_rows(records.batch, rows), partial(_stored, kept, before))
+        yield from pad_changes(shape, Side.LEFT, batch, np.arange(len(rows)), 1)
+        inserted.append(_written(kept, batch, records.slots[rows], share.tick))
     if sequences is not None:
         deleted = last[records.deletes[last] & (sequences.greatest[last] >= 0)]
         inserted += _remembered(shape, kept, records, deleted, sequences, share)
@@ -227,6 +219,28 @@ def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
             before.piece[own], before.row[own] = number, row
             before.alive[own] = not _holds_deletes(piece)
     return before
+
+
+def _stored(kept: SideSlice, before: _Before, column: str, keys: Rows) -> list[tuple[Rows, pa.Array]]:
+    """The values of a column in the rows of these keys before the tick, run by run."""
+    parts = []
+    for number, piece in enumerate(kept.old):
+        own = np.flatnonzero(before.piece[keys] == number)
+        if len(own):
+            values = whole(piece.rows.batch).column(column)
+            parts.append((own, taken(values, before.row[keys[own]])))
+    return parts
+
+
+def _tell_unknown(shape: UpsertShape, records: _Records, unknown: Mask, share: Share) -> None:
+    """Count records that leave out values which nobody has: there is no row whose they are."""
+    report = share.report.sides[0]
+    count(report, "broken", int(unknown.sum()))
+    if share.work.keep_broken and unknown.any():
+        rows = take_rows(records.batch, records.order[unknown])
+        texts = rows_as_json(shape.sides[0].schema, rows)
+        record = pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], names=["record"])
+        report.broken.append(write_aside(share.store, "broken", share.tick, [record]))
 
 
 def _holds_deletes(piece: RunSlice) -> bool:

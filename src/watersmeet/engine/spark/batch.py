@@ -14,9 +14,9 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import kafka
-from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.files.json_texts import is_another_case_at
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED
 from watersmeet.engine.spark.sources.frames import read_records

@@ -8,22 +8,80 @@ documentation of the PostgreSQL connector, "Temporal types", "Decimal types".
 
 from __future__ import annotations
 
+import hashlib
+import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Source
 from watersmeet.spec.records.counted_times import TimeUnit
-from watersmeet.types.sql_type import TIMESTAMP
+from watersmeet.types.sql_type import (
+    BIGINT,
+    BINARY,
+    INT,
+    SMALLINT,
+    STRING,
+    TIMESTAMP,
+    SqlType,
+    array,
+    map_of,
+)
 
-TIMESTAMPS, DECIMALS = "debezium.timestamps", "debezium.decimals"
-OPTIONS = (TIMESTAMPS, DECIMALS)
+TIMESTAMPS, DECIMALS, TRUNCATE = "debezium.timestamps", "debezium.decimals", "debezium.truncate"
+OPTIONS = (TIMESTAMPS, DECIMALS, TRUNCATE)
+STOP = "stop"
+
+METADATA = "metadata."
+"""Options that begin so fill the column that they name from a field of the event."""
+EVENT_FIELDS = "source.lsn, source.ts_ms, ts_ms"
+"""Some of them, for messages."""
+_FIELD = re.compile(r"ts_(ms|us|ns)|source\.[A-Za-z_]\w*")
 
 TEXTS = "string"
 """Of `DECIMALS`: texts are numbers as they are written; so Debezium's ``decimal.handling.mode`` calls it."""
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """Stands for a large value that an update did not touch: the database's log does not hold it."""
+_BYTES = UNAVAILABLE.encode()
+_UUID = str(UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
+_PLACEHOLDERS: Mapping[SqlType, tuple[Any, ...]] = {
+    STRING: (
+        UNAVAILABLE,
+        f'{{"{UNAVAILABLE}":"{UNAVAILABLE}"}}',  # hstore.handling.mode = json
+        b64encode(_BYTES).decode(),  # binary.handling.mode = bytes, base64
+        _BYTES.hex(),
+    ),
+    BINARY: (_BYTES,),
+    **{array(kind): ([*_BYTES],) for kind in (SMALLINT, INT, BIGINT)},
+    array(STRING): ([UNAVAILABLE], [_UUID]),
+    array(BINARY): ([_BYTES],),
+    map_of(STRING, STRING): ([(UNAVAILABLE, UNAVAILABLE)],),
+}
+"""The same in other types. Source: Debezium's ``UnchangedToastedPlaceholder``."""
 
+
+def placeholders(kind: SqlType) -> tuple[Any, ...]:
+    """Return the values of a type that stand for one which an update did not touch; a MAP as its pairs."""
+    return _PLACEHOLDERS.get(kind, ())
+
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
+"""Names of types in a record's schema: of bytes, and of an object with bytes and their scale."""
+
+DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+"""Those of numbers of days."""
+
+
+NAMES_OF_UNITS: Mapping[TimeUnit, tuple[str, ...]] = {
+    TimeUnit.MILLIS: ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp"),
+    TimeUnit.MICROS: ("io.debezium.time.MicroTimestamp",),
+    TimeUnit.NANOS: ("io.debezium.time.NanoTimestamp",),
+}
+"""What a record's schema calls numbers that count so since 1970."""
 
 _UNIT_OF = {"millis": TimeUnit.MILLIS, "micros": TimeUnit.MICROS, "nanos": TimeUnit.NANOS}
 UNITS = tuple(_UNIT_OF)
@@ -42,14 +100,56 @@ def reads_decimal_texts(options: Mapping[str, str]) -> bool:
     return any(name.lower() == DECIMALS and value.strip().lower() == TEXTS for name, value in options.items())
 
 
+def stops_at_truncate(options: Mapping[str, str]) -> bool:
+    """Return True if an event that says that the table was emptied stops the job; else it is broken."""
+    return any(name.lower() == TRUNCATE and value.strip().lower() == STOP for name, value in options.items())
+
+
+def event_fields(source: Source) -> dict[str, str]:
+    """Return per column that the event itself fills, and not its rows, the field: ``source.lsn``."""
+    names = {column.name.lower(): column.name for column in source.columns}
+    return {
+        names[column]: value.strip()
+        for name, value in source.options.items()
+        for column in [name.lower().removeprefix(METADATA)]
+        if name.lower().startswith(METADATA) and column in names and is_event_field(value)
+    }
+
+
+def is_event_field(value: str) -> bool:
+    return _FIELD.fullmatch(value.strip()) is not None
+
+
+def field_problems(what: str, source: Source) -> Iterator[SpecError]:
+    """What is wrong with columns that the event itself fills."""
+    key, fields = source.primary_key, event_fields(source)
+    for column in source.columns:
+        if column.name not in fields:
+            continue
+        hint = None
+        if key is None:
+            hint = "a row that goes equals the row that came, and its event has another: leave it out"
+        elif column.name in key.columns:
+            hint = f'"{column.name}" is in the primary key, which is in the rows: leave it out'
+        elif not column.type.is_integer and column.type != STRING:
+            hint = f"declare {column.name} BIGINT, or STRING for a text"
+        if hint is not None:
+            said = f"option '{METADATA}{column.name}' is '{fields[column.name]}'"
+            yield SpecError(f"{what}: {said}", code="wrong-option", hint=hint)
+
+
 def value_problems(what: str, source: Source) -> Iterator[SpecError]:
     """What is wrong with the options beside the format, and with columns whose values could not be told."""
+    yield from field_problems(what, source)
     for name, value in source.options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() not in UNITS:
             hint = near_names(value, UNITS) or f"it can be {', '.join(UNITS)}"
             yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
         if name.lower() == DECIMALS and value.strip().lower() != TEXTS:
             hint = f"it can be '{TEXTS}', with decimal.handling.mode = string: bytes do not say their scale"
+            yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+        if name.lower() == TRUNCATE and value.strip().lower() != STOP:
+            hint = f"it can be '{STOP}'; without it such an event counts as broken, and the rows stay"
             yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
     for column in source.columns:
         if column.type != TIMESTAMP and TIMESTAMP in column.type.every:

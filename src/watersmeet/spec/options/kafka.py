@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.debezium import EVENT_FIELDS, is_event_field
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
@@ -104,7 +105,10 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
                 hint = "a row that goes equals the row that came, and its record has another: leave it out"
                 yield _wrong(what, name, value, hint)
             elif of_debezium:
-                yield _wrong(what, name, value, "columns of Debezium's records are those of the table")
+                if not is_event_field(value):
+                    hint = "columns of Debezium's records are those of the table, or fields of the event:"
+                    yield _wrong(what, name, value, f"{hint} {EVENT_FIELDS}")
+                continue
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
                 yield _wrong(what, name, value, hint)

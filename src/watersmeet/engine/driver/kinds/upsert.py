@@ -4,6 +4,7 @@ deleted it, for as long as that is remembered."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,6 +15,9 @@ from watersmeet.plan.identity.origins import digest_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import UpsertPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.debezium import placeholders
+from watersmeet.spec.options.kafka import records_of
 from watersmeet.state.runs.columns import StoredColumn
 
 
@@ -27,6 +31,7 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
             keys=node.primary_key.columns,
             sequence=node.primary_key.sequence,
             in_order=node.side.in_order,
+            placeholders=_placeholders(node, sides[0]),
         )
 
     def held(self, query: QueryPlan, node: UpsertPlan, side: SidePlan) -> Held:
@@ -40,6 +45,21 @@ class UpsertDriver(NodeDriver[UpsertPlan, UpsertShape]):
             return Decided({})
         limit = MAX_TIME if key.tombstones_us is None else given.clock_us - key.tombstones_us + 1
         return Decided({node.side.watermark_key(DELETED): limit})
+
+
+def _placeholders(node: UpsertPlan, side: SideShape) -> tuple[tuple[str, tuple[Any, ...]], ...]:
+    """Per column that is kept, but for the key and the sequence, the values that are placeholders."""
+    ((_, branch),) = node.side.sources
+    if records_of(branch.source.options) != DEBEZIUM:
+        return ()
+    kept = {expr.name: name for name, expr in branch.columns if name in side.schema.names}
+    return tuple(
+        (kept[column.name], values)
+        for column in branch.source.columns
+        if column.name in kept and column.name not in node.primary_key.named
+        for values in [placeholders(column.type)]
+        if values
+    )
 
 
 def _table(node: UpsertPlan, side: SideShape) -> SideShape:

@@ -11,27 +11,39 @@ the row after, or of Kafka's record. A row whose key changes goes under the old 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.sources.counted_times import time_of
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, decimal_of, time_of
+from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED, TRUNCATED
 from watersmeet.engine.spark.text import literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.debezium import UNAVAILABLE, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.options.debezium import (
+    UNAVAILABLE,
+    event_fields,
+    placeholders,
+    reads_decimal_texts,
+    stops_at_truncate,
+    timestamps_unit,
+)
 from watersmeet.spec.records.json_names import JsonNames
-from watersmeet.types.parser import sql_type
-from watersmeet.types.sql_type import BINARY, DOUBLE, STRING, TIMES
+from watersmeet.types.sql_type import DOUBLE, STRING, TIMES, SqlType
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 _EVENT = object_in(_PARSED)
-_ENVELOPE = ("before", "after", "op", "payload")
+_ENVELOPE = ("before", "after", "op", "payload", "source", "ts_ms", "ts_us", "ts_ns")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
+_TEXT, _COLUMNS, _TEXTS = ours("text"), ours("columns"), ours("texts")
+_ROWS = {part: ours(f"row_{part}") for part in ("before", "after")}
+_AS_TEXT, _IS_TOLD = ours("as_text"), ours("is_told")
+_TOLD = object_in(_TEXTS)
+"""The event where DECIMALs are as the record's schema says, and not numbers."""
 
 
 def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapping[str, str]) -> DataFrame:
@@ -42,24 +54,45 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
     Args:
         parser: options of Spark's JSON parser.
     """
-    names = [column.name for column in source.columns]
-    text = _text("value", _enveloped, source, names, parser)
-    parse = _whole(text, source, names, _enveloped, parser, _event_rows)
+    fields = event_fields(source)
+    names = _rows(source)
+    raw = _with_types(raw.where("value IS NOT NULL"), source, names, parser)
+    text = f"IF({_AS_TEXT}, NULL, {_TEXT})"
+    parse = _whole(text, _enveloped(_fields(source, names), fields.values()), source, names, parser)
     key = source.primary_key
     keys = () if key is None or "key" not in raw.columns else key.columns
     parsed = {_PARSED: parse}
+    if _decimals(source, names):
+        row = _fields(source, names, of_texts=True)
+        told_text = f"IF({_IS_TOLD}, {_TEXT}, NULL)"
+        parsed[_TEXTS] = _whole(told_text, _enveloped(row, fields.values()), source, names, parser)
     if keys:
         text = _text("key", _of_key, source, keys, parser)
-        parsed[_KEY] = _whole(text, source, keys, _of_key, parser, _key_rows)
+        parsed[_KEY] = _whole(text, _of_key(_fields(source, keys)), source, keys, parser, _key_rows)
+    types = _type_columns(source, names).values()
     value = F.expr("CAST(value AS STRING)").alias("value")
-    told = raw.where("value IS NOT NULL").select(
-        *(F.expr(sql).alias(name) for name, sql in parsed.items()), value, partition.alias(PARTITION)
+    told = raw.select(
+        *(F.expr(sql).alias(name) for name, sql in parsed.items()),
+        value,
+        partition.alias(PARTITION),
+        *map(F.col, [_IS_TOLD, *types]),
     )
-    written = {part: f"coalesce({_EVENT}.payload.{part}, {_EVENT}.{part})" for part in ("before", "after")}
+    written = {part: f"coalesce({_EVENT}.payload.{part}, {_EVENT}.{part})" for part in _ROWS}
+    wrong = [not_whole(_PARSED)]
+    if _TEXTS in parsed:
+        of_texts = {part: f"coalesce({_TOLD}.payload.{part}, {_TOLD}.{part})" for part in written}
+        wrong = [f"IF({_IS_TOLD}, {not_whole(_TEXTS)}, {not_whole(_PARSED)})"]
+        wrong += _unread_decimals(source, names, of_texts.values())
+        written = {
+            part: f"IF({_IS_TOLD}, {_with_decimals(source, names, of_texts[part])}, {own})"
+            for part, own in written.items()
+        }
+    told = told.withColumns({_ROWS[part]: F.expr(own) for part, own in written.items()})
+    of_events = [_EVENT, *([_TOLD] if _TEXTS in parsed else [])]
     parts = {
-        _OP: f"coalesce({_EVENT}.payload.op, {_EVENT}.op)",
-        _BEFORE: _typed(source, names, written["before"], parser),
-        _AFTER: _typed(source, names, written["after"], parser),
+        _OP: f"coalesce({', '.join(f'{event}.payload.op, {event}.op' for event in of_events)})",
+        _BEFORE: _typed(source, names, _ROWS["before"], parser),
+        _AFTER: _typed(source, names, _ROWS["after"], parser),
     }
     if keys:
         told_key = object_in(_KEY)
@@ -68,9 +101,8 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
             for name in keys
         )
         parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
-    wrong = [not_whole(_PARSED)]
-    wrong += _untyped(source, names, written.values(), parser)
-    wrong += _unavailable(source, written["after"])
+    parts |= _of_event(source, fields, of_events)
+    wrong += _untyped(source, names, _ROWS.values(), parser)
     events = told.select(
         *(F.expr(sql).alias(name) for name, sql in parts.items()),
         F.expr(f"coalesce({' OR '.join(wrong)}, false)").alias(_WRONG),
@@ -78,17 +110,45 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         F.col(PARTITION),
     )
     by_row = _BY_ROW if key is None else _by_key(source, key, has_record_key=bool(keys))
-    change = f"CASE WHEN {_WRONG} THEN NULL {by_row} END"
+    if fields:
+        events = events.withColumn(_AFTER, F.expr(_with_fields(source, fields)))
+    left_out = _left_out(source, _AFTER)
+    if left_out:
+        events = events.withColumn(_AFTER, F.expr(_with_values_before(source, left_out)))
+    unknown = _unknown(key, left_out)
+    change = f"CASE WHEN {_WRONG} OR {unknown} THEN NULL {by_row} END"
     events = events.select(
-        F.expr(f"explode_outer({change})").alias(_CHANGE), F.col("value"), F.col(PARTITION)
+        F.expr(f"explode_outer({change})").alias(_CHANGE),
+        F.expr(_told_of(source)).alias("value"),
+        F.col(PARTITION),
     )
     return events.select(
-        *(F.col(f"{_CHANGE}.row.{quoted(name)}").alias(name) for name in names),
+        *(F.col(f"{_CHANGE}.row.{quoted(column.name)}").alias(column.name) for column in source.columns),
         F.col(PARTITION),
         F.when(F.col(_CHANGE).isNull(), F.col("value")).alias(BROKEN),
         F.col(f"{_CHANGE}.diff").alias(DIFF),
     )
 
+
+def _told_of(source: Source) -> str:
+    """What is told of a record that changes no row: its text; or that it is skipped, or stops the job.
+
+    Messages of the database's log, heartbeats and markers of transactions say nothing of rows.
+    """
+    whole = "coalesce(get_json_object(value, '$.payload'), value)"
+    names = f"json_object_keys({whole})"
+    is_heartbeat = f"array_contains({names}, 'ts_ms') AND size(array_except({names}, array({_CLOCKS}))) = 0"
+    is_marker = (
+        f"get_json_object({whole}, '$.status') IN ('BEGIN', 'END')"
+        f" AND array_contains({names}, 'id') AND array_contains({names}, 'event_count')"
+    )
+    is_beside = f"{_OP} IS NULL AND {_BEFORE} IS NULL AND {_AFTER} IS NULL"
+    stops = f"WHEN {_OP} = 't' THEN '{TRUNCATED}'" if stops_at_truncate(source.options) else ""
+    return f"""CASE WHEN {_WRONG} THEN value WHEN {_OP} = 'm' THEN '{SKIPPED}' {stops}
+        WHEN {is_beside} AND (({is_heartbeat}) OR ({is_marker})) THEN '{SKIPPED}' ELSE value END"""
+
+
+_CLOCKS = "'ts_ms', 'ts_us', 'ts_ns'"
 
 _BY_ROW = f"""
         WHEN {_OP} IN ('c', 'r') AND {_AFTER} IS NOT NULL THEN array(struct({_AFTER} AS row, 1L AS diff))
@@ -98,18 +158,17 @@ _BY_ROW = f"""
 
 
 def _by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) -> str:
-    """A row that gets another key goes with the sequence of the row that comes: it is the same change."""
+    """A row that gets another key goes with the sequence of the row that comes: it is the same change. A
+    delete has a sequence where that is of the event. In a row before it is that of an earlier change, or what
+    Debezium writes where it knows none (0): such a delete counts as it comes."""
     before, after, op = _BEFORE, _AFTER, _OP
+    of_event = _columns_of_event(event_fields(source))
 
     def old(name: str) -> str:
         own = f"{before}.{quoted(name)}"
         return f"coalesce({own}, {_KEY}.{quoted(name)})" if has_record_key else own
 
-    deleted = _row(
-        source,
-        {name: old(name) for name in key.columns}
-        | ({} if key.sequence is None else {key.sequence: f"{before}.{quoted(key.sequence)}"}),
-    )
+    deleted = _row(source, {name: old(name) for name in key.columns} | of_event)
     moved = _row(
         source,
         {name: f"{before}.{quoted(name)}" for name in key.columns}
@@ -137,16 +196,47 @@ def _row(source: Source, values: Mapping[str, str]) -> str:
     return f"named_struct({', '.join(fields)})"
 
 
-def _fields(source: Source, names: Sequence[str]) -> str:
-    """Times as they are written: a number in a TIMESTAMP would be read as seconds."""
+def _fields(source: Source, names: Sequence[str], *, of_texts: bool = False) -> str:
+    """Times as they are written: a number in a TIMESTAMP would be read as seconds. ``of_texts``: DECIMALs,
+    too."""
     types = {column.name: column.type for column in source.columns}
-    return ", ".join(f"{quoted(name)}: {STRING if types[name] in TIMES else types[name]}" for name in names)
+    written = {name: types[name] in TIMES or (of_texts and types[name].is_decimal) for name in names}
+    return ", ".join(f"{quoted(name)}: {STRING if written[name] else types[name]}" for name in names)
 
 
-def _enveloped(row: str) -> str:
-    """The fields of an event, with or without its schema, of those of a row."""
+def _enveloped(row: str, others: Iterable[str] = ()) -> str:
+    """The fields of an event, with or without its schema, of a row's; ``others``: see `event_fields`."""
     envelope = f"before: STRUCT<{row}>, after: STRUCT<{row}>, op: STRING"
+    paths = dict.fromkeys(others)
+    of_source = [path.removeprefix("source.") for path in paths if path.startswith("source.")]
+    told = [f"{path}: STRING" for path in paths if not path.startswith("source.")]
+    if of_source:
+        told.append(f"source: STRUCT<{', '.join(f'{quoted(name)}: STRING' for name in of_source)}>")
+    envelope = ", ".join([envelope, *told])
     return f"{envelope}, payload: STRUCT<{envelope}>"
+
+
+def _of_event(source: Source, fields: Mapping[str, str], events: Sequence[str]) -> dict[str, str]:
+    """Columns of the frame of events, for the columns that the event itself fills."""
+    types = {column.name: column.type for column in source.columns}
+    names, parts = _columns_of_event(fields), {}
+    for column, path in fields.items():
+        own = ".".join(map(quoted, path.split(".")))
+        told = ", ".join(f"{event}.payload.{own}, {event}.{own}" for event in events)
+        parts[names[column]] = f"try_cast(coalesce({told}) AS {types[column]})"
+    return parts
+
+
+def _columns_of_event(fields: Iterable[str]) -> dict[str, str]:
+    """How the frame of events calls the columns that the event itself fills."""
+    return {column: ours(f"field{number}") for number, column in enumerate(fields)}
+
+
+def _with_fields(source: Source, fields: Mapping[str, str]) -> str:
+    """The row after, with the columns that the event itself fills."""
+    names = _columns_of_event(fields)
+    told = (f"{literal(c.name)}, {names.get(c.name, f'{_AFTER}.{quoted(c.name)}')}" for c in source.columns)
+    return f"IF({_AFTER} IS NULL, NULL, named_struct({', '.join(told)}))"
 
 
 def _of_key(row: str) -> str:
@@ -166,11 +256,11 @@ def _key_rows(key: str) -> tuple[str, ...]:
 
 def _whole(
     text: str,
+    fields: str,
     source: Source,
     names: Sequence[str],
-    fields_of: Callable[[str], str],
     parser: Mapping[str, str],
-    rows_in: Callable[[str], tuple[str, ...]],
+    rows_in: Callable[[str], tuple[str, ...]] = _event_rows,
 ) -> str:
     """What `whole_json` makes of a text, with rows of the columns ``names`` in it."""
     types = {column.name: column.type for column in source.columns if column.name in names}
@@ -180,7 +270,62 @@ def _whole(
         return f"({' OR '.join(rows)})"
 
     json_names = JsonNames.of(types.items(), envelope=_ENVELOPE)
-    return whole_json(text, fields_of(_fields(source, names)), parser, json_names, lacks_some)
+    return whole_json(text, fields, parser, json_names, lacks_some)
+
+
+def _with_types(raw: DataFrame, source: Source, names: Sequence[str], parser: Mapping[str, str]) -> DataFrame:
+    """The records with their text, and what their schemas say of columns whose values need it.
+
+    `_AS_TEXT`: a DECIMAL is no number, and is not to be read as one; `_IS_TOLD`: the schema says what it is.
+    """
+    types = _type_columns(source, names)
+    raw = raw.withColumn(_TEXT, F.expr("CAST(value AS STRING)"))
+    columns = columns_of(_TEXT, parser) if types else "CAST(NULL AS ARRAY<STRING>)"
+    raw = raw.withColumn(_COLUMNS, F.expr(columns))
+    raw = raw.withColumns({own: F.expr(column_of(_COLUMNS, name)) for name, own in types.items()})
+    told, has_texts = (
+        f"{_COLUMNS} IS NOT NULL",
+        _has_texts(_TEXT, _enveloped, _decimals(source, names), parser),
+    )
+    if reads_decimal_texts(source.options):
+        has_texts = f"{told} AND {has_texts}"
+    raw = raw.withColumn(_AS_TEXT, F.expr(has_texts))
+    return raw.withColumn(_IS_TOLD, F.expr(f"{_AS_TEXT} AND {told}"))
+
+
+def _type_columns(source: Source, names: Sequence[str]) -> dict[str, str]:
+    """Where the frame has what a record's schema says of a column."""
+    told = [c.name for c in source.columns if c.name in names and (c.type in TIMES or c.type.is_decimal)]
+    return {name: ours(f"type{number}") for number, name in enumerate(told)}
+
+
+def _decimals(source: Source, names: Sequence[str]) -> list[str]:
+    return [column.name for column in source.columns if column.name in names and column.type.is_decimal]
+
+
+def _with_decimals(source: Source, names: Sequence[str], part: str) -> str:
+    """The STRUCT ``part``, its DECIMALs read of their texts."""
+    decimals = _read_decimals(source, names, part)
+    fields = (f"{literal(name)}, {decimals.get(name, f'{part}.{quoted(name)}')}" for name in names)
+    return f"IF({part} IS NULL, NULL, named_struct({', '.join(fields)}))"
+
+
+def _unread_decimals(source: Source, names: Sequence[str], parts: Iterable[str]) -> list[str]:
+    """Conditions: a DECIMAL cannot be read of its text."""
+    return [
+        f"({part}.{quoted(name)} IS NOT NULL AND {number} IS NULL)"
+        for part in parts
+        for name, number in _read_decimals(source, names, part).items()
+    ]
+
+
+def _read_decimals(source: Source, names: Sequence[str], part: str) -> dict[str, str]:
+    types = _type_columns(source, names)
+    return {
+        column.name: decimal_of(f"{part}.{quoted(column.name)}", column.type, types[column.name])
+        for column in source.columns
+        if column.name in names and column.type.is_decimal
+    }
 
 
 def _text(
@@ -191,18 +336,25 @@ def _text(
     parser: Mapping[str, str],
 ) -> str:
     """The text of a record; NULL where it has a text in the place of a DECIMAL, and nobody says that it is a
-    number: Spark would take bytes in base64 for one, if they are digits alone. A DOUBLE it reads of numbers
-    only."""
+    number: Spark would take bytes in base64 for one, if they are digits alone."""
     text = f"CAST({column} AS STRING)"
-    decimals = {c.name: c.type for c in source.columns if c.name in names and c.type.is_decimal}
-    if not decimals or reads_decimal_texts(source.options):
+    if reads_decimal_texts(source.options):
         return text
+    return f"IF({_has_texts(text, fields_of, _decimals(source, names), parser)}, NULL, {text})"
+
+
+def _has_texts(
+    text: str, fields_of: Callable[[str], str], decimals: Sequence[str], parser: Mapping[str, str]
+) -> str:
+    """The condition that one of these columns is no number. A DOUBLE Spark reads of numbers only."""
+    if not decimals:
+        return "false"
     numbers = _parse(text, fields_of(", ".join(f"{quoted(name)}: {DOUBLE}" for name in decimals)), parser)
-    is_number = f"{numbers}.{_CORRUPT} IS NULL"
-    if (others := JsonNames.of(decimals.items(), _ENVELOPE)).names:
+    is_text = f"{numbers}.{_CORRUPT} IS NOT NULL"
+    if (others := JsonNames.of(((name, DOUBLE) for name in decimals), _ENVELOPE)).names:
         text_there = literal(rf'{others.in_another_case}[ \t\r\n]*+"')
-        is_number += f" AND NOT rlike({text}, {text_there})"
-    return f"IF({is_number}, {text}, NULL)"
+        is_text = f"({is_text} OR rlike({text}, {text_there}))"
+    return is_text
 
 
 def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:
@@ -230,25 +382,65 @@ def _untyped(
     ]
 
 
+def _rows(source: Source) -> list[str]:
+    """The columns that are in rows before and after."""
+    fields = event_fields(source)
+    return [column.name for column in source.columns if column.name not in fields]
+
+
 def _times(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> dict[str, str]:
     """Times as they are read of their texts; NULL: they cannot be."""
-    unit = timestamps_unit(source.options)
+    unit, types = timestamps_unit(source.options), _type_columns(source, _rows(source))
     return {
-        column.name: time_of(f"{part}.{quoted(column.name)}", column.type, unit, parser)
+        column.name: time_of(
+            f"{part}.{quoted(column.name)}", column.type, unit, parser, f"{types[column.name]}.name"
+        )
         for column in source.columns
         if column.name in names and column.type in TIMES
     }
 
 
-def _unavailable(source: Source, row: str) -> list[str]:
-    """Conditions: a large value is left out, for the change did not touch it."""
-    placeholders = {
-        STRING: literal(UNAVAILABLE),
-        BINARY: f"CAST({literal(UNAVAILABLE)} AS BINARY)",
-        sql_type("ARRAY<STRING>"): f"array({literal(UNAVAILABLE)})",
-    }
-    return [
-        f"{row}.{quoted(column.name)} = {placeholders[column.type]}"
+def _left_out(source: Source, row: str) -> dict[str, str]:
+    """Conditions, per column: a large value is left out, for the change did not touch it."""
+    return {
+        column.name: f"coalesce({_is_one_of(f'{row}.{quoted(column.name)}', column.type)}, false)"
         for column in source.columns
-        if column.type in placeholders
-    ]
+        if placeholders(column.type) and column.name not in event_fields(source)
+    }
+
+
+def _is_one_of(value: str, kind: SqlType) -> str:
+    if kind.name == "MAP":  # Spark does not compare maps
+        return f"map_keys({value}) = array({literal(UNAVAILABLE)})"
+    return f"{value} IN ({', '.join(_literal(own) for own in placeholders(kind))})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, list):
+        return f"array({', '.join(map(_literal, value))})"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return literal(value) if isinstance(value, str) else str(value)
+
+
+def _with_values_before(source: Source, left_out: Mapping[str, str]) -> str:
+    """The row after, with values that are left out as the row before has them, if it does."""
+    before = _left_out(source, _BEFORE)
+    fields = []
+    for column in source.columns:
+        own, value = (f"{row}.{quoted(column.name)}" for row in (_BEFORE, _AFTER))
+        if column.name in left_out:
+            has_it = f"{left_out[column.name]} AND {own} IS NOT NULL AND NOT {before[column.name]}"
+            value = f"IF({has_it}, {own}, {value})"
+        fields.append(f"{literal(column.name)}, {value}")
+    return f"IF({' OR '.join(left_out.values())}, named_struct({', '.join(fields)}), {_AFTER})"
+
+
+def _unknown(key: PrimaryKey | None, left_out: Mapping[str, str]) -> str:
+    """The condition that a value is left out which nobody has. By a key it is taken of the row that is there,
+    which an update has (`kernel.placeholders`)."""
+    if key is None:
+        return " OR ".join(left_out.values()) or "false"
+    of_key = [condition for name, condition in left_out.items() if name in key.named]
+    anywhere = f"({_OP} <> 'u' AND ({' OR '.join(left_out.values()) or 'false'}))"
+    return " OR ".join([anywhere, *of_key])

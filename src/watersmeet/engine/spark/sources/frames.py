@@ -34,11 +34,11 @@ from watersmeet.engine.files.partitions import (
     partitions_of,
 )
 from watersmeet.engine.files.table_files import local_files
+from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
-from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
 from watersmeet.engine.spark.sources.files.parquet_types import check_types
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
@@ -53,6 +53,7 @@ from watersmeet.regular_files import special_at
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
+from watersmeet.spec.options.debezium import METADATA
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.files import (
     ANY_READER,
@@ -218,7 +219,8 @@ def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[
     reader = spark.readStream.format("text").options(**of_lines)
     frame = reader.load(hadoop_path(path, stream=True))
     file = F.expr(_FILE) if _is_ordered_by_file(source) else F.lit(None).cast("string")
-    parser = {name: v for name, v in options.items() if name not in (*_OF_LINES, *OF_DEBEZIUM)}
+    ours_alone = (*_OF_LINES, *OF_DEBEZIUM)
+    parser = {n: v for n, v in options.items() if n not in ours_alone and not n.startswith(METADATA)}
     return debezium.changes(frame, source, file, parser)
 
 

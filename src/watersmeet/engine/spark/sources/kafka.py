@@ -15,8 +15,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources import debezium
-from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN

@@ -23,11 +23,11 @@ from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
-from watersmeet.engine.spark.sources.counted_times import as_written, with_times
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.by_texts import rows_by_texts
 from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from watersmeet.names import ours
 
 BROKEN = ours("broken")
+SKIPPED, TRUNCATED = ours("skipped"), ours("truncated")
+"""In the place of a broken record's text: it says nothing of rows; it says that the table was emptied, which
+is to stop the job."""
 BROKEN_CHARACTERS = 200
 """So many of a broken record are told."""
 LATE = "late:"

@@ -23,7 +23,14 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
-from watersmeet.engine.spark.sources.views import BROKEN, BROKEN_CHARACTERS, BranchView, SourceView
+from watersmeet.engine.spark.sources.views import (
+    BROKEN,
+    BROKEN_CHARACTERS,
+    SKIPPED,
+    TRUNCATED,
+    BranchView,
+    SourceView,
+)
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.tasks.memory import RUN_BYTES
@@ -88,7 +95,11 @@ class SourceTask:
         if broken is None or not pc.any(broken).as_py():
             self._add(rows)
             return
-        self._add_broken(rows.filter(broken))
+        skipped = pc.equal(rows.column(BROKEN), SKIPPED)
+        self._count("skipped", pc.sum(skipped).as_py() or 0)
+        unread = rows.filter(pc.and_not(broken, pc.fill_null(skipped, False)))
+        if unread.num_rows:
+            self._add_broken(unread)
         rest = rows.filter(pc.invert(broken))
         if rest.num_rows:
             self._add(rest)
@@ -113,17 +124,24 @@ class SourceTask:
 
     def _add_broken(self, rows: pa.RecordBatch) -> None:
         """Records that did not parse: counted for every branch, rows of none."""
+        if pc.any(pc.equal(rows.column(BROKEN), TRUNCATED)).as_py():
+            raise truncated_error(self.view.source)
         first: bytes = rows.column(BROKEN)[0].cast(pa.large_binary()).as_py()  # which may be no UTF-8
         shown = printable(first.decode("utf-8", "backslashreplace")[:BROKEN_CHARACTERS])
         text = shown.replace("\n", "\\n")
         for _, writer in self.writers:
             writer.report.broken_text = writer.report.broken_text or text
-            counts = writer.report.counts
-            for what in ("in", "broken"):
-                counts[what] = counts.get(what, 0) + rows.num_rows
+        self._count("broken", rows.num_rows)
         if self.view.keeps_broken:
             text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
+
+    def _count(self, what: str, records: int) -> None:
+        """Count records that are no rows, for every branch."""
+        for _, writer in self.writers if records else ():
+            counts = writer.report.counts
+            for name in ("in", what):
+                counts[name] = counts.get(name, 0) + records
 
     def finish(self) -> Iterator[tuple[str, str]]:
         for _, writer in self.writers:
@@ -152,6 +170,15 @@ class SourceTask:
             }
             self.aside.append((ASIDE, json.dumps(told)))
         self.rejected, self.held = [], 0
+
+
+def truncated_error(source: str) -> EngineError:
+    return EngineError(
+        f'the table that "{source}" captures was emptied by TRUNCATE, and its rows are still in the results',
+        code="table-truncated",
+        hint="begin anew, with another checkpoint and from a new snapshot; or leave 'debezium.truncate' out:"
+        " the event counts as broken then, and the rows stay",
+    )
 
 
 def _task() -> int:

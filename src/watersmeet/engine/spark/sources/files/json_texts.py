@@ -20,7 +20,7 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.spark.sources.counted_times import as_written
+from watersmeet.engine.spark.counted_times import as_written
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
     first_text,

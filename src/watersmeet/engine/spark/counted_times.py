@@ -24,6 +24,8 @@ _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """Of the years 1 and 9999, since 1970. Infinity, which Postgres has, is beyond."""
 
 _DAY_S, _DAY_US = 86_400, "86400000000L"
+WHOLE = "^-?[0-9]+$"
+"""A pattern of whole numbers."""
 
 _OF_TEXTS = frozenset(
     {"timestampformat", "timestampntzformat", "timezone", "locale", "enabledatetimeparsingfallback"}
@@ -53,10 +55,7 @@ def with_times(frame: DataFrame, source: Source) -> DataFrame:
         return frame
     named = {name.rpartition(".")[2]: value for name, value in source.options.items()}
     parser = {name: value for name, value in named.items() if name.lower() in _OF_TEXTS}
-    times = {
-        column.name: time_of(quoted(column.name), column.type, unit, parser, of_fractions=True)
-        for column in counted
-    }
+    times = {column.name: time_of(quoted(column.name), column.type, unit, parser) for column in counted}
     wrong = " OR ".join(f"({quoted(name)} IS NOT NULL AND {time} IS NULL)" for name, time in times.items())
     row = ", ".join(quoted(column.name) for column in source.columns)
     broken = F.expr(f"coalesce({BROKEN}, IF({wrong}, to_json(struct({row})), NULL))")
@@ -70,14 +69,7 @@ def _counted_columns(source: Source) -> list[Column]:
     return [column for column in source.columns if column.type in kinds and column.name not in elsewhere]
 
 
-def time_of(
-    text: str,
-    kind: SqlType,
-    unit: TimeUnit | None,
-    parser: Mapping[str, str],
-    *,
-    of_fractions: bool = False,
-) -> str:
+def time_of(text: str, kind: SqlType, unit: TimeUnit, parser: Mapping[str, str]) -> str:
     """What a text of JSON (a number as it is written) says; NULL: nothing.
 
     Args:
@@ -85,25 +77,22 @@ def time_of(
         unit: what a number in a timestamp's place counts, since 1970 (in UTC; NTZ: by the wall clock); None:
             it says nothing. What is less than a microsecond is cut off.
         parser: options of Spark's JSON parser, by which other texts are read.
-        of_fractions: whether numbers may have a fraction, or an exponent.
     """
-    counted, read = _counted(text, kind, unit), _read(text, kind, parser)
-    cases = f"WHEN {text} RLIKE '^-?[0-9]+$' THEN {counted}"
-    if of_fractions and unit is not None:
-        number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
-        us = f"try_cast(floor({number}) AS BIGINT)"
-        first, last = (day * _DAY_S * 1_000_000 for day in (_FIRST_DAY, _LAST_DAY + 1))
-        counted = _of_micros(us, kind, first, last - 1, us)
-        cases += f" WHEN {text} RLIKE '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN {counted}"
-    return f"CASE {cases} ELSE {read} END"
+    number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
+    us = f"try_cast(floor({number}) AS BIGINT)"
+    first, last = (day * _DAY_S * 1_000_000 for day in (_FIRST_DAY, _LAST_DAY + 1))
+    with_fraction = _of_micros(us, kind, first, last - 1, us)
+    return f"""CASE WHEN {text} RLIKE '{WHOLE}' THEN {counted_of(text, kind, unit)}
+        WHEN {text} RLIKE '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN {with_fraction}
+        ELSE {text_of(text, kind, parser)} END"""
 
 
-def _read(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
+def text_of(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
     options = options_map({**parser, "mode": "PERMISSIVE"})
     return f"from_json(to_json(named_struct('v', {text})), 'v {kind}', {options}).v"
 
 
-def _counted(text: str, kind: SqlType, unit: TimeUnit | None) -> str:
+def counted_of(text: str, kind: SqlType, unit: TimeUnit | None) -> str:
     number = f"try_cast({text} AS BIGINT)"
     if kind == DATE:
         day = f"date_from_unix_date(CAST({number} AS INT))"

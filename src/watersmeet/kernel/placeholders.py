@@ -1,0 +1,107 @@
+"""Values that an update leaves out: Debezium writes a placeholder where the database's log does not hold a
+large value, for the update did not touch it. It is the value of the key's row before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from watersmeet.event_time import Mask
+from watersmeet.kernel.batches import joined, taken
+from watersmeet.kernel.match.probe import Rows
+
+_STATE, _NOBODY = -1, -2
+
+Stored = Callable[[str, Rows], Sequence[tuple[Rows, pa.Array]]]
+"""Of a column and of numbers of keys: values of the keys' rows before the tick, each part with the places
+among these keys."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """The tick's records in order, those of a key together. ``batch``: of the records, in no order;
+    ``order``: int64[n], their positions there; ``key``: int64[n], the number of each one's key, ascending;
+    ``first``: where each key's records begin; ``deletes``: which are deletes."""
+
+    batch: pa.RecordBatch
+    order: Rows
+    key: Rows
+    first: Rows
+    deletes: Mask
+
+
+class KnownValues:
+    """Who has the values of records in which placeholders are.
+
+    Args:
+        columns: those in which placeholders may be, and which values these are.
+        applies: bool[n], the records that count.
+        alive: per key whether it has a row before the tick.
+
+    ``unknown``: bool[n], records of rows of which nobody has all values: they cannot count.
+    """
+
+    def __init__(
+        self, records: Records, columns: Mapping[str, Sequence[Any]], applies: Mask, alive: Mask
+    ) -> None:
+        self._records = records
+        comes, goes = applies & ~records.deletes, applies & records.deletes
+        left_out = {
+            name: _are(records.batch.column(name), values)[records.order] & comes
+            for name, values in columns.items()
+        }
+        left_out = {name: rows for name, rows in left_out.items() if rows.any()}
+        self.unknown = np.zeros(len(records.order), dtype=np.bool_)
+        for rows in left_out.values():
+            self.unknown |= rows
+        # A key has a row from the first record on that leaves nothing out.
+        self.unknown &= _holders(records, comes & ~self.unknown, goes, alive) == _NOBODY
+        self._holders = {
+            name: np.where(
+                rows, _holders(records, comes & ~rows & ~self.unknown, goes, alive), np.arange(len(rows))
+            )
+            for name, rows in left_out.items()
+        }
+
+    def rows(self, places: Rows, batch: pa.RecordBatch, stored: Stored) -> pa.RecordBatch:
+        """Return ``batch``, the rows of the records at these places, with the values that they leave out."""
+        arrays = {name: batch.column(name) for name in batch.schema.names}
+        for name, holders in self._holders.items():
+            arrays[name] = self._column(name, places, holders[places], stored)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+    def _column(self, name: str, places: Rows, holders: Rows, stored: Stored) -> pa.Array:
+        records = self._records
+        here = np.flatnonzero(holders >= 0)
+        parts = [(here, taken(records.batch.column(name), records.order[holders[here]]))]
+        before = np.flatnonzero(holders == _STATE)
+        parts += [(before[own], values) for own, values in stored(name, records.key[places[before]])]
+        index = np.empty(len(places), dtype=np.int64)
+        index[np.concatenate([own for own, _ in parts])] = np.arange(len(places))
+        return taken(joined([values for _, values in parts]), index)
+
+
+def _holders(records: Records, whole: Mask, deletes: Mask, alive: Mask) -> Rows:
+    """Per record which one up to it has the value; `_STATE`: the row before the tick, `_NOBODY`: none."""
+    numbers = np.arange(len(records.order))
+    last = np.maximum.accumulate(np.where(whole | deletes, numbers, -1))
+    is_here = last >= records.first[records.key]
+    before = np.where(alive[records.key], _STATE, _NOBODY)
+    return np.where(is_here, np.where(deletes[last], _NOBODY, last), before)
+
+
+def _are(column: pa.Array, values: Sequence[Any]) -> Mask:
+    """Which values of a column are one of these. Cost: of lists and maps, those that are as long."""
+    if not pa.types.is_nested(column.type):
+        matches = pc.is_in(column, pa.array(values, column.type))
+        return np.asarray(matches.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    lengths = np.diff(column.offsets.to_numpy(zero_copy_only=False))
+    matches = np.zeros(len(column), dtype=np.bool_)
+    for row in np.flatnonzero(np.isin(lengths, [len(value) for value in values])).tolist():
+        matches[row] = column[row].as_py() in values
+    return matches
