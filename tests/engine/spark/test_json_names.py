@@ -60,14 +60,19 @@ def test_two_names_that_differ_by_case_alone_break_the_record(spark):
 def test_a_value_that_holds_such_a_name_is_never_changed(spark):
     assert rows(spark, PLAIN, {"s": {"ORDER_ID": 1}}, {"S": {"ORDER_ID": 1}}, {"x": {"ORDER_ID": 1}}) == [
         (None, '{"ORDER_ID":1}', None),
-        "broken",
+        (None, '{"ORDER_ID":1}', None),
         (None, None, None),
     ]
-    maps = f"CREATE TABLE c (id INT, m MAP<STRING, INT>) {TOPIC.format('json')}; SELECT * FROM c"
-    assert rows(spark, maps, {"m": {"ID": 1}}, {"id": 1, "m": {"ID": 1}}, {"ID": 1, "m": {"ID": 1}}) == [
-        (None, {"ID": 1}),
-        (1, {"ID": 1}),
+    both = {"ORDER_ID": 2, "s": {"ORDER_ID": 1}}
+    assert rows(spark, PLAIN, both, both | {"s": "x"}) == ["broken", (2, "x", None)]
+    columns = "id INT, m MAP<STRING, INT>, p STRUCT<id: INT, q: INT>"
+    maps = f"CREATE TABLE c ({columns}) {TOPIC.format('json')}; SELECT id, m FROM c"
+    held = {"ID": 1, "Q": 2}
+    assert rows(spark, maps, {"m": held}, {"id": 1, "m": held}, {"ID": 1, "m": held}, {"ID": 1}) == [
+        (None, held, None),
+        (1, held, None),
         "broken",
+        (1, None, None),
     ]
 
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 
 from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
 from watersmeet.names import ours
-from watersmeet.spec.records.json_names import JsonNames, exactly, in_any_case
+from watersmeet.spec.records.json_names import JsonNames, escaped, exactly, in_another_case, in_any_case
 from watersmeet.types.sql_type import SqlType
 
 _ROW, _END = (ours(f"{what}_{secrets.token_hex(8)}") for what in ("row", "end"))
-_CORRUPT, _TEXT, _PARSED = ours("corrupt"), ours("characters"), ours("read")
+_CORRUPT, _TEXT, _PARSED, _KEYS = map(ours, ("corrupt", "characters", "read", "keys"))
 _NEVER = "(?!)"
 """A pattern that nothing matches."""
 
@@ -73,39 +73,57 @@ def _is_missing(value: str, own: SqlType) -> str:
 
 
 def has_another_case(text: str, names: JsonNames) -> str:
-    """Return the condition that a text has a field's name that is not written exactly."""
-    in_text = f"rlike({text}, {literal(names.in_another_case)})"
-    if not names.is_flat:
-        return in_text
-    own = f"exists(json_object_keys({text}), k -> rlike(k, {literal(names.is_another_case)}))"
-    return f"{in_text} AND {own}"
+    """Return the condition that a field is not there by its name, but by one in another case."""
+    needed = " OR ".join(_is_needed(name, text, names) for name in names.names)
+    return f"rlike({text}, {literal(names.in_another_case)}) AND {_with_keys(text, f'({needed})')}"
 
 
 def as_declared(text: str, names: JsonNames) -> str:
-    """Return a text that has such a name with all names as they are declared; NULL where it has two
-    readings."""
-    return f"IF({_has_two_readings(text, names)}, NULL, {_renamed(text, names)})"
+    """Return a text with the names of such fields as they are declared; NULL where it has two readings."""
+    renamed = f"IF({_has_two_readings(text, names)}, NULL, {_renamed(text, names)})"
+    return _with_keys(text, renamed)
+
+
+def _with_keys(text: str, body: str) -> str:
+    """Let `_KEYS` be the names of an object's own fields; none of what is no object."""
+    return let(_KEYS, f"coalesce(json_object_keys({text}), array())", body)
+
+
+def _is_needed(name: str, text: str, names: JsonNames) -> str:
+    """The condition that a field has to be renamed."""
+    if names.is_flat:
+        others = f"exists({_KEYS}, k -> rlike(k, {literal(f'^(?iu:{escaped(name)})$')}))"
+        return f"(NOT array_contains({_KEYS}, {literal(name)}) AND {others})"
+    if name in names.repeated:
+        return f"rlike({text}, {literal(in_another_case(name))})"
+    exact, others = (f"rlike({text}, {literal(own(name))})" for own in (exactly, in_any_case))
+    return f"(NOT {exact} AND {others})"
 
 
 def _has_two_readings(text: str, names: JsonNames) -> str:
-    """Return the condition that a text with such a name is not to be read in one way alone: a field is there
-    twice, or the name may stand within a value."""
+    """The condition that a text is not to be read in one way alone: two names differ by case alone, or a name
+    may stand within a value."""
+    within = []
     if names.has_maps:
-        return "true"
-    conditions = [f"rlike({text}, {literal(names.object_in_text)})"] if names.texts else []
+        within.append("true")
+    elif names.texts:
+        within.append(f"rlike({text}, {literal(names.object_in_text)})")
+    conditions = [] if names.is_flat else within
     for name in names.names:
-        spelled = f"size(array_distinct(regexp_extract_all({text}, {literal(in_any_case(name))}, 1))) > 1"
-        exact = f"rlike({text}, {literal(exactly(name))})"
-        conditions.append(spelled if name in names.repeated else f"(NOT {exact} AND {spelled})")
+        spelled = f"regexp_extract_all({text}, {literal(in_any_case(name))}, 1)"
+        of_object = f"filter({_KEYS}, k -> rlike(k, {literal(f'^(?iu:{escaped(name)})$')}))"
+        several = f"size({of_object if names.is_flat else f'array_distinct({spelled})'}) > 1"
+        if names.is_flat and within:
+            several = f"({several} OR (size({spelled}) > 1 AND {within[0]}))"
+        conditions.append(f"({_is_needed(name, text, names)} AND {several})")
     return " OR ".join(conditions)
 
 
 def _renamed(text: str, names: JsonNames) -> str:
-    """Return the text with the names of fields as they are declared; those that it has exactly stay."""
     renamed = text
     for name in names.names:
-        exact = f"rlike({text}, {literal(exactly(name))})"
-        searched = f"IF({exact}, {literal(_NEVER)}, {literal(in_any_case(name))})"
+        needed = _is_needed(name, text, names)
+        searched = f"IF({needed}, {literal(in_any_case(name))}, {literal(_NEVER)})"
         declared = '"' + name.replace("$", r"\$") + '"$2'
         renamed = f"regexp_replace({renamed}, {searched}, {literal(declared)})"
     return renamed

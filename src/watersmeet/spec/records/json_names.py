@@ -32,8 +32,8 @@ class JsonNames:
         repeated: those of them that fields on several levels have: of these the name does not tell which is
             meant.
         texts: of columns of STRING, which may hold objects as they are written.
-        is_flat: whether all fields are of the record itself.
-        has_maps: whether there are MAPs, whose keys are values.
+        is_flat: whether they are looked for among the fields of the record itself alone.
+        has_maps: whether there are MAPs, whose keys are values; then fields of STRUCTs are not looked for.
     """
 
     names: tuple[str, ...]
@@ -51,7 +51,9 @@ class JsonNames:
                 are looked for as they are.
         """
         columns, envelope = list(columns), list(envelope)
-        fields = [field for name, own in columns for field in _fields(name, own)]
+        has_maps = any(inner.entry is not None for _, own in columns for inner in own.every)
+        # Keys of a MAP are on a level of their own, where no name is looked for.
+        fields = columns if has_maps else [field for name, own in columns for field in _fields(name, own)]
         spelled = {name.lower(): {name} for name in envelope}
         for name, _ in fields:
             spelled.setdefault(name.lower(), set()).add(name)
@@ -68,22 +70,13 @@ class JsonNames:
             frozenset(name for name, count in counts.items() if count > 1),
             tuple(dict.fromkeys(name for name, own in fields if own == STRING)),
             not envelope and len(fields) == len(columns),
-            any(inner.entry is not None for _, own in columns for inner in own.every),
+            has_maps,
         )
 
     @cached_property
     def in_another_case(self) -> str:
         """A pattern that finds in a text a field's name that is not written exactly."""
-        return f'"(?:{self._others}){_COLON}'
-
-    @cached_property
-    def is_another_case(self) -> str:
-        """A pattern that a name matches which is not written exactly."""
-        return f"^(?:{self._others.replace(_AT_END, '$')})$"
-
-    @property
-    def _others(self) -> str:
-        return "|".join(f"(?!{escaped(name)}{_AT_END})(?iu:{escaped(name)})" for name in self.names)
+        return f'"(?:{"|".join(map(_other, self.names))}){_COLON}'
 
     @property
     def object_in_text(self) -> str:
@@ -91,7 +84,13 @@ class JsonNames:
         return f'"(?iu:{"|".join(map(escaped, self.texts))}){_COLON}[ \\t\\r\\n]*+[{{\\[]'
 
 
-_AT_END = '"'
+def in_another_case(name: str) -> str:
+    """Return a pattern that finds a field of the name in another case than the name's."""
+    return f'"{_other(name)}{_COLON}'
+
+
+def _other(name: str) -> str:
+    return f'(?!{escaped(name)}")(?iu:{escaped(name)})'
 
 
 def exactly(name: str) -> str:

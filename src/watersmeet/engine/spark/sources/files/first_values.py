@@ -65,12 +65,25 @@ def fields_of(value: Mapping[str, Any], converters: Mapping[str, Callable[[Any],
 
 
 def _field_of(record: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, whatever the case of its name; None: there is none. Raises: Unsure."""
+    """The value of a field, whatever the case of its name; None: there is none.
+
+    Raises: Unsure: several names differ by case alone, or the record has objects within, where such a name
+        may stand, too.
+    """
     try:
         written = written_as(record, name)
     except ValueError:
         raise Unsure from None
+    if written not in (None, name) and any(isinstance(value, dict | list) for value in record.values()):
+        raise Unsure
     return None if written is None else record[written]
+
+
+def _part_of(value: Mapping[str, Any], name: str) -> Any:
+    """The value of a field of a STRUCT. Raises: Unsure: it is there in another case."""
+    if name not in value and any(own.lower() == name.lower() for own in value):
+        raise Unsure
+    return value.get(name)
 
 
 def text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[[str], Any]:
@@ -134,7 +147,7 @@ def _of_parts(source: Source, column: Column, times: TimeFormats) -> Callable[[A
     if not parts or None in parts.values():
         return None
     return lambda value: (
-        {name: own(_field_of(value, name)) for name, own in parts.items() if own is not None}
+        {name: own(_part_of(value, name)) for name, own in parts.items() if own is not None}
         if isinstance(value, dict)
         else _unsure(value)
     )

@@ -133,7 +133,7 @@ class JsonTexts:
         frames of it `leniently`."""
         if not self.names.names:
             return "false"
-        of_array = f"rlike({_CHARACTERS}, {literal(self.names.in_another_case)})"
+        of_array = has_another_case(_CHARACTERS, self._of_arrays)
         of_object = has_another_case(_CHARACTERS, self.names)
         condition = f"IF(startswith({_FIRST}, '['), {of_array}, coalesce({of_object}, false))"
         told = let(_CHARACTERS, self._text, let(_FIRST, self._from_first(_CHARACTERS), condition))
@@ -147,6 +147,11 @@ class JsonTexts:
         raw = quoted(TEXT)
         return f"rlike({raw}, {literal(self.names.in_another_case)}) OR contains({raw}, chr(0))"
 
+    @property
+    def _of_arrays(self) -> JsonNames:
+        """Each name is on a level with others of its own: one in each element."""
+        return replace(self.names, repeated=frozenset(self.names.names), is_flat=False)
+
     @cached_property
     def rows_renamed(self) -> str:
         """Return the rows (ARRAY<STRUCT>) of a text that has fields in another case; NULL: it has two
@@ -155,9 +160,8 @@ class JsonTexts:
         options = self._parser(
             {**self.options, "maxnestingdepth": _DEEPEST, "columnnameofcorruptrecord": _CORRUPT}
         )
-        elements = replace(self.names, repeated=frozenset(self.names.names))
         wrapped = (
-            f"IF(startswith({_FIRST}, '['), {as_declared(_CHARACTERS, elements)},"
+            f"IF(startswith({_FIRST}, '['), {as_declared(_CHARACTERS, self._of_arrays)},"
             f" concat('[', {as_declared(_CHARACTERS, self.names)}, '\\n]'))"
         )
         read = f"from_json(concat('{{\"{_ROWS}\":', {wrapped}, '\\n}}'), {schema}{options})"
