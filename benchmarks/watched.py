@@ -72,7 +72,10 @@ def _pairs(rows: int, ticks: int, every: int) -> float:
         players = [
             player(stack, Asked(str(data), str(Path(name) / own), "left", MASTER, {}, settings), {})
             for own, settings in (
-                ("watched", {"metrics": str(PORT), "ui": str(PAGE_PORT), "log_format": "json"}),
+                (
+                    "watched",
+                    {"metrics": str(PORT), "ui": str(PAGE_PORT), "token_file": "none", "log_format": "json"},
+                ),
                 ("not watched", {}),
             )
         ]
@@ -144,7 +147,7 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
     parts = dict.fromkeys(("begin", "ingest", "advance", "join and write", "publish", "commit"), 0.1)
     run = Watched("watched", plan, 1.0)
     endpoint = Endpoint(Address("127.0.0.1", 0))
-    metrics = endpoint.watch(run)
+    metrics = endpoint.watch(run, None)
     watchers = [metrics, LogWatcher(run), SpanWatcher(run)]
     report = replace(report_of(result, 0.6), parts=parts)
 

@@ -100,6 +100,12 @@ def _where_time_went(reports):
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_configuration(tmp_path_factory):
+    """Keep the token of pages and metrics out of the developer's own folder."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+
+
 @pytest.fixture(scope="session")
 def seed(pytestconfig) -> int:
     """The seed of this run's random tests."""

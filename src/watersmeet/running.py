@@ -5,6 +5,7 @@ PySpark is loaded when a job is run, not before.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,11 +28,13 @@ from watersmeet.sinks.base import RowPrinter
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 from watersmeet.spec.options.function import OfBatches
+from watersmeet.spec.watched.access import TOKEN_FILE, load_token
 from watersmeet.spec.watched.addresses import address_in
 
 if TYPE_CHECKING:
     from watersmeet.engine.spark.job.job import OnTick as OnTick
     from watersmeet.engine.spark.job.settings import RunResult as RunResult
+    from watersmeet.page.serving import Serving
 
 
 def run(
@@ -187,8 +190,8 @@ def run_planned(
 
     def run_shown(watching: Watching) -> RunResult:
         if page is not None:
-            watching.shown_at(page)
-            each_of(on_notice)(f"the page of the job is at {page}")
+            watching.shown_at(page.url, page.access)
+            each_of(on_notice)(f"the page of the job is at {page.describe(sys.stderr)}")
         return run_recorded(watching)
 
     def run_recorded(watching: Watching) -> RunResult:
@@ -219,8 +222,8 @@ def known_problems(job: Job, plan: JobPlan, directory: str) -> list[WatersmeetEr
 @contextmanager
 def _page_of(
     asked: Mapping[str, str], place: Checkpoint, has_history: bool, text: AskedJob
-) -> Iterator[str | None]:
-    """Where a browser sees the run, while it goes on; None: that is not asked for."""
+) -> Iterator[Serving | None]:
+    """The page of the run, while it goes on; None: that is not asked for."""
     address = address_in(asked.get("ui", ""))
     if address is None:
         yield None
@@ -233,8 +236,9 @@ def _page_of(
         )
     from watersmeet.page.listening import page_beside
 
-    with page_beside(address, place.store, place.job, text) as url:
-        yield url
+    token = load_token(asked.get(TOKEN_FILE))
+    with page_beside(address, place.store, place.job, token=token, asked=text) as page:
+        yield page
 
 
 def inferring(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 
 import pytest
@@ -122,6 +123,19 @@ def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch)
     assert watersmeet("ui", "job.sql", "--listen", "0").err == ""
     (tmp_path / "empty").mkdir()
     assert "note: there is no history there" in watersmeet("ui", "empty", "--listen", "0").err
+
+
+def test_served_page_asks_for_the_token_that_the_job_names(watersmeet, ran, tmp_path, monkeypatch):
+    monkeypatch.setattr("watersmeet.page.serving.Serving.run", lambda serving: None)
+    job = tmp_path / "job.sql"
+    job.write_text(f"SET token_file = '{tmp_path / 'token'}'; {job.read_text()}")
+    asked = ("ui", "job.sql", "--listen", "0")
+    assert watersmeet(*asked).out.endswith(f"/ (token in {tmp_path / 'token'})\n")
+    assert watersmeet(*asked, "--token-file", "t").out.endswith(f"/ (token in {tmp_path / 't'})\n")
+    assert watersmeet(*asked, "--no-token").out.endswith("/ (no token: open to every user of this machine)\n")
+    config = os.environ["XDG_CONFIG_HOME"]
+    told = watersmeet("ui", ran.root, "--listen", "0").out
+    assert told.endswith(f"/ (token in {config}/watersmeet/token)\n")
 
 
 def test_runs_without_ticks_are_shown(watersmeet, ran):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import sys
 import urllib.error
@@ -9,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from watersmeet.cli.main import main
 from watersmeet.cli.ui import with_port
 
 
@@ -18,29 +20,50 @@ def port():
         return server.getsockname()[1]
 
 
-def test_page_is_there_while_the_job_runs(watersmeet, job, engine, make_tick, port):
-    url, asked = f"http://127.0.0.1:{port}/", []
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_page_is_there_while_the_job_runs(watersmeet, job, engine, make_tick, port, tmp_path, host):
+    url, asked, token = f"http://127.0.0.1:{port}/", [], tmp_path / "token"
 
     class Ticks(list):
         def __iter__(self):
-            asked.append(urllib.request.urlopen(url, timeout=20).read().decode())
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(url, timeout=20)
+            header = {"Authorization": f"Bearer {token.read_text().strip()}"}
+            request = urllib.request.Request(url, headers=header)
+            asked.append(urllib.request.urlopen(request, timeout=20).read().decode())
             return super().__iter__()
 
     engine.ticks = Ticks([make_tick(1, **{"in": 1, "matched": 1})])
-    found = watersmeet("run", job, "--ui", port)
+    found = watersmeet("run", job, "--ui", f"{host}:{port}", "--token-file", token)
     assert found.status == 0
     assert "<title>job – watersmeet</title>" in asked[0]
-    assert found.err.count(url) == 1
-    assert url not in found.out
+    assert f"notice: the page of the job is at http://{host}:{port}/ (token in {token})\n" in found.err
+    assert token.read_text().strip() not in found.err + found.out
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url, timeout=20)
 
 
-def test_page_for_other_machines_has_a_token(watersmeet, job, engine):
-    found = watersmeet("run", job, "--ui", "0.0.0.0:0")
-    assert found.status == 0
-    assert "notice: the page of the job is at http://0.0.0.0:" in found.err
-    assert "/?token=" in found.err
+def test_link_with_the_token_is_shown_on_a_terminal(job, engine, tmp_path, monkeypatch):
+    token = tmp_path / "token"
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert main(["run", str(job), "--ui", "0", "--token-file", str(token)]) == 0
+    assert f"/?token={token.read_text().strip()}\n" in terminal.getvalue()
+
+
+def test_a_page_without_a_token_says_who_may_see_it(watersmeet, job, engine, tmp_path):
+    told = watersmeet("run", job, "--ui", "0", "--no-token").err
+    assert "/ (no token: open to every user of this machine)\n" in told
+    job.write_text(f"SET token_file = 'none'; {job.read_text()}")
+    told = watersmeet("run", job, "--ui", "0.0.0.0:0", "--metrics", "0").err
+    assert "/ (no token: open to whoever reaches this address)\n" in told
+    assert "/metrics (no token: open to every user of this machine)\n" in told
+    told = watersmeet("run", job, "--ui", "0", "--token-file", tmp_path / "token").err
+    assert f"/ (token in {tmp_path / 'token'})\n" in told
 
 
 def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, monkeypatch):
@@ -55,6 +78,11 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     assert "another program listens there\nHint: another port, such as 8766" in told
     assert "ui is '70000'" in refused("--ui", "70000")
     assert "ui is 'localhost'" in refused("--ui", "localhost")
+    assert "exclude each other" in refused("--ui", "0", "--token-file", "x", "--no-token")
+    for asked in ("--ui", "--metrics"):
+        assert '[token-file]: the token of page and metrics cannot be taken from "/dev/null"' in refused(
+            asked, "0", "--token-file", "/dev/null"
+        )
     job.write_text(f"SET history = 'off'; {job.read_text()}")
     assert "is drawn from its history, and none is kept" in refused("--ui", "0")
     job.write_text(job.read_text().partition(";")[2])

@@ -31,7 +31,7 @@ SLOW = (
 @contextmanager
 def served(code: str, job: AskedJob = JOB, **limits: Any):
     asker = Asker(job, command=("-c", code), **limits)
-    serving = Serving.of(Feed(Reader(MemoryStore()), "job", asker=asker), Address("127.0.0.1", 0))
+    serving = Serving.of(Feed(Reader(MemoryStore()), "job", asker=asker), Address("127.0.0.1", 0), None)
     with serving.beside():
         yield serving.url.removeprefix("http://").rstrip("/")
 
@@ -95,7 +95,7 @@ def test_pages_of_others_and_what_is_too_long_are_refused():
             "the text of the job is not known here: watersmeet ui JOB.sql --checkpoint state/x",
         )
         assert not asked(host, "/document.json")[1]["why"]["answers"]
-    serving = Serving.of(Feed(Reader(MemoryStore()), "job"), Address("127.0.0.1", 0))
+    serving = Serving.of(Feed(Reader(MemoryStore()), "job"), Address("127.0.0.1", 0), None)
     with serving.beside():
         assert asked(serving.url.removeprefix("http://").rstrip("/"), "/why.json?input=a")[0] == 404
 

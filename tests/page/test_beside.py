@@ -34,10 +34,10 @@ def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
 
     with (
         suppress(EngineError),
-        page_beside(Address("127.0.0.1", 0), store, "shop") as url,
+        page_beside(Address("127.0.0.1", 0), store, "shop", token=None) as page,
         job.run(None),
     ):
-        browser = threading.Thread(target=look, args=(url,), daemon=True)
+        browser = threading.Thread(target=look, args=(page.url,), daemon=True)
         browser.start()
         assert looks.wait(20)
         raise EngineError("the disk is full", code="no-room")
@@ -46,6 +46,6 @@ def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
 
 
 def test_nobody_is_waited_for_who_does_not_look():
-    with page_beside(Address("127.0.0.1", 0), MemoryStore(), "shop"):
+    with page_beside(Address("127.0.0.1", 0), MemoryStore(), "shop", token=None):
         began = time.monotonic()
     assert time.monotonic() - began < listening.BESIDE_LOOK_S

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import expect
@@ -18,6 +21,7 @@ from watersmeet.page.document import document_of
 from watersmeet.page.html import page_of
 from watersmeet.page.served import Feed
 from watersmeet.page.serving import Serving
+from watersmeet.spec.watched.access import load_token
 from watersmeet.spec.watched.addresses import Address
 
 pytestmark = pytest.mark.browser
@@ -42,7 +46,7 @@ def large(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def url(large):
-    serving = Serving.of(Feed(Reader(large.store), "large", look_s=0.2), Address("127.0.0.1", 0))
+    serving = Serving.of(Feed(Reader(large.store), "large", look_s=0.2), Address("127.0.0.1", 0), None)
     with serving.beside():
         yield serving.url
 
@@ -90,7 +94,9 @@ def asking():
     made = Large(queries=2, ticks=10)
     made.keeping.close()
     asker = Asker(AskedJob(HOSTILE, "job.sql", "state"), command=("-c", ANSWERING))
-    serving = Serving.of(Feed(Reader(made.store), "asking", look_s=0.2, asker=asker), Address("127.0.0.1", 0))
+    serving = Serving.of(
+        Feed(Reader(made.store), "asking", look_s=0.2, asker=asker), Address("127.0.0.1", 0), None
+    )
     with serving.beside():
         yield serving.url
 
@@ -240,7 +246,7 @@ def test_a_page_that_does_not_know_the_job_says_what_to_run(chromium, small):
     made = Large(queries=1, ticks=3)
     made.keeping.close()
     asker = Asker(AskedJob(None, "state/x y", "state/x y"))
-    serving = Serving.of(Feed(Reader(made.store), "x", asker=asker), Address("127.0.0.1", 0))
+    serving = Serving.of(Feed(Reader(made.store), "x", asker=asker), Address("127.0.0.1", 0), None)
     with serving.beside(), opened(chromium, serving.url) as page:
         page.get_by_label("is", exact=True).fill("17")
         form = page.locator("form")
@@ -251,6 +257,34 @@ def test_a_page_that_does_not_know_the_job_says_what_to_run(chromium, small):
         assert faults(page) == []
     with opened(chromium, small) as page:  # a report cannot ask anybody
         assert page.locator("#why").count() == 0
+
+
+def test_a_link_shows_the_page_also_from_a_page_of_others(chromium, tmp_path):
+    """As a message in a chat does. The cookie that takes the token's place goes along."""
+    made = Large(queries=1, ticks=3)
+    made.keeping.close()
+    token = load_token(str(tmp_path / "token"))
+    serving = Serving.of(Feed(Reader(made.store), "x"), Address("127.0.0.1", 0), token)
+    elsewhere = tmp_path / "message.html"
+    elsewhere.write_text(f'<a href="{serving.link}">the page</a>')
+    server = ThreadingHTTPServer(("localhost", 0), partial(SimpleHTTPRequestHandler, directory=tmp_path))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    context = chromium.new_context()
+    try:
+        with serving.beside():
+            page = context.new_page()
+            page.goto(f"http://localhost:{server.server_port}/message.html")
+            page.get_by_role("link").click()
+            page.wait_for_selector("#plan")
+            assert page.url == serving.url
+            page.goto(serving.url)  # once more, without the token
+            page.wait_for_selector("#plan")
+            assert context.new_page().goto(serving.url).status == 200
+            assert chromium.new_page().goto(serving.url).status == 401
+    finally:
+        context.close()
+        server.shutdown()
+        server.server_close()
 
 
 def test_words_of_others_stay_words(chromium, report):

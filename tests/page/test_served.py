@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from http.client import HTTPConnection
+from io import StringIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +29,7 @@ from watersmeet.page.html import static
 from watersmeet.page.listening import listening_at
 from watersmeet.page.served import STATIC, Feed
 from watersmeet.page.serving import Serving
+from watersmeet.spec.watched.access import load_token
 from watersmeet.spec.watched.addresses import Address, address_in
 from watersmeet.state.store import MemoryStore
 
@@ -58,12 +60,12 @@ def history():
 
 @pytest.fixture(scope="module")
 def url(history):
-    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address("127.0.0.1", 0))
+    serving = Serving.of(Feed(Reader(history.store), "<job>", look_s=0.05), Address("127.0.0.1", 0), None)
     with serving.beside():
         yield serving.url
 
 
-def asked(url: str, **headers: str):
+def asked(url: str, **headers: str | bytes):
     """The status, the headers and the text of an answer; redirects are not followed."""
     host, _, path = url.removeprefix("http://").partition("/")
     connection = HTTPConnection(host, timeout=20)
@@ -137,7 +139,8 @@ def test_a_state_that_cannot_be_read_is_told_in_its_words():
         def names(self, folder):
             raise StateError("the store does not answer", code="store-away")
 
-    with (serving := Serving.of(Feed(Reader(Away()), "job"), Address("127.0.0.1", 0))).beside():
+    serving = Serving.of(Feed(Reader(Away()), "job"), Address("127.0.0.1", 0), None)
+    with serving.beside():
         status, _, told = asked(serving.url + "document.json")
         assert (status, told) == (503, "the store does not answer")
         with urllib.request.urlopen(serving.url + "events", timeout=20) as stream:
@@ -175,21 +178,83 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
     assert samples_of(SideFiles(path=str(tmp_path / "none"), format=kind)) == samples_of(None) == []
 
 
-def test_other_machines_are_asked_for_a_token(history):
-    serving = Serving.of(Feed(Reader(history.store), "job"), Address("0.0.0.0", 0))
-    address, _, token = serving.url.partition("?token=")
-    address = address.replace("0.0.0.0", "127.0.0.1")
-    assert len(token) >= 32
+@pytest.fixture(scope="module")
+def token(tmp_path_factory):
+    return load_token(str(tmp_path_factory.mktemp("access") / "token"))
+
+
+@pytest.fixture(scope="module", params=["127.0.0.1", "0.0.0.0"])
+def guarded(request, history, token):
+    """A page that asks for a token; its address."""
+    serving = Serving.of(Feed(Reader(history.store), "job", look_s=0.05), Address(request.param, 0), token)
     with serving.beside():
-        for wrong in ("", "?token=", "?token=x", f"?token={token}x"):
-            assert asked(address + wrong)[0] == 401
-        assert asked(address + "document.json")[0] == 401
-        status, headers, _ = asked(f"{address}?token={token}")
-        assert (status, headers["Location"]) == (303, "/")
-        cookie = headers["Set-Cookie"]
-        assert {"HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
-        assert asked(address, Cookie=cookie.partition(";")[0])[0] == 200
-        assert asked(address + "document.json", Cookie="watersmeet=x")[0] == 401
+        yield serving, serving.url.replace("0.0.0.0", "127.0.0.1")
+
+
+PATHS = ("", "document.json", "events", "why.json?input=a", "inputs.json", "page.js", "page.css", "nothing")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_shown_without_the_token(guarded, token, path):
+    """To any user of the machine: loopback is open to all of them."""
+    _, url = guarded
+    sign = "&" if "?" in path else "?"
+    for query in ("", f"{sign}token=", f"{sign}token=x", f"{sign}token={token.text}x", f"{sign}token=%ff"):
+        status, headers, text = asked(f"{url}{path}{query}")
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert text.startswith("this page asks for a token: open the link")
+    for header in ("", "Bearer", "Bearer x", f"Basic {token.text}", f"Bearer {token.text[:-1]}", "Bearer é"):
+        assert asked(f"{url}{path}", Authorization=header.encode("latin-1"))[0] == 401
+    for cookie in ("", "watersmeet=x", f"watersmeet={token.text}", f"watersmeet-1={token.text}"):
+        assert asked(f"{url}{path}", Cookie=cookie)[0] == 401
+    for method in ("HEAD", "OPTIONS", "POST"):
+        connection = HTTPConnection(url.removeprefix("http://").rstrip("/"), timeout=20)
+        connection.request(method, f"/{path}")
+        assert connection.getresponse().status == 401
+
+
+def test_a_program_sends_the_token_in_a_header(guarded, token):
+    _, url = guarded
+    for scheme in ("Bearer", "bearer"):
+        status, _, text = asked(f"{url}document.json", Authorization=f"{scheme} {token.text}")
+        assert (status, json.loads(text)["title"]) == (200, "job")
+
+
+def test_a_browser_sends_the_token_once_and_then_a_cookie_of_this_port(guarded, token):
+    """Browsers send cookies to all ports of a host: this one does not tell what the token is."""
+    serving, url = guarded
+    assert serving.link == f"{serving.url}?token={token.text}"
+    status, headers, _ = asked(f"{url}?token={token.text}")
+    assert (status, headers["Location"]) == (303, "/")
+    cookie = headers["Set-Cookie"]
+    port = url.rpartition(":")[2].rstrip("/")
+    assert cookie.startswith(f"watersmeet-{port}=")
+    assert {"HttpOnly", "SameSite=lax"} <= set(cookie.split("; "))
+    assert token.text not in cookie
+    shown = cookie.partition(";")[0]
+    for path in ("", "document.json", "page.js"):
+        assert asked(f"{url}{path}", Cookie=shown)[0] == 200
+    assert asked(url, Cookie=shown.replace(port, "1"))[0] == 401
+    assert asked(f"{url}document.json", Authorization=f"Bearer {shown.partition('=')[2]}")[0] == 401
+
+
+def test_the_link_is_shown_on_a_terminal_and_stands_in_no_log(guarded, token):
+    serving, _ = guarded
+    terminal, log = StringIO(), StringIO()
+    terminal.isatty = lambda: True
+    assert serving.describe(terminal) == serving.link
+    assert serving.describe(log) == f"{serving.url} (token in {token.file})"
+    assert str(token.text) not in repr(token)
+
+
+@pytest.mark.parametrize(
+    ("host", "who"),
+    [("127.0.0.1", "every user of this machine"), ("0.0.0.0", "whoever reaches this address")],
+)
+def test_a_page_without_a_token_says_who_may_see_it(history, host, who):
+    serving = Serving.of(Feed(Reader(history.store), "job"), Address(host, 0), None)
+    serving.listening.close()
+    assert serving.describe(StringIO()) == f"{serving.url} (no token: open to {who})"
 
 
 @pytest.mark.parametrize("text", ["", "x", "70000", "host:", "-1", "::1:80", "1.5"])
@@ -205,7 +270,7 @@ def test_what_is_no_address_is_refused(text):
 def test_ctrl_c_stops_the_page_unless_the_process_ignores_it(history, handler, is_stopped):
     before = signal.signal(signal.SIGINT, handler)
     try:
-        serving = Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", 0))
+        serving = Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", 0), None)
         server = serving._server()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -220,7 +285,7 @@ def test_a_library_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "watersmeet.page.serving")
     with pytest.raises(EngineError, match="not installed: uvicorn") as refused:
-        listening_at(Address("127.0.0.1", 0), MemoryStore(), "job")
+        listening_at(Address("127.0.0.1", 0), MemoryStore(), "job", token=None)
     assert refused.value.code == "missing-library"
     assert "watersmeet[ui]" in str(refused.value.hint)
 
@@ -240,6 +305,8 @@ def test_addresses(text, wanted, loopback):
 
 
 def test_a_port_that_is_taken_is_said(history):
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(EngineError) as refused:
-        Serving.of(Feed(Reader(history.store), "job"), Address("127.0.0.1", taken.getsockname()[1]))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(EngineError) as refused:
+            Serving.of(Feed(Reader(history.store), "job"), address, None)
     assert refused.value.code == "port-taken"

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from watersmeet.cli.completion import job_files, words_of
+from watersmeet.errors import SpecError
 from watersmeet.spec import job_options
+from watersmeet.spec.watched.access import NO_TOKEN
 from watersmeet.spec.watched.log_format import LogFormat
 
 JobFile = Annotated[
@@ -83,7 +85,22 @@ Ui = Annotated[
     str | None,
     typer.Option(
         metavar="[PORT]",
-        help="A page of the job: at PORT (8765) of this machine alone, or at HOST:PORT, with a token.",
+        help="A page of the job: at PORT (8765) of this machine alone, or at HOST:PORT.",
+    ),
+]
+TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The token that page and metrics ask for; made if missing (~/.config/watersmeet/token).",
+    ),
+]
+NoToken = Annotated[
+    bool,
+    typer.Option(
+        "--no-token",
+        help="Page and metrics ask for no token: every user of this machine, and whoever reaches HOST:PORT,"
+        " sees the job, and rows of it on the page.",
     ),
 ]
 LoggedAs = Annotated[
@@ -93,3 +110,18 @@ LoggedAs = Annotated[
         autocompletion=words_of(LogFormat),
     ),
 ]
+
+
+def token_setting(token_file: str | None, no_token: bool) -> str | None:
+    """The setting `token_file` that the two flags stand for.
+
+    Raises:
+        SpecError: both are given.
+    """
+    if no_token and token_file is not None:
+        raise SpecError(
+            "--token-file and --no-token exclude each other",
+            code="wrong-option",
+            hint="leave out --no-token",
+        )
+    return NO_TOKEN if no_token else token_file

@@ -165,6 +165,8 @@ def run(
     ] = False,
     ui: flags.Ui = None,
     metrics: flags.Metrics = None,
+    token_file: flags.TokenFile = None,
+    no_token: flags.NoToken = False,
     log_format: flags.LoggedAs = None,
 ) -> None:
     """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
@@ -204,6 +206,7 @@ def run(
         progress_output=progress_output,
         ui=ui,
         metrics=metrics,
+        token_file=flags.token_setting(token_file, no_token),
         log_format=log_format,
     )
     overrides |= settings_of(conf or [])

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from watersmeet.cli.flags import NoToken, TokenFile, token_setting
 from watersmeet.cli.job_file import default_checkpoint
 from watersmeet.cli.output import to_stderr
 from watersmeet.cli.state_commands.commands import Directory, Of
 from watersmeet.errors import SpecError
+from watersmeet.spec.watched.access import TOKEN_FILE, load_token
 from watersmeet.spec.watched.addresses import address_in
 
 UI_PORT = "8765"
@@ -22,12 +25,18 @@ Listen = Annotated[
     str,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="Where to listen; 0 is any free port. Other hosts than this one are asked for a token.",
+        help="Where to listen; 0 is any free port.",
     ),
 ]
 
 
-def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
+def ui(
+    job: Of,
+    listen: Listen = UI_PORT,
+    checkpoint: Directory = None,
+    token_file: TokenFile = None,
+    no_token: NoToken = False,
+) -> None:
     """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
     goes on with the job. Read only."""
     from watersmeet.cli.state_commands.place import Place
@@ -35,6 +44,7 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
     from watersmeet.page.asking import AskedJob
     from watersmeet.page.listening import listening_at
 
+    access = token_setting(token_file, no_token)
     address = address_in(listen)
     if address is None:
         raise SpecError(
@@ -44,8 +54,10 @@ def ui(job: Of, listen: Listen = UI_PORT, checkpoint: Directory = None) -> None:
         )
     place = Place.of(job, checkpoint, default_checkpoint(job))
     asked = AskedJob(place.text, place.named, str(place.checkpoint.root))
-    serving = listening_at(address, place.checkpoint.store, place.checkpoint.job, asked=asked)
-    print(f"the page of {place.checkpoint.place}: {serving.url}", flush=True)
+    token = load_token(access or place.settings.get(TOKEN_FILE))
+    state = place.checkpoint
+    serving = listening_at(address, state.store, state.job, token=token, asked=asked)
+    print(f"the page of {state.place}: {serving.describe(sys.stdout)}", flush=True)
     if not place.checkpoint.store.names(FOLDER):
         to_stderr("note: there is no history there: the page is empty until a tick of the job writes one")
     serving.run()

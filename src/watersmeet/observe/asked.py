@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from watersmeet.observe import spans
 from watersmeet.observe.log import LoggedTo, LogWatcher
 from watersmeet.observe.watching import Watched, Watcher
+from watersmeet.spec.watched.access import TOKEN_FILE, load_token
 from watersmeet.spec.watched.addresses import Address, address_in
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def asked_watchers(
         address = address_in(settings.get("metrics", ""))
         if address is not None:
             endpoint = _endpoint_at(address)
-            watchers.append(endpoint.watch(run))
-            shown = f"metrics are shown at {endpoint.url}"
+            watchers.append(endpoint.watch(run, load_token(settings.get(TOKEN_FILE))))
+            shown = f"metrics are shown at {endpoint.url} ({endpoint.access})"
             log.note(shown)
             say(shown)
         yield watchers

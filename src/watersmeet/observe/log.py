@@ -37,8 +37,8 @@ class LogWatcher(Watcher):
         self._tick: int | None = None
         self._last: TickResult | None = None
 
-    def shown_at(self, url: str) -> None:
-        self.note(f"the page of the job is at {url}")
+    def shown_at(self, url: str, access: str) -> None:
+        self.note(f"the page of the job is at {url} ({access})")
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         self._log(logging.INFO, "the job has started")

@@ -33,8 +33,9 @@ class Watched:
 class Watcher:
     """One that watches a run; it overrides what it wants to be told."""
 
-    def shown_at(self, url: str) -> None:
-        """A browser sees the run there, from before its start to its end. Only if that was asked for."""
+    def shown_at(self, url: str, access: str) -> None:
+        """A browser sees the run there, from before its start to its end. Only if that was asked for.
+        ``access``: who may see it, in words, which hold no secret."""
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:
         """The first tick comes next. ``waiting``: inputs whose watermarks wait for silent partitions;
@@ -60,9 +61,9 @@ class Watching:
         self._watchers = tuple(watchers)
         self._reporter = Reporter(self._ticked)
 
-    def shown_at(self, url: str) -> None:
+    def shown_at(self, url: str, access: str) -> None:
         for watcher in self._watchers:
-            watcher.shown_at(url)
+            watcher.shown_at(url, access)
 
     def start(
         self, holdings: Mapping[str, Mapping[str, Sequence[Holding]]], before: TickResult | None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from watersmeet.errors import EngineError
 from watersmeet.history.past import Reader
 from watersmeet.page.asking import AskedJob, Asker
+from watersmeet.spec.watched.access import AccessToken
 from watersmeet.spec.watched.addresses import Address
 from watersmeet.state.store import Store
 
@@ -23,10 +24,19 @@ BESIDE_LOOK_S = 1.0
 
 
 def listening_at(
-    address: Address, store: Store, job: str, look_s: float | None = None, asked: AskedJob | None = None
+    address: Address,
+    store: Store,
+    job: str,
+    *,
+    token: AccessToken | None,
+    look_s: float | None = None,
+    asked: AskedJob | None = None,
 ) -> Serving:
-    """The page of the job whose state is in a store. ``asked``: the job that questions about rows are about;
-    None: there are none.
+    """Listen for who wants to see the page of the job whose state is in a store.
+
+    Args:
+        token: what a browser must know; None: anybody may see the page.
+        asked: the job that questions about rows are about; None: there are none.
 
     Raises:
         EngineError: the libraries are not installed, or nobody can listen there.
@@ -42,16 +52,18 @@ def listening_at(
         ) from None
 
     asker = None if asked is None else Asker(asked)
-    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s, asker), address)
+    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s, asker), address, token)
 
 
 @contextmanager
-def page_beside(address: Address, store: Store, job: str, asked: AskedJob | None = None) -> Iterator[str]:
-    """The page of a run, for as long as the run goes on; gives its address, for a browser. Whoever looks at
-    it is told how the run has ended before it goes. ``asked``: as `listening_at`.
+def page_beside(
+    address: Address, store: Store, job: str, *, token: AccessToken | None, asked: AskedJob | None = None
+) -> Iterator[Serving]:
+    """Serve the page of a run for as long as the run goes on. Whoever looks at it is told how the run has
+    ended before it goes. ``token``, ``asked``: as `listening_at`.
 
     Raises: as `listening_at`.
     """
-    serving = listening_at(address, store, job, BESIDE_LOOK_S, asked)
+    serving = listening_at(address, store, job, token=token, look_s=BESIDE_LOOK_S, asked=asked)
     with serving.beside(linger_s=2 * BESIDE_LOOK_S):
-        yield serving.url
+        yield serving

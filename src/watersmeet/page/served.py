@@ -1,13 +1,13 @@
 """The page over HTTP: of a job that runs in any process, or has ended, from the history beside its state.
 
-Read only, and of one job. Whoever asks for it by another name than it is served under is refused, so that no
-page of somebody else's reaches it through a browser; where it listens for other machines it wants a token.
+Read only, and of one job. Every request needs the token, for any user of this machine can reach the port.
+Whoever asks for the page by another name than it is served under is refused, so that no page of somebody
+else's reaches it through a browser.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,6 +29,7 @@ from watersmeet.page.aside import samples_of
 from watersmeet.page.asking import Asker, NotAnswered
 from watersmeet.page.document import Document, document_of
 from watersmeet.page.html import SCRIPTS, STYLES, served_page, static
+from watersmeet.spec.watched.access import AccessToken, is_equal
 
 STATIC = dict.fromkeys(STYLES, "text/css") | dict.fromkeys(SCRIPTS, "text/javascript")
 HEADERS = {
@@ -39,6 +40,10 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 COOKIE = "watersmeet"
+NO_TOKEN_SHOWN = (
+    "this page asks for a token: open the link that the command printed, or add ?token= and what is in the"
+    " file that it named; a program sends Authorization: Bearer TOKEN"
+)
 LOOK_S = 2.0
 
 Made = TypeVar("Made")
@@ -96,12 +101,13 @@ def _state(past: Past) -> object:
     return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None
 
 
-def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
-    """The page as an application.
+def app_of(feed: Feed, hosts: list[str], token: AccessToken | None, port: int) -> Starlette:
+    """Make the page an application.
 
     Args:
         hosts: the names under which it may be asked for.
         token: what has to be known to see it; None: nothing.
+        port: where it listens, for which a browser keeps a cookie.
     """
 
     async def index(_: Request) -> Response:
@@ -163,7 +169,7 @@ def app_of(feed: Feed, hosts: list[str], token: str | None) -> Starlette:
 
     middleware = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
-        Middleware(_Guarded, token=token),
+        Middleware(_Guarded, token=token, cookie=f"{COOKIE}-{port}"),
         Middleware(GZipMiddleware, compresslevel=3),
     ]
     routes = [
@@ -207,11 +213,17 @@ def _number(text: str | None) -> int:
 
 
 class _Guarded:
-    """Asks for the token, by a parameter once and by a cookie from then on, and sets `HEADERS`."""
+    """Asks for the token, and sets `HEADERS`.
 
-    def __init__(self, app: ASGIApp, token: str | None) -> None:
+    A program sends it in a header each time. A browser sends it once, in the query of the link, and a cookie
+    from then on. Cookies go to all ports of a host, and so to servers of other users: the cookie is named
+    after the port, and does not reveal the token.
+    """
+
+    def __init__(self, app: ASGIApp, token: AccessToken | None, cookie: str) -> None:
         self._app = app
         self._token = token
+        self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -225,16 +237,16 @@ class _Guarded:
                 message["headers"] = [*message.get("headers", ()), *(h for h in told if h[0] not in names)]
             await send(message)
 
-        request = Request(scope)
-        if self._token is None or self._is_known(request.cookies.get(COOKIE)):
-            await self._app(scope, receive, with_headers)
-        elif self._is_known(request.query_params.get("token")):
-            response = RedirectResponse(request.url.path, 303)
-            response.set_cookie(COOKIE, str(self._token), httponly=True, samesite="strict")
-            await response(scope, receive, with_headers)
-        else:
-            told = PlainTextResponse("a token is wanted: use the address that the command printed", 401)
-            await told(scope, receive, with_headers)
+        refusal = None if self._token is None else self._refusal(Request(scope), self._token)
+        await (refusal or self._app)(scope, receive, with_headers)
 
-    def _is_known(self, said: str | None) -> bool:
-        return said is not None and hmac.compare_digest(said.encode(), str(self._token).encode())
+    def _refusal(self, request: Request, token: AccessToken) -> Response | None:
+        """The answer to a request that has neither header nor cookie; None: it has one of them."""
+        cookie, shown = token.derive(self._cookie), request.cookies.get(self._cookie, "")
+        if token.is_in_header(request.headers.get("authorization")) or is_equal(shown, cookie):
+            return None
+        if request.url.path == "/" and token.is_known(request.query_params.get("token")):
+            response = RedirectResponse("/", 303)
+            response.set_cookie(self._cookie, cookie, httponly=True, samesite="lax")
+            return response
+        return PlainTextResponse(NO_TOKEN_SHOWN, 401, {"WWW-Authenticate": "Bearer"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import signal
 import socket
 import threading
@@ -12,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import TextIO
+from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
 
 from watersmeet.page.served import Feed, app_of
+from watersmeet.spec.watched.access import AccessToken, describe_access
 from watersmeet.spec.watched.addresses import LOOPBACK, Address, cannot_listen
 
 _LOOK_S = 0.05
@@ -29,22 +31,35 @@ answer when the page ended. It would stand between the lines of the job."""
 
 @dataclass(frozen=True)
 class Serving:
-    """A page that listens, and is answered from when it is run. ``url``: for a browser, with the token."""
+    """A page that listens, and is answered from when it is run.
+
+    ``url``: for a browser that has shown the token before; ``link``: with the token; ``access``: who may see
+    the page, in words.
+    """
 
     app: Starlette
     listening: socket.socket
     url: str
+    link: str
+    access: str
 
     @classmethod
-    def of(cls, feed: Feed, address: Address) -> Serving:
-        """Raises: EngineError when the port is taken, or the host is not this machine's."""
+    def of(cls, feed: Feed, address: Address, token: AccessToken | None) -> Serving:
+        """Listen at an address. ``token``: what a browser must know; None: anybody may see the page.
+
+        Raises:
+            EngineError: the port is taken, or the host is not this machine's.
+        """
         listening = _listening(address)
         at = address._replace(port=listening.getsockname()[1])
-        shown = at.words.rpartition(":")[0]
-        token = None if address.is_loopback else secrets.token_urlsafe(24)
-        hosts = ["localhost", LOOPBACK, "[::1]", shown] if token is None else ["*"]
-        url = f"http://{at.words}/" + ("" if token is None else f"?token={token}")
-        return cls(app_of(feed, hosts, token), listening, url)
+        hosts = ["localhost", LOOPBACK, "[::1]", at.words.rpartition(":")[0]] if at.is_loopback else ["*"]
+        url = f"http://{at.words}/"
+        link = url if token is None else f"{url}?token={quote(token.text, safe='')}"
+        return cls(app_of(feed, hosts, token, at.port), listening, url, link, describe_access(token, address))
+
+    def describe(self, stream: TextIO) -> str:
+        """Say where the page is; the token is shown on a terminal only, for others may read a log."""
+        return self.link if stream.isatty() and self.link != self.url else f"{self.url} ({self.access})"
 
     def run(self) -> None:
         """Answer until SIGINT or SIGTERM; an ignored SIGINT stays ignored."""

@@ -6,7 +6,7 @@ import re
 
 _KEYS = r"(?:private|access|account|api).?key"
 _SECRET = re.compile(
-    rf"passw|secret|token|credential|jaas|authorization|connection.?string|\bheader\.|keystore\.key\b|key\.pem|\bsas\b|{_KEYS}",
+    rf"passw|secret|token(?!.?file)|credential|jaas|authorization|connection.?string|\bheader\.|keystore\.key\b|key\.pem|\bsas\b|{_KEYS}",
     re.IGNORECASE,
 )
 _IN_URL = re.compile(rf"((?:passw\w*|secret\w*|token|{_KEYS})=)[^&;]*|(?<=//)[^/\s]*@", re.IGNORECASE)
@@ -30,6 +30,11 @@ def guarded(name: str, value: str) -> str:
 
     >>> {"user": guarded("user", "reader"), "password": guarded("password", "x")}
     {'user': 'reader', 'password': '***'}
+
+    The name of a file that has a secret is none:
+
+    >>> guarded("token_file", "/etc/watersmeet/token")
+    '/etc/watersmeet/token'
     """
     is_open = public(name, value) == value
     return value if is_open else Secret(value)

@@ -54,12 +54,16 @@ def test_figures_are_the_account_s_and_spark_s_jobs_say_what_they_are_for(spark,
 
     def on_tick(result, seconds, parts):
         (shown,) = (said for said in notices if said.startswith("metrics are shown at "))
-        with urllib.request.urlopen(shown.removeprefix("metrics are shown at "), timeout=10) as answer:
+        url, access = shown.removeprefix("metrics are shown at ").split(" ", 1)
+        assert access == f"(token in {tmp_path / 'token'})"
+        header = {"Authorization": f"Bearer {(tmp_path / 'token').read_text().strip()}"}
+        with urllib.request.urlopen(urllib.request.Request(url, headers=header), timeout=10) as answer:
             answers.append(answer.read().decode())
 
     settings = {
         "checkpoint": str(tmp_path / "shop"),
         "metrics": "0",
+        "token_file": str(tmp_path / "token"),
         "finish": True,
         "partitions": 2,
         "small_ticks": "spark",

@@ -228,7 +228,7 @@ def test_of_a_run_that_cannot_begin_nothing_is_left():
 def test_where_a_browser_sees_the_run_is_in_the_view():
     shown = Shown()
     with shown.view:
-        shown.job.watching.shown_at("http://127.0.0.1:8765/")
+        shown.job.watching.shown_at("http://127.0.0.1:8765/", "token in a file")
         until(lambda: shown.says("for 0 s                                http://127.0.0.1:8765/"))
 
 

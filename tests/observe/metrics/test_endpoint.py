@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
+from http.client import HTTPConnection
 from threading import Event, Thread
 
 import pytest
@@ -24,6 +25,7 @@ from watersmeet.observe.metrics.run import RunMetrics
 from watersmeet.observe.reports import report_of
 from watersmeet.observe.store_use import StoreUse
 from watersmeet.observe.watching import Watched, Watching
+from watersmeet.spec.watched.access import load_token
 from watersmeet.spec.watched.addresses import Address
 
 NOTICES = "watersmeet_notices_total", frozenset({("job", "shop")})
@@ -70,7 +72,7 @@ def value(text: str, name: str, **labels: str) -> float:
 def watched(address: Address, job: str = "shop") -> tuple[WatchedJob, RunMetrics]:
     """A job whose figures are shown there."""
     about = WatchedJob().about(job)
-    metrics = endpoint_at(address).watch(about)
+    metrics = endpoint_at(address).watch(about, None)
     return WatchedJob(metrics), metrics
 
 
@@ -144,7 +146,7 @@ def test_a_restart_loses_no_series_and_doubles_none(address):
     before = samples(asked(address))
     job.watching.notice("a broker is away")
     job.watching.end(None)
-    again = Watching([endpoint_at(address).watch(job.about())])
+    again = Watching([endpoint_at(address).watch(job.about(), None)])
     between = samples(asked(address))
     assert between.keys() == before.keys()
     totals = {key: count for key, count in before.items() if key[0].endswith(("_total", "_count"))}
@@ -174,7 +176,7 @@ def test_what_has_failed_is_shown_until_it_is_started_again(address):
         == value(text, "watersmeet_tick_in_hand_seconds", job="shop")
         == 0
     )
-    metrics = endpoint_at(address).watch(job.about())
+    metrics = endpoint_at(address).watch(job.about(), None)
     assert value(asked(address), "watersmeet_failing", job="shop") == 0
     metrics.ended(None)
 
@@ -195,9 +197,39 @@ def test_two_jobs_of_a_process_share_an_address_and_are_told_apart(address):
 def test_two_jobs_of_one_name_are_refused(address):
     job, metrics = watched(address)
     with pytest.raises(SpecError, match='a job named "shop" is shown at http://127') as refused:
-        endpoint_at(address).watch(job.about())
+        endpoint_at(address).watch(job.about(), None)
     assert refused.value.code == "same-job"
     metrics.ended(None)
+
+
+def test_whoever_asks_has_to_send_the_token(address, tmp_path):
+    """To any user of the machine: loopback is open to all of them."""
+    token, other = (load_token(str(tmp_path / name)) for name in ("token", "other"))
+    endpoint = endpoint_at(address)
+    metrics = endpoint.watch(WatchedJob().about(), token)
+    assert endpoint.access == f"token in {token.file}"
+
+    def status(path: str, method: str = "GET", **headers: str) -> int:
+        connection = HTTPConnection(address.host, address.port, timeout=10)
+        connection.request(method, path, headers=headers)
+        return connection.getresponse().status
+
+    for path in ("/metrics", "/", "/favicon.ico", f"/metrics?token={token.text}"):
+        for header in ("", f"Bearer {other.text}", f"Basic {token.text}", "Bearer"):
+            assert status(path, Authorization=header) == 401
+        for method in ("GET", "HEAD", "OPTIONS", "POST"):
+            assert status(path, method) == 401
+    assert status("/metrics", Authorization=f"Bearer {token.text}") == 200
+    for unlike in (other, None):
+        with pytest.raises(SpecError, match="other jobs of this process are shown at http://127") as refused:
+            endpoint.watch(WatchedJob().about("second"), unlike)
+        assert refused.value.code == "same-job"
+    same = endpoint.watch(WatchedJob().about("second"), load_token(str(token.file)))
+    same.ended(None)
+    metrics.ended(None)
+    changed = endpoint.watch(WatchedJob().about(), other)  # nobody else was shown there any more
+    assert status("/metrics", Authorization=f"Bearer {token.text}") == 401
+    changed.ended(None)
 
 
 def test_a_port_that_is_taken_is_told():
@@ -206,11 +238,11 @@ def test_a_port_that_is_taken_is_told():
         other.listen()
         taken = Address("127.0.0.1", other.getsockname()[1])
         with pytest.raises(EngineError, match="another program listens there") as refused:
-            Endpoint(taken).watch(WatchedJob().about())
+            Endpoint(taken).watch(WatchedJob().about(), None)
     assert refused.value.code == "port-taken"
     assert refused.value.hint
     with pytest.raises(EngineError) as refused:
-        Endpoint(Address("203.0.113.7", 9464)).watch(WatchedJob().about())
+        Endpoint(Address("203.0.113.7", 9464)).watch(WatchedJob().about(), None)
     assert refused.value.code == "cannot-listen"
 
 
@@ -228,7 +260,7 @@ def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address, m
     ending = Thread(target=metrics.ended, args=(None,))
     ending.start()
     assert closing.wait(10)
-    other = endpoint.watch(WatchedJob().about("second"))
+    other = endpoint.watch(WatchedJob().about("second"), None)
     ending.join()
     assert "watersmeet_up" in asked(address)
     other.ended(None)
@@ -236,7 +268,7 @@ def test_a_run_that_starts_while_the_last_one_ends_waits_for_its_port(address, m
 
 def test_any_free_port_is_one_that_can_be_asked():
     endpoint = endpoint_at(Address("127.0.0.1", 0))
-    metrics = endpoint.watch(WatchedJob().about())
+    metrics = endpoint.watch(WatchedJob().about(), None)
     with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
         assert b"watersmeet_up" in answer.read()
     metrics.ended(None)
@@ -283,7 +315,7 @@ def test_a_thousand_series_are_there_in_a_tenth_of_a_second(address):
         f"CREATE SINK s{n} WITH ('connector' = 'memory'); INSERT INTO s{n} {select};" for n in range(20)
     )
     plan = WatchedJob(text=text).plan
-    metrics = endpoint_at(address).watch(Watched("many", plan, 1.0))
+    metrics = endpoint_at(address).watch(Watched("many", plan, 1.0), None)
     job = WatchedJob(metrics, text=text)
     job.ticks([{"orders": [({"k": "a", "t": "2026-11-26T10:00:00"}, 1)]}])
     took, count = math.inf, 0

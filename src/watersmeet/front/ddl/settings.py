@@ -33,6 +33,7 @@ from watersmeet.spec.options.files import FILE_READER, FileReader, local_path
 from watersmeet.spec.options.spark_settings import problem_of
 from watersmeet.spec.secrets import guarded
 from watersmeet.spec.time_zones import hint_for, zone_named
+from watersmeet.spec.watched.access import TOKEN_FILE
 from watersmeet.spec.watched.addresses import address_in
 from watersmeet.spec.watched.log_format import LogFormat
 from watersmeet.types.intervals import IntervalError, trigger_ms
@@ -76,6 +77,7 @@ RUN_SETTINGS = (
     SMALL_TICKS,
     "metrics",
     "ui",
+    TOKEN_FILE,
     "log_format",
     "jars",
     "state_store",
@@ -228,6 +230,8 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
     elif name in ("metrics", "ui") and address_in(value) is None:
         port = "9464" if name == "metrics" else "8765"
         hint = f"a port of this machine, such as {port}, or HOST:PORT to listen elsewhere"
+    elif name == TOKEN_FILE and not value.strip():
+        hint = "the path of a file, or 'none'"
     elif name == "log_format":
         return str(_one_of(LogFormat, name, value, location).value)
     elif name == FILE_READER:

@@ -81,7 +81,7 @@ class LiveView(Watcher):
             complaint = f"{type(self._failed).__name__}: {self._failed}"
             print(f"note: the live view ended before the run: {printable(complaint)}", file=sys.stderr)
 
-    def shown_at(self, url: str) -> None:
+    def shown_at(self, url: str, access: str) -> None:
         self._page = url
 
     def started(self, waiting: Sequence[Waiting], before: TickResult | None) -> None:

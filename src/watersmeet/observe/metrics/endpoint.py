@@ -1,5 +1,5 @@
 """Addresses at which Prometheus asks for figures: one server per address, in threads of its own, for all jobs
-of this process that are to be seen there.
+of this process that are to be seen there. Whoever asks has to send the token, in a header.
 
 A server is there while one of its jobs runs, or has failed: that it failed is what somebody has to see. A job
 that is started again goes on with what was counted before.
@@ -7,18 +7,22 @@ that is started again goes on with what was counted before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Callable, Iterable
 from threading import Lock, Thread
 from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from watersmeet.errors import SpecError
 from watersmeet.observe.metrics import figures
 from watersmeet.observe.metrics.run import ENDED, FAILED, RunMetrics, histograms
 from watersmeet.observe.watching import Watched
+from watersmeet.spec.watched.access import AccessToken, describe_access
 from watersmeet.spec.watched.addresses import Address, cannot_listen
 
 _FAMILIES = {figures.COUNTER: CounterMetricFamily, figures.GAUGE: GaugeMetricFamily}
@@ -29,6 +33,7 @@ class Endpoint(Collector):
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self._token: AccessToken | None = None
         self._lock = Lock()
         self._seconds = histograms()
         self._runs: dict[str, RunMetrics] = {}
@@ -43,11 +48,19 @@ class Endpoint(Collector):
         port = self.address.port if self._server is None else self._server.server_port
         return f"http://{Address(self.address.host, port).words}/metrics"
 
-    def watch(self, run: Watched) -> RunMetrics:
+    @property
+    def access(self) -> str:
+        """Who may see that, in words."""
+        return describe_access(self._token, self.address)
+
+    def watch(self, run: Watched, token: AccessToken | None) -> RunMetrics:
         """What is to be told of a run that is about to start, which is shown from now on.
 
+        Args:
+            token: what has to be sent to see it; None: nothing.
+
         Raises:
-            SpecError: one of that name runs already.
+            SpecError: one of that name runs already, or others are shown there to who has another token.
             EngineError: nobody can listen there.
         """
         with self._lock:
@@ -59,6 +72,13 @@ class Endpoint(Collector):
                     hint="a job is named as its checkpoint directory: name that otherwise, or give this job a"
                     " port of its own",
                 )
+            if self._server is not None and token != self._token:
+                raise SpecError(
+                    f"other jobs of this process are shown at {self.url} ({self.access})",
+                    code="same-job",
+                    hint="give all of them one token_file, or this job a port of its own",
+                )
+            self._token = token
             self._listen()
             if metrics is None:
                 metrics = self._runs[run.job] = RunMetrics(run.job, self._seconds, self._look)
@@ -86,9 +106,7 @@ class Endpoint(Collector):
         if self._server is not None:
             return
         try:
-            self._server, self._thread = start_http_server(
-                self.address.port, self.address.host, self._registry
-            )
+            self._server = _server_at(self.address, self._guarded(make_wsgi_app(self._registry)))
         except (OSError, OverflowError) as error:
             raise cannot_listen(
                 "metrics cannot be shown",
@@ -96,6 +114,19 @@ class Endpoint(Collector):
                 error,
                 "another port, as --metrics 9465, or an address of this machine: --metrics HOST:PORT",
             ) from None
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def _guarded(self, app: Callable[..., Any]) -> Callable[..., Any]:
+        """The application, for who has the token."""
+
+        def answer(request: dict[str, Any], start: Callable[..., Any]) -> Any:
+            if self._token is None or self._token.is_in_header(request.get("HTTP_AUTHORIZATION")):
+                return app(request, start)
+            start("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
+            return [b"these metrics ask for a token: Authorization: Bearer TOKEN\n"]
+
+        return answer
 
     def _look(self) -> None:
         """Close the server, if there is nothing to be seen there any more. A run that is about to start waits
@@ -108,6 +139,24 @@ class Endpoint(Collector):
             if self._thread is not None:
                 self._thread.join()
             self._server = self._thread = None
+
+
+class _Quiet(WSGIRequestHandler):
+    """Logs no request."""
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _server_at(address: Address, app: Callable[..., Any]) -> ThreadingWSGIServer:
+    """Raises: OSError, OverflowError."""
+    where = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, (host, *_) = where[0]
+
+    class Server(ThreadingWSGIServer):
+        address_family = family
+
+    return make_server(str(host), address.port, app, Server, handler_class=_Quiet)
 
 
 _ENDPOINTS: dict[Address, Endpoint] = {}

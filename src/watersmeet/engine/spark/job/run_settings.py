@@ -18,6 +18,7 @@ from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.spec.secrets import public_option
+from watersmeet.spec.watched.access import TOKEN_FILE
 
 _PLACE = "where something is kept, or runs"
 _LOOKS = "how a run is looked at"
@@ -39,6 +40,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "history": "what is kept of earlier ticks, for people",
     "metrics": _LOOKS,
     "ui": _LOOKS,
+    TOKEN_FILE: _LOOKS,
     "log_format": _LOOKS,
     "change_queries": "which queries there are counts for itself",
 }
