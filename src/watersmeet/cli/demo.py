@@ -105,7 +105,8 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
 def job_text(demo: Demo, directory: Path) -> str:
     """The job's statements, over ``directory``."""
     text = files("watersmeet.cli").joinpath("jobs", f"{demo.job}.sql").read_text(encoding="utf-8")
-    return text.replace(f"'{PLACE}", "'" + str(directory).replace("'", "''") + "/")
+    place = str(directory).replace("'", "''").replace("${", "$${")
+    return text.replace(f"'{PLACE}", f"'{place}/")
 
 
 def compare(demo: Demo, streams: Path, result: Path) -> Comparison:

@@ -11,7 +11,7 @@ from watersmeet.errors import SqlError, WatersmeetError, flat_enough, near_names
 from watersmeet.front.catalog import Catalog
 from watersmeet.front.ddl.create import Infer, declared_name, read_declaration
 from watersmeet.front.ddl.index import read_index
-from watersmeet.front.ddl.settings import Settings, read_set
+from watersmeet.front.ddl.settings import STATE_SETTINGS, Settings, read_set, setting_name
 from watersmeet.front.query.emit import emitted, refuse_emitted
 from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
 from watersmeet.front.query.flow import Flow, flow_of
@@ -21,7 +21,7 @@ from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import select_flow
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens, statements_of
-from watersmeet.spec.model import Insert, Job, Query, Sink, Source
+from watersmeet.spec.model import Column, Insert, Job, Query, Sink, Source
 from watersmeet.types.sql_type import INTEGERS
 
 _DECLARATIONS = ("MAPPING", "TABLE", "SOURCE", "SINK")
@@ -83,27 +83,43 @@ def declared_sources(text: str) -> Mapping[str, Source]:
 
 
 def run_settings(text: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings of the run (`Job.run`) that a job's text and flags have; problems are passed over: who
-    reads the job finds them."""
+    """Read the settings of the run (`Job.run`) from a job's text and flags.
+
+    Problems are passed over, for who reads the job finds them; but not where the state is said by a variable
+    or a file that is missing: another state would be taken for it.
+
+    Raises:
+        SqlError, SeveralErrors: that is missing, with what else is wrong with the job.
+    """
     settings = Settings()
     try:
         whole = Text(text)
         statements = [Cursor(whole, tokens) for tokens in statements_of(whole)]
     except WatersmeetError:
         return {}
-    given = []
+    given, other = [], {setting_name(name) for name in overrides}
     for cursor in statements:
+        problems = len(whole.problems)
         try:
             if cursor.accept("SET"):
                 given.append(read_set(cursor)[:2])
         except WatersmeetError:
             continue
+        is_missing = len(whole.problems) > problems and setting_name(given[-1][0]) not in other
+        if is_missing and setting_name(given[-1][0]) in STATE_SETTINGS:
+            parse_job(text, overrides=overrides, infer=_infer_nothing)
+            raise whole.all_problems()
     for key, value in [*given, *overrides.items()]:
         try:
             settings.set(key, value)
         except WatersmeetError:
             continue
     return settings.run
+
+
+def _infer_nothing(*_: object) -> Sequence[Column]:
+    """Leave out sources whose columns are read from files: for who only looks for problems."""
+    raise Refused
 
 
 class _Reader:
@@ -178,7 +194,10 @@ class _Reader:
         elif cursor.accept("DROP", "INDEX"):
             self._drop_index(cursor)
         elif cursor.accept("SET"):
-            self.settings.set(*read_set(cursor))
+            problems = len(self.text.problems)
+            setting = read_set(cursor)
+            if len(self.text.problems) == problems:
+                self.settings.set(*setting)
         elif cursor.accept("EXPLAIN"):
             cursor.accept("PLAN", "FOR") or cursor.accept("EXTENDED") or cursor.accept("FORMATTED")
             sink, query = self._query(cursor)

@@ -6,20 +6,17 @@ A dotted name in TOML is a table within a table: ``bootstrap.servers = "b"`` is
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from watersmeet.front.text.external_values import Report, fill_references, has_reference, read_value
 from watersmeet.pipelines.problems import Key, Problem
-from watersmeet.regular_files import read_text
 from watersmeet.spec.secrets import HIDDEN, public
 
 FROM_FILE = "from_file"
 
-_VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"(?:passw\w*|secret\w*|token)=([^&;]*)", re.IGNORECASE)
 
 
@@ -97,15 +94,10 @@ def _upper(name: str) -> str:
 def _is_secret(name: str, value: str) -> bool:
     """Whether there is a secret in it that is not taken from elsewhere."""
     if public(name, value) == HIDDEN:
-        return not _is_elsewhere(value)
+        return not has_reference(value)
     if name.lower().rpartition(".")[2] not in ("url", "uri"):
         return False
     return secret_in_url(value)
-
-
-def _is_elsewhere(text: str) -> bool:
-    """Whether some of it is taken from the environment; ``$${…}`` is not."""
-    return any(not match[1] for match in _VARIABLE.finditer(text))
 
 
 def secret_in_url(url: str) -> bool:
@@ -120,7 +112,7 @@ def secret_in_url(url: str) -> bool:
     who = rest.partition("/")[0].rpartition("@")[0]
     _, colon, password = who.partition(":")
     written = [password] if colon else []
-    return any(part and not _is_elsewhere(part) for part in [*written, *_PARAMETER.findall(url)])
+    return any(part and not has_reference(part) for part in [*written, *_PARAMETER.findall(url)])
 
 
 class Elsewhere:
@@ -132,39 +124,17 @@ class Elsewhere:
     def text(self, key: Key, value: Any) -> str:
         """As an option has it."""
         if is_file(value):
-            return self._content(key, value[FROM_FILE])
+            return read_value(value[FROM_FILE], self._report(key))
         if isinstance(value, bool):
             return str(value).lower()
-        return self._filled(key, value) if isinstance(value, str) else str(value)
+        return fill_references(value, self._report(key)) if isinstance(value, str) else str(value)
 
     def options(self, key: Key, options: Mapping[str, Any]) -> dict[str, str]:
         return {name: self.text((*key, name), value) for name, value in options.items()}
 
-    def _filled(self, key: Key, text: str) -> str:
-        def value(match: re.Match[str]) -> str:
-            escaped, name = match[1], match[2]
-            if escaped:
-                return match[0][1:]
-            if not _NAME.fullmatch(name):
-                message = f"names no variable of the environment: ${{{name}}}"
-                self.problems.append(Problem(key, message, "bad-value", "${NAME}; $${…} stands for itself"))
-                return ""
-            content = os.environ.get(name)
-            if content is None:
-                self.problems.append(
-                    Problem(key, f"{name} is not set in the environment", "not-set", f"export {name}=…")
-                )
-            return content or ""
-
-        return _VARIABLE.sub(value, text)
-
-    def _content(self, key: Key, path: str) -> str:
-        try:
-            return read_text(os.path.expanduser(self._filled(key, path))).rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is no text"
-            self.problems.append(Problem(key, f'"{path}" cannot be read: {why}', "file-not-readable"))
-            return ""
+    def _report(self, key: Key) -> Report:
+        """What adds problems of a key."""
+        return lambda message, code, hint: self.problems.append(Problem(key, message, code, hint))
 
 
 def with_parameter(url: str, name: str, value: str) -> str:

@@ -25,6 +25,12 @@ class Secret(str):
         return repr(HIDDEN)
 
 
+class OpaqueSecret(Secret):
+    """A secret whatever its option is called; nothing of it is shown, also where it is a URL."""
+
+    __slots__ = ()
+
+
 def guarded(name: str, value: str) -> str:
     """The value of an option, as a `Secret` where its name says that it is one.
 
@@ -36,13 +42,13 @@ def guarded(name: str, value: str) -> str:
     >>> guarded("token_file", "/etc/watersmeet/token")
     '/etc/watersmeet/token'
     """
-    is_open = public(name, value) == value
+    is_open = isinstance(value, Secret) or public(name, value) == value
     return value if is_open else Secret(value)
 
 
 def public(name: str, value: str) -> str:
     """What may be shown of an option's value: of a URL all but who is in it, and with which password."""
-    if _SECRET.search(name):
+    if isinstance(value, OpaqueSecret) or _SECRET.search(name):
         return HIDDEN
     return without_secrets(value) if name.lower().rpartition(".")[2] in ("url", "uri") else value
 

@@ -1,25 +1,29 @@
-"""How the driver's JVM is started and connected with, by a program that is none."""
+"""How the driver's JVM is started and connected with, mostly by a program that is none."""
 
 from __future__ import annotations
 
 import io
 import os
+import socket
+import struct
 import subprocess
 import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from watersmeet.engine.spark.job import gateway, session, submitted
+from watersmeet.engine.spark.job import class_archive, gateway, session, submitted
 from watersmeet.engine.spark.job.java_command import Command
 from watersmeet.engine.spark.job.session import settings
 from watersmeet.engine.spark.job_conf import java_begun
 from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.secrets import OpaqueSecret
 
 SAYS = """
 import os, struct, sys
@@ -40,13 +44,33 @@ def taken(monkeypatch):
     return gateways
 
 
+JAVA = r"""#!{python} -SEs
+import os, re, stat, sys
+(file,) = sys.argv[1:]
+with open(file[1:]) as arguments:  # @file
+    assert stat.S_IMODE(os.fstat(arguments.fileno()).st_mode) == 0o600
+    lines = arguments.read().splitlines()
+words = [re.sub(r"\\(.)", lambda sign: "\n" if sign[1] == "n" else sign[1], line[1:-1]) for line in lines]
+os.execv(sys.executable, [sys.executable, *words])
+"""
+"""Takes its arguments as Java's launcher does."""
+
+
 @pytest.fixture
-def started(monkeypatch, taken):
+def java(tmp_path_factory):
+    program = tmp_path_factory.mktemp("home") / "java"
+    program.write_text(JAVA.format(python=sys.executable))
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def started(monkeypatch, taken, java):
     """Starts a Python program for Java; what was started."""
     processes: list[subprocess.Popen] = []
 
     def by(program: str) -> list[subprocess.Popen]:
-        command = Command([sys.executable, "-c", program], dict(os.environ))
+        command = Command([str(java), "-c", program], dict(os.environ))
         monkeypatch.setattr(gateway, "java_command", lambda *_: command)
         return processes
 
@@ -194,6 +218,99 @@ def test_one_that_is_there_is_kept(started, monkeypatch):
     assert processes == []
 
 
+HOSTILE = [
+    "",
+    " ",
+    "a b",
+    "#x",
+    "@x",
+    "*",
+    "'",
+    '"',
+    "\\",
+    'C:\\"x"\\',
+    "\n",
+    "a\nb\tc\fd",
+    "ä日\udcff",
+    "-Dx=${y}",
+]
+
+
+@pytest.mark.skipif(class_archive._java() is None, reason="needs Java")
+def test_java_reads_arguments_as_they_were_written(tmp_path):
+    """By its launcher, which shows a program's arguments among its properties."""
+    program = tmp_path / "Shown.java"
+    program.write_text(
+        "public class Shown { public static void main(String[] words) throws Exception {"
+        " for (String word : words) System.out.print(word + '\\0'); } }"
+    )
+    plain = [word for word in HOSTILE if word.isprintable() or word.isascii()]
+    file = gateway._write_arguments([str(program), *plain], tmp_path)
+    run = subprocess.run([class_archive._java(), f"@{file}"], capture_output=True, check=False, timeout=60)
+    assert (run.stdout.decode().split("\0")[:-1], run.stderr) == (plain, b"")
+    file.unlink()
+    before = os.umask(0)
+    try:
+        assert gateway._write_arguments(HOSTILE, tmp_path).stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
+SECRETS = {
+    "spark.plugin.password": "s3cret",
+    "spark.plugin.pin": OpaqueSecret("s3cret"),
+    "spark.plugin.uri": "x://me:s3cret@host/y",
+    "spark.hadoop.fs.s3a.secret.key": "s3cret",
+}
+TRUST = {"spark.driver.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("more", "exposed"),
+    [
+        ({}, []),
+        (TRUST, ["spark.driver.extraJavaOptions"]),
+        ({"spark.jars": "s3a://bucket/a.jar"}, ["spark.hadoop.fs.s3a.secret.key"]),
+        ({"spark.jars.repositories": "https://me:s3cret@repository"}, ["spark.jars.repositories"]),
+    ],
+)
+def test_spark_submit_is_told_the_secrets_alone_that_it_needs(monkeypatch, taken, more, exposed):
+    """Where the command of Java is not known; the session is given all of them by its builder."""
+    conf = settings(conf={**SECRETS, **more})
+    seen = []
+    monkeypatch.setattr(gateway, "launch_gateway", lambda conf, **_: seen.append(dict(conf.getAll())))
+    monkeypatch.setattr(gateway, "java_command", lambda *_: None)
+    gateway.launch(conf, None)
+    assert [name for name, value in seen[0].items() if "s3cret" in value] == exposed
+    assert conf.keys() - seen[0].keys() == SECRETS.keys() - set(exposed)
+    assert gateway.exposed_settings(conf) == exposed
+    monkeypatch.setattr(gateway, "java_command", lambda *_: Command(["java"], {}))
+    assert gateway.exposed_settings(conf) == []
+
+
+@pytest.mark.spark
+def test_no_setting_stands_where_other_users_can_read_it(spark):
+    """The arguments of a process are for all users of a machine."""
+    java = gateway.current_gateway().proc.pid
+    arguments = Path(f"/proc/{java}/cmdline").read_bytes().split(b"\0")
+    assert [len(arguments), arguments[1][:1]] == [3, b"@"]
+    assert not os.path.exists(arguments[1][1:])
+
+
+@pytest.mark.spark
+def test_other_users_of_the_machine_are_no_part_of_spark(spark):
+    """Its ports are on loopback, which is open to all of them: a request without its secret is not looked at,
+    where before Java deserialised what it has."""
+    body = b"\xac\xed\x00\x05no object"
+    frame = struct.pack(">BqI", 3, 7, len(body)) + body  # an RPC
+    blocks = spark.sparkContext._jsc.sc().env().blockManager().blockTransferService().port()
+    for port in (int(spark.conf.get("spark.driver.port")), blocks):
+        with socket.create_connection(("127.0.0.1", port), 10) as asking:
+            asking.settimeout(10)
+            asking.sendall(struct.pack(">q", 8 + len(frame)) + frame)
+            assert b"Expected SaslMessage" in asking.recv(4096)
+
+
 @pytest.mark.spark
 def test_the_jvm_of_a_session_is_started_directly(spark):
     """Else a JVM more is started for each job, and nothing else would show it."""
@@ -209,7 +326,7 @@ def interrupt(number, frame):
 signal.signal(signal.SIGTERM, interrupt)
 signal.signal(signal.SIGHUP, interrupt)
 os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.{name}))
-sleeps = Command([sys.executable, "-c", "import time; time.sleep(60)"], dict(os.environ))
+sleeps = Command(["{java}", "-c", "import time; time.sleep(60)"], dict(os.environ))
 try:
     gateway._Begun.by(sleeps, None)
 except KeyboardInterrupt:
@@ -220,10 +337,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="children are asked of the kernel")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
-def test_a_signal_while_java_is_forked_is_not_lost(name):
+def test_a_signal_while_java_is_forked_is_not_lost(name, java):
     """It comes within the hooks of the fork, in which an exception would be printed and forgotten."""
     run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(name=name)],
+        [sys.executable, "-c", INTERRUPTED.format(name=name, java=java)],
         capture_output=True,
         text=True,
         check=False,

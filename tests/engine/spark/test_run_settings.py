@@ -9,7 +9,9 @@ from pyspark import SparkContext
 
 import watersmeet
 from watersmeet.engine.spark.job.run_settings import all_settings
+from watersmeet.spec.secrets import HIDDEN
 
+PINS = [("spark.hadoop.acme.pin", "4711"), ("spark.hadoop.acme.mode", "fast")]
 CUT = ("spark.sql.files.maxPartitionBytes", "8m")
 
 
@@ -18,17 +20,17 @@ class Context:
         self.defaultParallelism = cores
 
     def getConf(self) -> SimpleNamespace:
-        return SimpleNamespace(getAll=lambda: [CUT])
+        return SimpleNamespace(getAll=lambda: [CUT, *PINS])
 
 
-def settings(join: str, cores: int) -> dict[str, str]:
+def settings(join: str, cores: int, *secrets: str) -> dict[str, str]:
     source = "WITH ('connector' = 'file', 'path' = 'in/{}', 'format' = 'json')"
     text = f"""
         CREATE TABLE l (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("l")};
         CREATE TABLE r (k STRING, t BIGINT, WATERMARK FOR t AS t) {source.format("r")};
         SELECT l.k, r.t FROM l {join}"""
     context = cast(SparkContext, Context(cores))
-    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context)
+    return all_settings(watersmeet.plan_job(watersmeet.parse_job(text)), {}, context, secrets)
 
 
 def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():
@@ -38,3 +40,10 @@ def test_how_files_are_cut_counts_where_the_first_of_equal_times_is_taken():
     plain = "JOIN r ON l.k = r.k AND l.t = r.t"
     assert settings(plain, 2) == settings(plain, 3)
     assert CUT[0] not in settings(plain, 2)
+
+
+def test_what_was_taken_from_a_file_is_not_written_down():
+    """Whatever the setting is called; a digest of all of them is kept with each tick."""
+    found = settings("JOIN r ON l.k = r.k AND l.t = r.t", 2, "spark.hadoop.acme.pin")
+    assert found["spark.hadoop.acme.pin"] == HIDDEN
+    assert found["spark.hadoop.acme.mode"] == "fast"

@@ -131,3 +131,22 @@ def test_workers_import_the_package_from_where_it_is(monkeypatch):
     first, *others = os.environ["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "watersmeet" / "__init__.py").is_file()
     assert others == ["elsewhere"]
+
+
+@pytest.mark.parametrize(
+    ("master", "is_on"),
+    [
+        (None, True),
+        ("local", True),
+        ("local[*]", True),
+        ("local[2,3]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://host:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_spark_asks_for_a_secret_where_it_can_draw_one(master, is_on):
+    assert session.settings(master=master).get("spark.authenticate") == ("true" if is_on else None)
+    assert (
+        session.settings(master=master, conf={"spark.authenticate": "false"})["spark.authenticate"] == "false"
+    )

@@ -87,7 +87,7 @@ def declared_name(cursor: Cursor) -> str:
 
 def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None = None) -> Declared:
     """The statement from behind its name. ``infer`` None: all columns have to be declared."""
-    start = cursor.offset
+    start, problems = cursor.offset, len(cursor.text.problems)
     options: dict[str, str] = {}
     if cursor.accept("EXTERNAL", "NAME"):
         options["external_name"] = cursor.dotted("the external name")
@@ -101,6 +101,8 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
             _option_list(cursor, name, options)
         else:
             raise cursor.unexpected("TYPE, USING, OPTIONS or WITH")
+    if len(cursor.text.problems) > problems:
+        raise Refused
     connector = _connector(connector, options, cursor, start)
     if kind != "SINK":
         options = inlined(
@@ -341,17 +343,25 @@ def _option_list(cursor: Cursor, name: str, options: dict[str, str]) -> None:
                 "leave out one of them",
             )
         cursor.accept("=")
-        negative = "-" if cursor.accept("-") else ""
-        token = cursor.take()
-        if token.token_type is TokenType.NUMBER or token.token_type is TokenType.STRING:
-            options[key] = negative + token.text
-        elif token.text.upper() in ("TRUE", "FALSE"):
-            options[key] = token.text.lower()
-        else:
-            message = f"the value of option '{key}' must be a string, a number, TRUE or FALSE"
-            raise cursor.text.error(message, "syntax", token.start)
+        options[key] = _option_value(cursor, key)
         if not cursor.accept(",") and not cursor.looks_at(")"):
             raise cursor.unexpected(", or )")
+
+
+def _option_value(cursor: Cursor, key: str) -> str:
+    content = cursor.external_value()
+    if content is not None:
+        return content
+    negative = "-" if cursor.accept("-") else ""
+    token = cursor.take()
+    if token.token_type is TokenType.STRING and not negative:
+        return cursor.fill(token.text, token.start)
+    if token.token_type is TokenType.NUMBER or token.token_type is TokenType.STRING:
+        return negative + token.text
+    if token.text.upper() in ("TRUE", "FALSE"):
+        return token.text.lower()
+    message = f"the value of option '{key}' must be a string, a number, TRUE, FALSE or FROM FILE 'path'"
+    raise cursor.text.error(message, "syntax", token.start)
 
 
 def _source(

@@ -88,6 +88,9 @@ RUN_SETTINGS = (
 )
 """Settings of the run, given as text to whoever runs the job."""
 
+STATE_SETTINGS = ("checkpoint", *(name for name in RUN_SETTINGS if name.startswith("state_store")))
+"""Those that say where the state is."""
+
 SWITCHES = (
     "until_caught_up",
     "finish",
@@ -116,7 +119,7 @@ class Settings:
         name = setting_name(key)
         if key.lower().startswith("spark."):
             _check_spark_setting(key, value, location)
-            self.spark[key] = value
+            self.spark[key] = guarded(key, value)
         elif name in RUN_SETTINGS:
             self.run[name] = _run_setting(name, value, location)
         elif name == "watermark_rule":
@@ -194,6 +197,8 @@ def as_text(value: object) -> str:
     >>> as_text(True), as_text(9)
     ('true', '9')
     """
+    if isinstance(value, str):
+        return value  # also one that is a secret
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -286,13 +291,21 @@ def _bytes(name: str, value: str, location: Location | None, least: int = LEAST_
 
 
 def read_set(cursor: Cursor) -> tuple[str, str, Location]:
-    """``SET key = value``, ``SET 'key' TO 'value'``, ``SET a.b.c = some words``."""
+    """Read ``key = value``, ``'key' TO 'value'``, ``a.b.c = some words`` or ``key = FROM FILE 'path'``.
+
+    References to what is not there are added to the text's problems, and stand for nothing in the value.
+    """
     start = cursor.offset
     key = cursor.dotted("a setting's name")
     while cursor.accept("-"):
         key += "-" + cursor.dotted("a setting's name")
     if not cursor.accept("=") and not cursor.accept("TO"):
         raise cursor.unexpected("=")
+    location = cursor.text.at(start)
+    content = cursor.external_value()
+    if content is not None:
+        cursor.end()
+        return key, content, location
     tokens = cursor.rest()
     if not tokens:
         raise cursor.unexpected("a value")
@@ -300,4 +313,4 @@ def read_set(cursor: Cursor) -> tuple[str, str, Location]:
         value = tokens[0].text
     else:
         value = cursor.text.sql[tokens[0].start : tokens[-1].end + 1].strip()
-    return key, value, cursor.text.at(start)
+    return key, cursor.fill(value, tokens[0].start), location

@@ -10,6 +10,7 @@ from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import raise_all
 from watersmeet.front.text.dialect import Watersmeet
+from watersmeet.front.text.external_values import Report, fill_references, read_value
 from watersmeet.front.text.foreign import refuse_foreign
 from watersmeet.front.text.place import Text, taken_name
 from watersmeet.names import is_ours
@@ -162,6 +163,22 @@ class Cursor:
         if token is None or token.token_type is not TokenType.STRING:
             raise self.unexpected(what)
         return self.take().text
+
+    def external_value(self) -> str | None:
+        """Read ``FROM FILE 'path'`` as the content of the file; None: there is none. Problems are added to
+        the text's."""
+        offset = self.offset
+        if not self.accept("FROM", "FILE"):
+            return None
+        return read_value(self.string("the path of a file"), self.report_at(offset))
+
+    def fill(self, value: str, offset: int) -> str:
+        """The value with what ``${NAME}`` means in it. Problems are added to the text's."""
+        return fill_references(value, self.report_at(offset))
+
+    def report_at(self, offset: int) -> Report:
+        """What adds a problem at an offset to the text's."""
+        return lambda message, code, hint: self.text.problem(message, code, offset, hint)
 
     def until_comma(self) -> list[Token]:
         """The tokens up to the next comma or closing parenthesis of this level."""

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,9 +34,18 @@ from watersmeet.engine.spark.job.java_command import Command, has_spark_env, jav
 from watersmeet.engine.spark.job.signals import STOPPING, held_back
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
 from watersmeet.engine.spark.start_failures import JavaEnded, check_bash, check_java
+from watersmeet.spec.secrets import Secret, public_setting
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
 _WHERE, _NAME = "_PYSPARK_DRIVER_CONN_INFO_PATH", "gateway"
+_ARGUMENTS = "arguments"
+_ESCAPES = {"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"}
+"""In quotes, in a file of arguments of Java's launcher."""
+_LOADED = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
+_OF_JAVA = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
+_OF_STORES = ("spark.hadoop.",)
+"""Settings that ``spark-submit`` needs itself: of what it loads, of the JVM that it starts, and of the stores
+from which it loads."""
 _LOOK_S = 0.02
 _NEEDED_NEXT = "pyspark.testing"
 """What PySpark 4.2 imports when it first hands something to Java: pandas and more, for which the JVM, once it
@@ -56,9 +65,15 @@ class _Begun:
         folder, proc = tempfile.TemporaryDirectory(), None
         try:
             environment = {**command.environment, _WHERE: str(Path(folder.name) / _NAME)}
+            program, *arguments = command.arguments
+            file = _write_arguments(arguments, Path(folder.name))
             with held_back():
                 proc = Popen(
-                    command.arguments, stdin=PIPE, stderr=words, env=environment, preexec_fn=_ignore_stopping
+                    [program, f"@{file}"],
+                    stdin=PIPE,
+                    stderr=words,
+                    env=environment,
+                    preexec_fn=_ignore_stopping,
                 )
         except BaseException:
             if proc is not None:
@@ -70,6 +85,20 @@ class _Begun:
     def end(self) -> None:
         end(self.proc)
         self.folder.cleanup()
+
+
+def _write_arguments(arguments: Sequence[str], folder: Path) -> Path:
+    """Write arguments into a file for Java's launcher to read (``java @file``), in a folder of this user's.
+
+    Settings of Spark and options of Java may hold passwords, and all users of a machine can read the
+    arguments of a process.
+    """
+    file = folder / _ARGUMENTS
+    with open(file, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:
+        for argument in arguments:
+            quoted = "".join(_ESCAPES.get(sign, sign) for sign in argument)
+            written.write(os.fsencode(f'"{quoted}"\n'))
+    return file
 
 
 _ahead: list[_Begun] = []
@@ -109,7 +138,7 @@ def launch(conf: Mapping[str, str], words: IO[bytes] | None) -> None:
         command = _command(conf)
         _check_programs(command)
         if command is None:
-            asked = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+            asked = SparkConf(loadDefaults=False).setAll(list(_submitted(conf).items()))
             gateway: Any = launch_gateway(asked, popen_kwargs={"stderr": words})  # type: ignore[no-untyped-call]
         else:
             gateway = _launch_directly(command, words)
@@ -131,6 +160,30 @@ def forget_dead() -> None:
     SparkSession._instantiatedSession = None
     SparkContext._active_spark_context = None
     SparkContext._gateway = SparkContext._jvm = None
+
+
+def exposed_settings(conf: Mapping[str, str]) -> list[str]:
+    """Return the names of settings with secrets that all users of this machine could read in the arguments of
+    ``spark-submit``, if that is to start the JVM."""
+    names = [name for name, value in _submitted(conf).items() if _is_secret(name, value)]
+    if not names or current_gateway() is not None or GATEWAY in os.environ:
+        return []
+    with names_in_utf8():
+        return names if _command(conf) is None else []
+
+
+def _submitted(conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings that ``spark-submit`` is given as arguments. Secrets are left out that the session alone
+    needs, which is given all settings by its builder."""
+    is_remote = any("://" in conf.get(name, "") for name in _LOADED)
+    needed = (*_LOADED, *_OF_JAVA, *(_OF_STORES if is_remote else ()))
+    return {
+        name: value for name, value in conf.items() if name.startswith(needed) or not _is_secret(name, value)
+    }
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return isinstance(value, Secret) or public_setting(name, value) != value
 
 
 def current_gateway() -> Any:

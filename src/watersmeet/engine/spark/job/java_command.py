@@ -184,8 +184,9 @@ def _arguments(home: str, conf: Mapping[str, str], environment: Mapping[str, str
     ]
     for name, value in conf.items():
         arguments += ["--conf", f"{name}={value}"]
-    if any(option.startswith("-Xmx") for option in options) or "\r" in "".join(arguments):
-        raise _Uncertain  # the first is refused, the other comes out of the script without
+    signs = "".join(arguments)
+    if any(option.startswith("-Xmx") for option in options) or "\r" in signs or "\0" in signs:
+        raise _Uncertain  # the first and the last are refused, the other comes out of the script without
     return [*arguments, _SHELL]
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.errors import java_needed
-from watersmeet.engine.spark.job import session
+from watersmeet.engine.spark.job import gateway, session
 from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import session_of
@@ -36,6 +36,7 @@ from watersmeet.sinks.registry import make_sink
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 from watersmeet.spec.options.function import OfBatches
+from watersmeet.spec.secrets import OpaqueSecret
 
 _STARTING = threading.Lock()
 """Two jobs that start at once make one session."""
@@ -90,6 +91,7 @@ def run_job(
         until_caught_up=until_caught_up or finish,
         finish=finish,
         run=job.run,
+        secrets=[name for name, value in (conf or {}).items() if isinstance(value, OpaqueSecret)],
         set_aside_newer_parts=set_aside_newer_parts,
         change_queries=change_queries,
         keep_ticks=keep_ticks,
@@ -113,7 +115,13 @@ def run_job(
     raise_all([*problems_of(plan), *looked.problems])
     with java_needed():
         conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
-    for note in [*looked.notes, *notes_of_tables(plan)]:
+    notes = [*looked.notes, *notes_of_tables(plan)]
+    if theirs is None and (exposed := gateway.exposed_settings(conf)):
+        notes.append(
+            f"all users of this machine can read {', '.join(exposed)} in the arguments of Java, which"
+            " spark-submit starts here: keep secrets out of them"
+        )
+    for note in notes:
         if on_notice is not None:
             on_notice(note)
     if any(query.every(GroupedPlan) for query in plan.queries):

@@ -185,7 +185,7 @@ class JobRun:
 
     def _as_begun(self, pending: bool) -> bool:
         """Whether the next tick, if it was begun, was begun with the settings of this run."""
-        settings = all_settings(self.plan, self.settings.run, self.spark.sparkContext)
+        settings = all_settings(self.plan, self.settings.run, self.spark.sparkContext, self.settings.secrets)
         self.driver.settings = digest_of(settings)
         begun = self.driver.begun_with() if pending else None
         manifest, aside = self.driver.manifest, self.settings.set_aside_newer_parts

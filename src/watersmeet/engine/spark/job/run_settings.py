@@ -6,7 +6,7 @@ As in `plan.identity.settings` everything counts, but for what is listed here wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 
 import pyspark
@@ -17,7 +17,7 @@ from watersmeet.objects.setting import STORE_SETTINGS
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import MatchPlan
-from watersmeet.spec.secrets import public_option
+from watersmeet.spec.secrets import HIDDEN, public_option
 from watersmeet.spec.watched.access import TOKEN_FILE
 
 _PLACE = "where something is kept, or runs"
@@ -69,12 +69,15 @@ _CUTS_FILES = "spark.sql.files."
 _CORES = "cores"
 
 
-def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> dict[str, str]:
+def all_settings(
+    plan: JobPlan, run: Mapping[str, str], spark: SparkContext, secrets: Collection[str] = ()
+) -> dict[str, str]:
     """Name -> value, as text for people.
 
     Args:
         run: the settings of the run, as the job or its flags say.
         spark: has the session's whole configuration.
+        secrets: names of settings of Spark whose values are secrets, whatever they are called.
     """
     is_asked = asks_files_in_order(plan)
     omitted = tuple(name for name in OMITTED_SPARK if not (is_asked and name == _CUTS_FILES))
@@ -85,7 +88,7 @@ def all_settings(plan: JobPlan, run: Mapping[str, str], spark: SparkContext) -> 
             settings[name] = value
     for name, value in context_settings(spark).items():
         if name.startswith(COUNTED_SPARK) and not name.startswith(omitted):
-            settings[name] = str(public_option(name, value))
+            settings[name] = HIDDEN if name in secrets else str(public_option(name, value))
     if is_asked:
         settings[_CORES] = str(spark.defaultParallelism)
     try:

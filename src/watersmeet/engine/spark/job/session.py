@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -85,6 +86,8 @@ COMPILER = (
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Where no rows pass through Java, its optimising compiler takes more than it saves. Place for code as with
 both: for one alone Java takes a fifth of it."""
+_ONE_PROCESS = re.compile(r"local(\[.*\])?")
+"""Masters by which Spark is one process."""
 LOG_LEVEL = "FATAL"
 OFF = logging.CRITICAL + 1
 
@@ -143,8 +146,11 @@ def settings(
         "spark.sql.streaming.checkpointFileManagerClass": _file_manager(),
         "spark.log.level": LOG_LEVEL,
     }
-    if (asked.get("spark.master") or defaults["spark.master"]).startswith("local"):
+    used_master = asked.get("spark.master") or defaults["spark.master"]
+    if used_master.startswith("local"):
         defaults["spark.driver.host"] = defaults["spark.driver.bindAddress"] = "127.0.0.1"
+    if _ONE_PROCESS.fullmatch(used_master):  # Spark draws a secret for it; other users reach loopback, too
+        defaults["spark.authenticate"] = "true"
     local = local_jars(jars)
     if local:
         defaults["spark.jars"] = ",".join(local)

@@ -43,6 +43,7 @@ class RunSettings:
         until_caught_up: end when the input that is there is used up.
         finish: then end the input too: all rows are released, the job is over.
         run: the settings of the run as the job has them, for what a tick's rows depend on.
+        secrets: names of Spark's settings whose values are secrets, whatever they are called.
         set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
@@ -69,6 +70,7 @@ class RunSettings:
     until_caught_up: bool = False
     finish: bool = False
     run: Mapping[str, str] = field(default_factory=dict)
+    secrets: Collection[str] = ()
     set_aside_newer_parts: bool = False
     change_queries: bool = False
     keep_ticks: int = LEAST_KEPT_TICKS

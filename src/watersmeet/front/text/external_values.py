@@ -1,0 +1,85 @@
+"""Values of options and settings that stand elsewhere: in the environment, or in a file.
+
+``${NAME}`` is a variable of the environment, and ``$${NAME}`` the text ``${NAME}``. SQL and TOML write them
+alike, and what is wrong with them has the same codes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+from watersmeet.regular_files import read_text
+from watersmeet.spec.secrets import OpaqueSecret, public_option
+
+REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Report = Callable[[str, str, str | None], object]
+"""Takes what is wrong: a message, a code, and a hint."""
+
+
+def has_reference(text: str) -> bool:
+    """Return True if some of the text is taken from the environment.
+
+    >>> has_reference("${PASSWORD}"), has_reference("$${PASSWORD}")
+    (True, False)
+    """
+    return any(not match[1] for match in REFERENCE.finditer(text))
+
+
+def fill_references(text: str, report: Report) -> str:
+    """Replace references by what the environment has.
+
+    A text with a variable whose name says that it is a secret is one, whatever its option is called; of a
+    URL only the parts that are secret in any case.
+
+    Args:
+        report: is told of each variable that is not set, and of what names none; the text has nothing there.
+
+    >>> os.environ["DOCTEST_HOST"] = "db"
+    >>> fill_references("${DOCTEST_HOST}:$5, $${DOCTEST_HOST}", print)
+    'db:$5, ${DOCTEST_HOST}'
+    """
+    is_secret = False
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal is_secret
+        escaped, name = match[1], match[2]
+        if escaped:
+            return match[0][1:]
+        if not _NAME.fullmatch(name):
+            message = f"names no variable of the environment: ${{{name}}}"
+            report(message, "bad-value", "${NAME}; $${…} stands for itself")
+            return ""
+        content = os.environ.get(name)
+        if content is None:
+            report(f"{name} is not set in the environment", "not-set", f"export {name}=…")
+            return ""
+        is_secret |= public_option(name, content) != content
+        return content
+
+    filled = REFERENCE.sub(value, text)
+    return OpaqueSecret(filled) if is_secret and "://" not in filled else filled
+
+
+def read_value(path: str, report: Report) -> OpaqueSecret:
+    """Read a value that is a file's whole content, but for the end of its last line. It is a secret.
+
+    Args:
+        path: of a UTF-8 file; it may have references, and ``~``.
+        report: is told why it cannot be read; the value is empty then.
+    """
+    problems: list[tuple[str, str, str | None]] = []
+    file = fill_references(path, lambda *problem: problems.append(problem))
+    for problem in problems:
+        report(*problem)
+    if problems:
+        return OpaqueSecret("")
+    try:
+        return OpaqueSecret(read_text(os.path.expanduser(file)).rstrip("\r\n"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        report(f'"{path}" cannot be read: {reason}', "file-not-readable", None)
+        return OpaqueSecret("")

@@ -1,0 +1,183 @@
+"""`${NAME}` and FROM FILE in SQL: in values of options and settings, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet.front.sql import parse_job, run_settings
+from watersmeet.history.recording import About
+from watersmeet.plan.explain import explain
+from watersmeet.plan.identity.settings import settings_of
+from watersmeet.plan.planner import plan_job
+from watersmeet.spec.secrets import HIDDEN, OpaqueSecret, public, public_setting
+
+SECRET = "s3cret-'\"\\$;{}"
+JOB = """
+SET spark.plugin.pin = '${PLUGIN_PASSWORD}';
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5)
+  WITH ('connector' = 'kafka', 'topic' = '${PREFIX}-orders', 'kafka.bootstrap.servers' = '${BROKERS}',
+        'kafka.sasl.jaas.config' = 'user="u" password="${KAFKA_PASSWORD}";',
+        'kafka.ssl.key.password' = FROM FILE '{file}', 'format' = 'json');
+CREATE SINK s WITH ('connector' = 'postgres', 'url' = 'postgresql://me:${PG_PASSWORD}@db/x', 'table' = 't');
+INSERT INTO s SELECT k, t, '${PLUGIN_PASSWORD} $${x} $1' AS c FROM a WHERE k <> '${'  -- ${COMMENT}
+  /* ${MORE} */;
+"""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """The text of a job whose secrets are elsewhere."""
+    monkeypatch.setenv("PREFIX", "eu")
+    monkeypatch.setenv("BROKERS", "b:9092")
+    for name in ("PLUGIN_PASSWORD", "KAFKA_PASSWORD"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("PG_PASSWORD", "s3cret")
+    (tmp_path / "password").write_text(f"{SECRET}\n")
+    return JOB.replace("{file}", str(tmp_path / "password"))
+
+
+def problems(text: str) -> list[tuple[str, int]]:
+    with pytest.raises(WatersmeetError) as found:
+        parse_job(text)
+    errors = found.value.errors if isinstance(found.value, SeveralErrors) else [found.value]
+    return [(error.code, error.location.line) for error in errors]
+
+
+def test_values_are_filled_in_and_texts_of_queries_are_as_written(job):
+    parsed = parse_job(job)
+    (source,), sink = plan_job(parsed).sources, parsed.inserts[0].sink
+    assert source.options["topic"] == "eu-orders"
+    assert source.options["kafka.bootstrap.servers"] == "b:9092"
+    assert source.options["kafka.sasl.jaas.config"] == f'user="u" password="{SECRET}";'
+    assert source.options["kafka.ssl.key.password"] == SECRET
+    assert sink.options["url"] == "postgresql://me:s3cret@db/x"
+    assert parsed.settings["spark.plugin.pin"] == SECRET
+    (insert,) = parsed.inserts
+    assert "'${PLUGIN_PASSWORD} $${x} $1' AS c" in insert.query.sql
+    assert "'${PLUGIN_PASSWORD} $${x} $1'" in str(plan_job(parsed).queries[0].outputs)
+
+
+def test_no_secret_is_shown(job):
+    """Neither by what a run writes down of itself, nor by EXPLAIN, nor where objects are printed."""
+    parsed = parse_job(job, source_name="job.sql")
+    plan = plan_job(parsed)
+    about = About.of(parsed, plan)
+    shown = [
+        explain(plan),
+        str(about.settings),
+        str(settings_of(plan)),
+        repr(parsed.sinks),
+        repr(plan.sources),
+    ]
+    for text in shown:
+        assert "s3cret" not in text
+    assert about.settings["spark.plugin.pin"] == HIDDEN
+    assert "eu-orders" in "".join(shown)
+
+
+def test_a_query_is_the_same_with_another_password(job, monkeypatch):
+    before = plan_job(parse_job(job))
+    monkeypatch.setenv("PG_PASSWORD", "another")
+    monkeypatch.setenv("KAFKA_PASSWORD", "another")
+    monkeypatch.setenv("PLUGIN_PASSWORD", "another")
+    after = plan_job(parse_job(job))
+    assert settings_of(after) == settings_of(before)
+    assert [query.fingerprint for query in after.queries] == [query.fingerprint for query in before.queries]
+    monkeypatch.setenv("PREFIX", "us")
+    assert settings_of(plan_job(parse_job(job))) != settings_of(before)
+
+
+def test_all_that_is_missing_is_told_at_once(job, monkeypatch):
+    for name in ("PREFIX", "PG_PASSWORD", "PLUGIN_PASSWORD"):
+        monkeypatch.delenv(name)
+    text = job.replace("FROM FILE '", "FROM FILE '/none") + "SET nothing = 1;"
+    assert problems(text) == [
+        *(("not-set", 2), ("not-set", 4), ("file-not-readable", 6), ("not-set", 7)),
+        ("unknown-setting", 10),
+    ]
+    with pytest.raises(SeveralErrors, match="PREFIX is not set in the environment") as found:
+        parse_job(text)
+    assert "s3cret" not in str(found.value)
+    assert "export PREFIX=…" in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["", "A B", "user.name", "env:X", "1"])
+def test_what_names_no_variable_is_refused(name):
+    text = f"SET spark.x.y = '${{{name}}}'; CREATE SINK s WITH ('connector' = 'memory', 'n' = '${{{name}}}')"
+    with pytest.raises(SeveralErrors, match="names no variable of the environment") as found:
+        parse_job(text)
+    assert found.value.errors[0].code == "bad-value"
+    assert "$${…} stands for itself" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("'$${HOME}'", "${HOME}"),
+        ("'$$${HOME}'", "$${HOME}"),
+        ("'$HOME'", "$HOME"),
+        ("'a$'", "a$"),
+        ("'{HOME}'", "{HOME}"),
+        ("'${A}${A}-${B}'", "xx-${A}"),  # what a variable has is not looked through again
+        ("'^\\\\d{2}$'", "^\\d{2}$"),
+        ("x ${A}", "x x"),
+        ("FROM FILE '${FOLDER}/v'", "a\n b ${A}"),
+        ("from file '${FOLDER}/v'", "a\n b ${A}"),
+        ("'FROM FILE'", "FROM FILE"),
+    ],
+)
+def test_settings_as_written_and_as_meant(tmp_path, monkeypatch, written, meant):
+    monkeypatch.setenv("A", "x")
+    monkeypatch.setenv("B", "${A}")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    (tmp_path / "v").write_bytes(b"a\n b ${A}\r\n")
+    text = f"SET spark.x.y = {written}; EXPLAIN SELECT t FROM a;"
+    table = "CREATE TABLE a (t BIGINT) WITH ('connector' = 'memory');"
+    assert parse_job(table + text).settings["spark.x.y"] == meant
+
+
+@pytest.mark.parametrize("value", ["FROM FILE", "FROM FILE x", "FROM FILE 'x' 'y'", "FROM 'x'"])
+def test_what_is_no_file_is_refused(value):
+    for text in (f"SET spark.x = {value}", f"CREATE SINK s WITH ('connector' = 'memory', 'n' = {value})"):
+        if text == "SET spark.x = FROM 'x'":  # words, as ever
+            continue
+        assert ("syntax", 1) in problems(f"{text};")
+
+
+def test_where_the_state_is_is_not_guessed(monkeypatch):
+    """A command that looks for it would take another one."""
+    text = """
+    SET trigger = '${NO_TRIGGER}';
+    SET checkpoint = '${NO_FOLDER}/state';
+    CREATE TABLE a (t BIGINT) WITH ('connector' = 'memory', 'x' = '${NO_X}');
+    INSERT INTO nowhere SELECT t FROM b;
+    """
+    with pytest.raises(SeveralErrors) as found:
+        run_settings(text, {})
+    assert [error.code for error in found.value.errors] == ["not-set"] * 3 + ["unknown-sink"]
+    assert run_settings(text, {"checkpoint": "here"}) == {"checkpoint": "here"}
+    monkeypatch.setenv("NO_FOLDER", "there")
+    assert run_settings(text, {}) == {"checkpoint": "there/state"}
+
+
+def test_secrets_of_any_name(tmp_path, monkeypatch):
+    """By where they come from, or by the name of the variable."""
+    monkeypatch.setenv("PIN_TOKEN", "1234")
+    monkeypatch.setenv("HOST", "db")
+    (tmp_path / "v").write_text("1234")
+    text = f"""
+    SET spark.a = '${{PIN_TOKEN}}'; SET spark.b = '-Dpin=${{PIN_TOKEN}} -Dx=${{HOST}}';
+    SET spark.c = FROM FILE '{tmp_path}/v'; SET spark.d = '${{HOST}}';
+    SET spark.e.uri = 'x://u:${{PIN_TOKEN}}@${{HOST}}/y';
+    CREATE TABLE t (t BIGINT) WITH ('connector' = 'memory'); EXPLAIN SELECT t FROM t;
+    """
+    settings = parse_job(text).settings
+    shown = {name: public_setting(name, value) for name, value in settings.items()}
+    assert shown == {
+        **dict.fromkeys(("spark.a", "spark.b", "spark.c"), HIDDEN),
+        "spark.d": "db",
+        "spark.e.uri": "x://***@db/y",
+    }
+    assert public("url", OpaqueSecret("postgresql://db/x")) == HIDDEN
+    assert "1234" not in repr(settings)
