@@ -19,7 +19,7 @@ from watersmeet.engine.spark.sources.files.first_values import (
     json_object,
     text_reader,
 )
-from watersmeet.engine.spark.sources.files.time_formats import FORMATS, TimeFormats
+from watersmeet.engine.spark.time_formats import FORMATS, TimeFormats
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM

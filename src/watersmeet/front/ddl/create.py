@@ -22,6 +22,7 @@ from sqlglot.tokens import TokenType
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.durations import lag_of
+from watersmeet.front.ddl.foreign import format_hint, metadata_clause
 from watersmeet.front.ddl.options import (
     SourceFields,
     changes_of,
@@ -37,8 +38,7 @@ from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, refuse_time_of
-from watersmeet.spec.options.files import FORMATS
-from watersmeet.spec.options.kafka import METADATA, records_of
+from watersmeet.spec.options.kafka import records_of
 from watersmeet.spec.options.records import inlined
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
@@ -237,20 +237,9 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
         )
     connector = BY_NAME.get(named.lower())
     if connector is None:
-        hint = _of_format(named) or near_names(named, [name.capitalize() for name in CONNECTORS])
+        hint = format_hint(named) or near_names(named, [name.capitalize() for name in CONNECTORS])
         raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
     return connector.name
-
-
-def _of_format(named: str) -> str | None:
-    """Return what to write where a format, or a connector of Flink's, is named as the connector."""
-    plain = named.lower()
-    if plain in (*FORMATS, DEBEZIUM):
-        topics = "" if plain == "parquet" else "; of topics 'connector' = 'kafka'"
-        return f"{plain} is a format: write 'connector' = 'file', 'format' = '{plain}'{topics}"
-    if plain == "upsert-kafka":
-        return "write 'connector' = 'kafka', 'format' = 'upsert-json', and a PRIMARY KEY (…) NOT ENFORCED"
-    return None
 
 
 def _column_list(cursor: Cursor) -> _Columns:
@@ -289,21 +278,11 @@ def _column(cursor: Cursor, before: _Columns) -> Column:
             cursor.accept("PRIMARY", "KEY")
             not_enforced(cursor)
         elif cursor.looks_at("METADATA"):
-            raise _metadata(cursor, name, start)
+            raise metadata_clause(cursor, name, start)
         elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
             what = cursor.take().text.upper() if not cursor.at_end else "nothing"
             raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
     return column
-
-
-def _metadata(cursor: Cursor, column: str, start: int) -> SqlError:
-    """Return the refusal of METADATA FROM, as Flink has it."""
-    cursor.accept("METADATA")
-    key = cursor.string("the name of the metadata") if cursor.accept("FROM") else column
-    hint = f"write it as an option: WITH (…, 'metadata.{column}' = '{key}')"
-    if key.lower() not in METADATA:
-        hint = f"'metadata.{column}' in WITH fills a column of a Kafka source from {', '.join(METADATA)}"
-    return cursor.text.not_supported(f'METADATA after column "{column}" is', start, hint)
 
 
 def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:

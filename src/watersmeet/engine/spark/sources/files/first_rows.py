@@ -31,7 +31,7 @@ from watersmeet.engine.spark.sources.files.first_values import (
 )
 from watersmeet.engine.spark.sources.files.inferred import files_in_order
 from watersmeet.engine.spark.sources.files.there import shown
-from watersmeet.engine.spark.sources.files.time_formats import TimeFormats, knows_format, time_formats
+from watersmeet.engine.spark.time_formats import TimeFormats, knows_format, time_formats
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM

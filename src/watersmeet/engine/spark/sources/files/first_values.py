@@ -21,7 +21,7 @@ from watersmeet.engine.spark.sources.files.inferred_types import (
     ZONED,
     kind_of_text,
 )
-from watersmeet.engine.spark.sources.files.time_formats import TimeFormats
+from watersmeet.engine.spark.time_formats import TimeFormats
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.records.counted_times import TimeUnit, said_unit
 from watersmeet.spec.records.json_names import written_as

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 
-from watersmeet.engine.spark.sources.files.time_formats import (
+from watersmeet.engine.spark.time_formats import (
     DATE_FORMAT,
     TIMESTAMP_FORMAT,
     Reader,
