@@ -197,8 +197,8 @@ def test_as_spark_reads_them(
     [
         (source({"v": "INT"}, format="raw"), "how its values are read, only Spark knows"),
         (
-            source(TYPES, **{"json.timestampFormat": "yyyy"}),
-            "what the option 'timestampformat' means for json",
+            source(TYPES, **{"json.allowComments": "true"}),
+            "what the option 'allowcomments' means for json",
         ),
         (source(TYPES, **{"format": "csv", "csv.comment": "#"}), "what 'comment' means for texts of CSV"),
         (source({"f": "FLOAT"}), "how f is read as FLOAT, only Spark knows"),

@@ -82,6 +82,8 @@ class TopicCase(RecordedCase):
             event: dict[str, Any] = (
                 {"before": None, "after": row, "op": "c"} if diff > 0 else {"before": row, "op": "d"}
             )
+            if (sequence := _sequence_of(source)) is not None:  # a delete is in order by its event
+                event["source"] = {"lsn": row[sequence]}
             of_key = None if source.primary_key is None else {"id": row["id"]}
             for _ in range(abs(diff)):
                 log.append(of_key, {"payload": event})
@@ -95,6 +97,8 @@ class TopicCase(RecordedCase):
             "bootstrap.servers": "here:1",
             "format": format_of(source),
         }
+        if (sequence := _sequence_of(source)) is not None:
+            options[f"metadata.{sequence}"] = "source.lsn"
         return replace(source, connector="kafka", options=options)
 
     def read_again(
@@ -119,6 +123,10 @@ class TopicCase(RecordedCase):
             )
             reread[source.name] = replace(again, source=source)
         return reread
+
+
+def _sequence_of(source: Source) -> str | None:
+    return None if source.primary_key is None else source.primary_key.sequence
 
 
 def format_of(source: Source) -> str:

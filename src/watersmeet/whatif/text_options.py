@@ -20,9 +20,10 @@ from watersmeet.spec.options.files import ANY_READER, OF_SOURCES, format_of
 from watersmeet.spec.options.kafka import parser_of, records_of
 from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.spec.options.values import separator_in
+from watersmeet.spec.records.counted_times import UNIT
 from watersmeet.types.sql_type import SqlType
 
-_OF_FILES = frozenset(name.lower() for name in (*ANY_READER, *OF_SOURCES))
+_OF_FILES = frozenset(name.lower() for name in (*ANY_READER, *OF_SOURCES) if name != UNIT)
 """Which files there are, and not what is in them."""
 _BACKSLASH = "\\"
 _TIMES = {"DATE": "dateformat", "TIMESTAMP": "timestampformat", "TIMESTAMP_NTZ": "timestampntzformat"}

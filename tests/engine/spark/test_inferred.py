@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from tests.support.columns import column
 from watersmeet.engine.spark.sources.files.inferred import infer
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.errors import WatersmeetError
 from watersmeet.spec.model import Source
 
@@ -246,5 +246,7 @@ def test_numbers_of_too_many_digits(tmp_path):
         "the column a is left out",
     ]
     with pytest.raises(WatersmeetError) as caught:
-        check_types('"a"', source(tmp_path, columns=(column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet")
+        compare_columns(
+            '"a"', source(tmp_path, columns=(column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet"
+        )
     assert "of more digits than Spark's DECIMAL has (38)" in caught.value.message

@@ -84,6 +84,22 @@ def test_fields_within_structs_are_found_too(spark):
     assert rows(spark, NESTED, record) == [(1, (2, (3,)), [(4,)])]
 
 
+def test_what_python_writes_beside_json_changes_nothing(spark):
+    floats = f"CREATE TABLE c (id INT, p DOUBLE) {TOPIC.format('json')}; SELECT * FROM c"
+    (row,) = rows(spark, floats, '{"ID": 7, "p": NaN}')
+    assert row[0] == 7
+    assert row[1] != row[1]
+
+
+def test_names_elsewhere_in_a_record_hide_none(spark):
+    columns = "id INT, addr STRUCT<zip: INT>, tags ARRAY<STRING>"
+    text = f"CREATE TABLE c ({columns}) {TOPIC.format('json')}; SELECT * FROM c"
+    record = {"ID": 1, "addr": {"zip": 2}, "x": {"id": 9}, "tags": ["a"]}
+    assert rows(spark, text, record, {"ID": 1, "tags": [{"ID": 2}]}) == [(1, (2,), ["a"]), "broken"]
+    lists = f"CREATE TABLE c (l ARRAY<STRUCT<v: INT>>) {TOPIC.format('json')}; SELECT * FROM c"
+    assert rows(spark, lists, {"l": [{"v": 1}, {"V": 2}]}) == ["broken"]
+
+
 def test_a_name_of_two_levels_has_one_case_or_the_record_is_broken(spark):
     assert rows(spark, REPEATED, {"id": 1, "meta": {"ID": 2}}, {"ID": 1, "META": {"ID": 2}}) == [
         "broken",
@@ -94,9 +110,10 @@ def test_a_name_of_two_levels_has_one_case_or_the_record_is_broken(spark):
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_debezium_finds_columns_in_any_case(spark, wrapped):
     def event(**parts: Any) -> tuple[bytes | None, bytes]:
-        key, value = parts.pop("key", None), parts
+        key, value = parts.pop("key", None), parts | {"source": {"name": "n", "s": 1, "id": 9}}
         if wrapped:
-            key, value = {"payload": key}, {"schema": {}, "payload": parts}
+            fields = [{"field": "ID", "type": "int32", "optional": False, "name": "s", "id": 7}]
+            key, value = {"payload": key}, {"schema": {"fields": fields}, "payload": value}
         return json.dumps(key).encode(), json.dumps(value).encode()
 
     found = parsed(
@@ -239,8 +256,8 @@ def test_columns_that_files_have_exactly_stay_as_they_are_written(spark, tmp_pat
         "SELECT s, m.a AS a, m.b AS b, o FROM l",
         ['{"s": 5.50, "M": {"A": 1, "b": 2}, "O": 3}', '{"s": {"O": 1}, "m": {"a": 1}}'],
     )
-    assert rows == {(b"5.50", 1, 2, 3)}
-    assert broken == {'{"s": {"O": 1}, "m": {"a": 1}}'}
+    assert rows == {(b"5.50", 1, 2, 3), (b'{"O": 1}', 1, None, None)}
+    assert broken == set()
 
 
 def test_a_table_is_read_in_any_case(spark, tmp_path):

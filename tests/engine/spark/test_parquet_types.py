@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -10,11 +11,13 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyarrow import parquet
 
-from tests.engine.spark.running import Running
+from tests.engine.spark.running import Running, until_caught_up
+from tests.fuzz.rows import bag, parquet_rows
 from tests.support.columns import column
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.engine.spark.sources.tables import table_of
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
@@ -75,7 +78,7 @@ digits of decimals."""
 
 def refused(declared: str, file: str) -> bool:
     try:
-        check_types("", Source("a", (column("c", declared),), "file"), file)
+        compare_columns("", Source("a", (column("c", declared),), "file"), file)
     except EngineError:
         return True
     return False
@@ -146,7 +149,7 @@ def test_units_within_columns_are_refused(tmp_path, kind, value, declared, name)
     file = str(tmp_path / "x.parquet")
     parquet.write_table(pa.table({"b": pa.array([[1]]), "c": pa.array([value], kind)}), file)
     with pytest.raises(EngineError, match=rf"{name} is "):
-        check_types("", Source("a", (column("c", declared), column("b", "ARRAY<BIGINT>")), "file"), file)
+        compare_columns("", Source("a", (column("c", declared), column("b", "ARRAY<BIGINT>")), "file"), file)
 
 
 def test_directories_above_the_source_are_no_partitions(tmp_path):
@@ -155,7 +158,7 @@ def test_directories_above_the_source_are_no_partitions(tmp_path):
     parquet.write_table(pa.table({"c": [AT.date()]}), folder / "x.parquet")
     source = Source("a", (column("c", "INT"),), "file", {"path": str(folder)})
     with pytest.raises(EngineError, match="c is declared INT, and is date32"):
-        check_types("", source, str(folder / "x.parquet"))
+        compare_columns("", source, str(folder / "x.parquet"))
 
 
 def test_each_file_of_a_table_is_looked_at_whenever_it_is_read(spark, tmp_path):
@@ -165,3 +168,36 @@ def test_each_file_of_a_table_is_looked_at_whenever_it_is_read(spark, tmp_path):
     source = Source("a", (column("n", "INT"),), "file", {"path": str(tmp_path), "format": "parquet"})
     with pytest.raises(EngineError, match=r"n is declared INT, and is date32.*1\.parquet"):
         table_of(spark, source).frame().collect()
+
+
+LATER = """CREATE TABLE l (k BIGINT, v BIGINT)
+    WITH ('connector' = 'file', 'path' = '{path}/in', 'maxFilesPerTrigger' = '1'{options});
+CREATE TABLE o WITH ('connector' = 'file', 'path' = '{path}/out', 'format' = 'parquet');
+INSERT INTO o SELECT k, v FROM l;"""
+
+
+@pytest.mark.parametrize("reader", ["auto", "spark"])
+def test_a_later_file_without_a_column_is_told_of_or_refused(spark, tmp_path, reader):
+    (tmp_path / "in").mkdir()
+    for number, table in enumerate([{"k": [1], "v": [5]}, {"k": [2], "V2": [6]}, {"K": [3], "V": [7]}]):
+        parquet.write_table(pa.table(table), tmp_path / "in" / f"{number}")
+        os.utime(tmp_path / "in" / f"{number}", (1_700_000_000 + number,) * 2)
+    notices: list[str] = []
+    text = f"SET file_reader = '{reader}'; " + LATER.format(path=tmp_path, options="")
+    until_caught_up(spark, text, tmp_path / "state", on_notice=notices.append)
+    assert set(bag(parquet_rows(tmp_path / "out"))) == {(1, 5), (2, None), (3, 7)}
+    (notice,) = [notice for notice in notices if "no column" in notice]
+    assert f"{tmp_path}/in/1 has no column v: NULL in its rows" in notice
+    failing = LATER.format(path=tmp_path, options=", 'on_missing_column' = 'fail'").replace("/out'", "/out2'")
+    with pytest.raises(EngineError) as caught:
+        until_caught_up(spark, failing, tmp_path / "again")
+    assert caught.value.code == "column-missing"
+    assert f"{tmp_path}/in/1 has no column v" in str(caught.value)
+
+
+@pytest.mark.parametrize(("form", "value"), [("parquet", "warn"), ("json", "fail"), ("csv", "null")])
+def test_an_option_for_missing_columns_that_does_nothing_is_refused(tmp_path, form, value):
+    options = f", 'on_missing_column' = '{value}', 'format' = '{form}'"
+    with pytest.raises(WatersmeetError) as caught:
+        plan_job(parse_job(LATER.format(path=tmp_path, options=options)))
+    assert caught.value.code == "wrong-option"

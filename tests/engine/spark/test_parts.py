@@ -352,7 +352,10 @@ def test_what_a_python_worker_says_is_told_by_its_last_line():
     error = readable_error(Exception(said.format("ModuleNotFoundError: No module named 'pyarrow'")))
     assert (error.code, error.message) == ("other-python", "the Python that runs tasks has no pyarrow")
     error = readable_error(Exception(said.format("ValueError: it is no number")))
-    assert (error.code, error.message) == ("spark-failed", "it is no number")
+    assert (error.code, error.message) == (
+        "spark-failed",
+        "ValueError: it is no number (/w/worker.py, line 3, in main)",
+    )
 
 
 def test_executors_without_the_package_are_told_of():

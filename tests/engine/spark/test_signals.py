@@ -7,7 +7,10 @@ import threading
 
 import pytest
 
+from watersmeet.engine.spark.job import gateway
+from watersmeet.engine.spark.job.breaking import ended_by_signal
 from watersmeet.engine.spark.job.signals import stopped_by_signals
+from watersmeet.errors import EngineError
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -63,3 +66,24 @@ def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():
             assert stop.is_set()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("code", "has_come", "java_ended", "expected"),
+    [
+        ("spark-gone", True, True, True),
+        ("worker-gone", True, False, True),
+        ("spark-gone", False, True, False),
+        ("spark-failed", True, True, True),
+        ("spark-failed", True, False, False),
+        ("spark-failed", False, True, False),
+        ("disk-full", True, True, False),
+    ],
+)
+def test_a_failure_that_a_signal_has_caused_is_a_stop(monkeypatch, code, has_come, java_ended, expected):
+    """A Java that ends says that its context is stopped, its stream has failed, or nothing."""
+    monkeypatch.setattr(gateway, "has_ended", lambda within_s: java_ended)
+    signalled = threading.Event()
+    if has_come:
+        signalled.set()
+    assert ended_by_signal(EngineError("failed", code=code), signalled) is expected

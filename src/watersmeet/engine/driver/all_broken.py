@@ -27,7 +27,9 @@ def check_not_all_broken(plan: JobPlan, before: Manifest | None, read: RowsRead)
         EngineError: ``all-records-broken``, of each source with the text of one record; nothing of the tick
             goes out.
     """
-    wholly = {name: own for name, own in read.broken.items() if own.rows == read.rows[name] >= LEAST}
+    wholly = {
+        name: own for name, own in read.broken.items() if own.rows >= LEAST and read.is_all_broken(name)
+    }
     if not wholly:
         return
     stops = {source.name for source in plan.sources if source.on_broken is OnBroken.STOP}

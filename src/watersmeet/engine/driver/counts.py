@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
 from watersmeet.engine.messages.shapes import NodeShape
@@ -72,11 +72,18 @@ class RowsRead:
         rows: of all sources, how many. Rows count once however many branches take them, broken records and
             rows that are no part of a branch's stream, too.
         broken, far_ahead: of the sources that had such rows.
+        skipped: records that are of no row, as heartbeats, of the sources that had some.
     """
 
     rows: dict[str, int]
     broken: dict[str, Broken]
     far_ahead: dict[str, FarAhead]
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def is_all_broken(self, source: str) -> bool:
+        """Return whether no record of a source that is to be a row parsed."""
+        broken = self.broken.get(source)
+        return broken is not None and broken.rows + self.skipped.get(source, 0) == self.rows[source]
 
 
 def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
@@ -89,6 +96,8 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
         if source is None:
             continue
         read.rows[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
+        if rows := report.counts.get("skipped", 0):
+            read.skipped[source] = read.skipped.get(source, 0) + rows
         if rows := report.counts.get("broken", 0):
             before = read.broken.get(source, Broken(0, report.broken_text))
             read.broken[source] = Broken(before.rows + rows, before.text)

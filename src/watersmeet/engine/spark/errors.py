@@ -55,9 +55,6 @@ _LONGEST_PYTHON = 400
 """Characters of what a Python exception says, before its place."""
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
-PROCESS_GONE = frozenset({"spark-gone", "worker-gone"})
-"""Codes of errors that say that another process of the job has ended."""
-
 # (text in Spark's message, code, what is wrong, hint)
 _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
     (

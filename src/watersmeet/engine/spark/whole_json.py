@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 
 from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
 from watersmeet.names import ours
-from watersmeet.spec.records.json_names import JsonNames, escaped, exactly, in_another_case, in_any_case
+from watersmeet.spec.records.json_names import JsonNames, escaped, in_another_case, in_any_case
 from watersmeet.types.sql_type import SqlType
 
 _ROW, _END = (ours(f"{what}_{secrets.token_hex(8)}") for what in ("row", "end"))
@@ -75,46 +75,57 @@ def _is_missing(value: str, own: SqlType) -> str:
 def has_another_case(text: str, names: JsonNames) -> str:
     """Return the condition that a field is not there by its name, but by one in another case."""
     needed = " OR ".join(_is_needed(name, text, names) for name in names.names)
-    return f"rlike({text}, {literal(names.in_another_case)}) AND {_with_keys(text, f'({needed})')}"
+    return f"rlike({text}, {literal(names.in_another_case)}) AND {_with_keys(text, names, f'({needed})')}"
 
 
 def as_declared(text: str, names: JsonNames) -> str:
     """Return a text with the names of such fields as they are declared; NULL where it has two readings."""
     renamed = f"IF({_has_two_readings(text, names)}, NULL, {_renamed(text, names)})"
-    return _with_keys(text, renamed)
+    return _with_keys(text, names, renamed)
 
 
-def _with_keys(text: str, body: str) -> str:
-    """Let `_KEYS` be the names of an object's own fields; none of what is no object."""
-    return let(_KEYS, f"coalesce(json_object_keys({text}), array())", body)
+def _with_keys(text: str, names: JsonNames, body: str) -> str:
+    """Let `_KEYS` be the names of the fields of the objects that columns are of; NULL where they cannot be
+    told (Spark's function for it takes no options of a parser, and so no NaN)."""
+    of_rows = (
+        f"coalesce(json_object_keys(get_json_object({text}, '{path}')), array())" for path in names.rows
+    )
+    of_all = f"json_object_keys({text})"
+    keys = (
+        f"IF({of_all} IS NULL, NULL, array_distinct(concat({', '.join(of_rows)})))" if names.rows else of_all
+    )
+    return let(_KEYS, keys, body)
 
 
 def _is_needed(name: str, text: str, names: JsonNames) -> str:
-    """The condition that a field has to be renamed."""
-    if names.is_flat:
-        others = f"exists({_KEYS}, k -> rlike(k, {literal(f'^(?iu:{escaped(name)})$')}))"
-        return f"(NOT array_contains({_KEYS}, {literal(name)}) AND {others})"
-    if name in names.repeated:
+    """The condition that a field has to be renamed: the objects that columns are of have it in another case
+    alone; of other fields, which may be on any level, that the text has it in another case."""
+    if name not in names.columns:
         return f"rlike({text}, {literal(in_another_case(name))})"
-    exact, others = (f"rlike({text}, {literal(own(name))})" for own in (exactly, in_any_case))
-    return f"(NOT {exact} AND {others})"
+    others = f"exists({_KEYS}, k -> rlike(k, {literal(_whole_name(name))}))"
+    of_keys = f"(NOT array_contains({_KEYS}, {literal(name)}) AND {others})"
+    return f"IF({_KEYS} IS NULL, rlike({text}, {literal(in_another_case(name))}), {of_keys})"
+
+
+def _whole_name(name: str) -> str:
+    return f"^(?iu:{escaped(name)})$"
 
 
 def _has_two_readings(text: str, names: JsonNames) -> str:
     """The condition that a text is not to be read in one way alone: two names differ by case alone, or a name
-    may stand within a value."""
-    within = []
-    if names.has_maps:
-        within.append("true")
-    elif names.texts:
-        within.append(f"rlike({text}, {literal(names.object_in_text)})")
-    conditions = [] if names.is_flat else within
+    stands twice, and may be within a value."""
+    within = "true" if names.has_maps else "false"
+    if names.texts and not names.has_maps:
+        within = f"rlike({text}, {literal(names.object_in_text)})"
+    conditions = []
     for name in names.names:
         spelled = f"regexp_extract_all({text}, {literal(in_any_case(name))}, 1)"
-        of_object = f"filter({_KEYS}, k -> rlike(k, {literal(f'^(?iu:{escaped(name)})$')}))"
-        several = f"size({of_object if names.is_flat else f'array_distinct({spelled})'}) > 1"
-        if names.is_flat and within:
-            several = f"({several} OR (size({spelled}) > 1 AND {within[0]}))"
+        of_text = f"size(array_distinct({spelled})) > 1"
+        several = of_text
+        if name in names.columns:
+            own = f"size(filter({_KEYS}, k -> rlike(k, {literal(_whole_name(name))}))) > 1"
+            several = f"IF({_KEYS} IS NULL, {of_text}, {own})"
+        several = f"({several} OR (size({spelled}) > 1 AND {within}))"
         conditions.append(f"({_is_needed(name, text, names)} AND {several})")
     return " OR ".join(conditions)
 

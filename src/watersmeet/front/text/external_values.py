@@ -78,7 +78,7 @@ def read_value(path: str, report: Report) -> OpaqueSecret:
     if problems:
         return OpaqueSecret("")
     try:
-        return OpaqueSecret(read_text(os.path.expanduser(file)).rstrip("\r\n"))
+        return OpaqueSecret(read_text(os.path.expanduser(file)).removesuffix("\n").removesuffix("\r"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         report(f'"{path}" cannot be read: {reason}', "file-not-readable", None)

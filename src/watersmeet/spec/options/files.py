@@ -45,7 +45,8 @@ LONGEST_NAME = 200
 """Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
 OURS = ("path", "format")
 ON_CHANGED_FILE = "on_changed_file"
-OF_SOURCES = (*OURS, ON_CHANGED_FILE, UNIT)
+ON_MISSING_COLUMN = "on_missing_column"
+OF_SOURCES = (*OURS, ON_CHANGED_FILE, ON_MISSING_COLUMN, UNIT)
 """What Spark's readers are not told."""
 
 _OF_STREAMS = (
@@ -136,6 +137,7 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
             if name.lower().startswith(METADATA) and not is_event_field(value):
                 problems.append(_wrong(what, name, value, f"name a field of the event: {EVENT_FIELDS}"))
     problems += unit_problems(what, source, wanted)
+    problems += _of_missing_columns(what, source.options, wanted)
     given = {name.lower() for name in source.options}
     if not table:
         problems += _losing(what, source.options)
@@ -185,6 +187,11 @@ def sink_problems(sink: Sink) -> list[SpecError]:
 def warns_of_changes(options: Mapping[str, str]) -> bool:
     """Whether files that were changed after they had been read are counted, and do not stop the job."""
     return _option(options, ON_CHANGED_FILE, "fail").lower() == "warn"
+
+
+def needs_all_columns(options: Mapping[str, str]) -> bool:
+    """Return whether a Parquet file without a declared column is refused; else its rows have NULL there."""
+    return _option(options, ON_MISSING_COLUMN, "null").lower() == "fail"
 
 
 def path_of(options: Mapping[str, str]) -> str:
@@ -282,6 +289,17 @@ def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     wanted = _option(options, ON_CHANGED_FILE, "fail")
     if wanted.lower() not in ("fail", "warn"):
         yield _wrong(what, ON_CHANGED_FILE, wanted, "it can be 'fail' or 'warn'")
+
+
+def _of_missing_columns(what: str, options: Mapping[str, str], wanted: str) -> Iterator[SpecError]:
+    said = _option(options, ON_MISSING_COLUMN, "null")
+    if said.lower() not in ("null", "fail"):
+        yield _wrong(what, ON_MISSING_COLUMN, said, "it can be 'null' or 'fail'")
+    elif wanted != "parquet" and any(name.lower() == ON_MISSING_COLUMN for name in options):
+        reason = {"csv": "a CSV file with other columns stops the job in any case"}.get(
+            wanted, "a record in JSON need not have all fields"
+        )
+        yield _wrong(what, ON_MISSING_COLUMN, said, f"leave it out: it is of Parquet files; {reason}")
 
 
 def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:

@@ -12,6 +12,7 @@ from enum import Enum
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import UPSERT
+from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ
 
 UNIT = "timestamp.unit"
 FORMATS = ("json", "csv", UPSERT)
@@ -58,3 +59,11 @@ def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]
     elif value.strip().lower() not in UNITS:
         hint = f"it can be {', '.join(UNITS)}"
         yield SpecError(f"{what}: option '{UNIT}' is '{value}'", code="wrong-option", hint=hint)
+    else:
+        for column in source.columns:
+            if column.type.is_nested and {TIMESTAMP, TIMESTAMP_NTZ} & set(column.type.every):
+                yield SpecError(
+                    f'{what}: the column "{column.name}" is {column.type}, and numbers within are seconds',
+                    code="wrong-types",
+                    hint=f"declare BIGINT within, and cast in a view: '{UNIT}' is of columns",
+                )

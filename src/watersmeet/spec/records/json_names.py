@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -29,49 +29,40 @@ class JsonNames:
 
     Args:
         names: those that are found in any case.
-        repeated: those of them that fields on several levels have: of these the name does not tell which is
-            meant.
-        texts: of columns of STRING, which may hold objects as they are written.
-        is_flat: whether they are looked for among the fields of the record itself alone.
+        columns: those of them that are of columns; the others are of fields in STRUCTs.
+        rows: where in a record objects with the columns are, as paths (``$.after``); none: it is one.
+        texts: of columns that may hold objects as they are written.
         has_maps: whether there are MAPs, whose keys are values; then fields of STRUCTs are not looked for.
     """
 
     names: tuple[str, ...]
-    repeated: frozenset[str]
+    columns: frozenset[str]
+    rows: tuple[str, ...]
     texts: tuple[str, ...]
-    is_flat: bool
     has_maps: bool
 
     @classmethod
-    def of(cls, columns: Iterable[tuple[str, SqlType]], envelope: Iterable[str] = ()) -> JsonNames:
-        """Return those of columns (name, type), and of the STRUCTs in them.
-
-        Args:
-            envelope: names of the fields around the columns, where those are not of the record itself; they
-                are looked for as they are.
-        """
-        columns, envelope = list(columns), list(envelope)
+    def of(cls, columns: Iterable[tuple[str, SqlType]], rows: Iterable[str] = ()) -> JsonNames:
+        """Return those of columns (name, type), and of the STRUCTs in them. ``rows``: see the class."""
+        columns = list(columns)
         has_maps = any(inner.entry is not None for _, own in columns for inner in own.every)
-        # Keys of a MAP are on a level of their own, where no name is looked for.
-        fields = columns if has_maps else [field for name, own in columns for field in _fields(name, own)]
-        spelled = {name.lower(): {name} for name in envelope}
-        for name, _ in fields:
+        fields = [name for name, _ in columns]
+        if not has_maps:  # keys of a MAP are on a level of their own, where no name is looked for
+            fields += [field.name for _, own in columns for inner in own.every for field in inner.fields]
+        spelled: dict[str, set[str]] = {}
+        for name in fields:
             spelled.setdefault(name.lower(), set()).add(name)
-        counts = Counter(name for name, _ in fields)
-        return cls(
-            tuple(
-                name
-                for name in counts
-                if len(spelled[name.lower()]) == 1
-                and name not in envelope
-                and name.lower() != name.upper()
-                and _PLAIN_NAME.fullmatch(name)
-            ),
-            frozenset(name for name, count in counts.items() if count > 1),
-            tuple(dict.fromkeys(name for name, own in fields if own == STRING)),
-            not envelope and len(fields) == len(columns),
-            has_maps,
+        names = tuple(
+            name
+            for name in dict.fromkeys(fields)
+            if len(spelled[name.lower()]) == 1
+            and name.lower() != name.upper()
+            and _PLAIN_NAME.fullmatch(name)
         )
+        counts = Counter(fields)
+        own = frozenset(name for name, _ in columns if counts[name] == 1)
+        texts = (name for name, kind in columns if STRING in kind.every)
+        return cls(names, own, tuple(rows), tuple(dict.fromkeys(texts)), has_maps)
 
     @cached_property
     def in_another_case(self) -> str:
@@ -80,8 +71,8 @@ class JsonNames:
 
     @property
     def object_in_text(self) -> str:
-        """A pattern that finds an object or an array where a column of STRING may be."""
-        return f'"(?iu:{"|".join(map(escaped, self.texts))}){_COLON}[ \\t\\r\\n]*+[{{\\[]'
+        """A pattern that finds an object where a column of texts may be, or an array with one."""
+        return f'"(?iu:{"|".join(map(escaped, self.texts))}){_COLON}[ \\t\\r\\n]*+(?:\\[[^\\]{{]*+)?+\\{{'
 
 
 def in_another_case(name: str) -> str:
@@ -121,9 +112,3 @@ def written_as(record: Collection[str], name: str) -> str | None:
     if len(others) > 1:
         raise ValueError(f"{others[0]} and {others[1]} differ by case alone")
     return others[0] if others else None
-
-
-def _fields(name: str, own: SqlType) -> Iterator[tuple[str, SqlType]]:
-    yield name, own
-    for inner in own.every:
-        yield from ((field.name, field.type) for field in inner.fields)

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 from time import sleep
 from typing import IO, Any
 from warnings import catch_warnings
@@ -184,6 +184,16 @@ def _submitted(conf: Mapping[str, str]) -> dict[str, str]:
 
 def _is_secret(name: str, value: str) -> bool:
     return isinstance(value, Secret) or public_setting(name, value) != value
+
+
+def has_ended(within_s: float) -> bool:
+    """Return True if the JVM that PySpark uses was started by this process, and ends within the time."""
+    process = getattr(current_gateway(), "proc", None)
+    if process is None:
+        return False
+    with suppress(TimeoutExpired):
+        process.wait(within_s)
+    return process.poll() is not None
 
 
 def current_gateway() -> Any:

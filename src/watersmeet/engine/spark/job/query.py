@@ -36,15 +36,15 @@ from watersmeet.engine.spark.checkpoint.restart import (
     told_of,
 )
 from watersmeet.engine.spark.configuration import cores_of_driver
-from watersmeet.engine.spark.errors import PROCESS_GONE, readable_error
+from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
 from watersmeet.engine.spark.job.beats import beating, pause_between
-from watersmeet.engine.spark.job.breaking import Failed, Stopping
+from watersmeet.engine.spark.job.breaking import BY_SIGNAL, Failed, Stopping, ended_by_signal
 from watersmeet.engine.spark.job.going_on import of_the_sources, recovered
 from watersmeet.engine.spark.job.run_settings import all_settings
 from watersmeet.engine.spark.job.session import hold_fixed
 from watersmeet.engine.spark.job.settings import RunResult, RunSettings
-from watersmeet.engine.spark.job.signals import SIGNAL_S, stopped_by_signals
+from watersmeet.engine.spark.job.signals import stopped_by_signals
 from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
@@ -491,9 +491,9 @@ def run(spark: SparkSession, plan: JobPlan, settings: RunSettings, outputs: Outp
             return started.execute()
         except Exception as error:
             failed = readable_error(error)
-            if failed.code not in PROCESS_GONE or not signalled.wait(SIGNAL_S):
+            if not ended_by_signal(failed, signalled):
                 raise started.begun.told(failed, getattr(started, "driver", None)) from None
-            started.telling.note(f"{failed.message}, by the signal to stop: the next run repeats its tick")
+            started.telling.note(BY_SIGNAL)
             started.result.stopped = True
             return started.result
         finally:

@@ -10,8 +10,6 @@ from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else []))
 """By which users, terminals and supervisors stop a process, often all processes of its group at once."""
-SIGNAL_S = 1.0
-"""When another process of the run is gone, a signal that was sent to all of them has come by then."""
 
 
 @contextmanager

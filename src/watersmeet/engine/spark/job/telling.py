@@ -80,7 +80,7 @@ class Telling:
             self._far_ahead.add(source)
             year = 1970 + int(ahead.time_us // _YEAR_US)
             millis = (
-                ". It looks like milliseconds that were read as seconds: 'timestamp.unit' = 'ms'"
+                ". It looks like milliseconds that were read as seconds: of JSON say 'timestamp.unit' = 'ms'"
                 if _NINETIES_US < ahead.time_us // 1000 < result.clock_us + _YEAR_US
                 else ""
             )

@@ -37,7 +37,8 @@ from watersmeet.types.sql_type import DOUBLE, STRING, TIMES, SqlType
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 _EVENT = object_in(_PARSED)
-_ENVELOPE = ("before", "after", "op", "payload", "source", "ts_ms", "ts_us", "ts_ns")
+_ROW_PATHS = ("$.before", "$.after", "$.payload.before", "$.payload.after")
+_KEY_PATHS = ("$", "$.payload")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 _TEXT, _COLUMNS, _TEXTS = ours("text"), ours("columns"), ours("texts")
 _ROWS = {part: ours(f"row_{part}") for part in ("before", "after")}
@@ -68,7 +69,7 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         parsed[_TEXTS] = _whole(told_text, _enveloped(row, fields.values()), source, names, parser)
     if keys:
         text = _text("key", _of_key, source, keys, parser)
-        parsed[_KEY] = _whole(text, _of_key(_fields(source, keys)), source, keys, parser, _key_rows)
+        parsed[_KEY] = _whole(text, _of_key(_fields(source, keys)), source, keys, parser, _KEY_PATHS)
     types = _type_columns(source, names).values()
     value = F.expr("CAST(value AS STRING)").alias("value")
     told = raw.select(
@@ -244,32 +245,23 @@ def _of_key(row: str) -> str:
     return f"{row}, payload: STRUCT<{row}>"
 
 
-def _event_rows(event: str) -> tuple[str, ...]:
-    """Where the rows of an event are, with or without its schema."""
-    return (f"{event}.before", f"{event}.after", f"{event}.payload.before", f"{event}.payload.after")
-
-
-def _key_rows(key: str) -> tuple[str, ...]:
-    """Where the columns of a record's key are, likewise."""
-    return (key, f"{key}.payload")
-
-
 def _whole(
     text: str,
     fields: str,
     source: Source,
     names: Sequence[str],
     parser: Mapping[str, str],
-    rows_in: Callable[[str], tuple[str, ...]] = _event_rows,
+    paths: Sequence[str] = _ROW_PATHS,
 ) -> str:
-    """What `whole_json` makes of a text, with rows of the columns ``names`` in it."""
+    """What `whole_json` makes of a text, with rows of the columns ``names`` at these paths in it."""
     types = {column.name: column.type for column in source.columns if column.name in names}
 
     def lacks_some(record: str) -> str:
-        rows = (f"({row} IS NOT NULL AND {lacks_column(row, types)})" for row in rows_in(record))
-        return f"({' OR '.join(rows)})"
+        rows = (record + path.removeprefix("$") for path in paths)
+        lacking = (f"({row} IS NOT NULL AND {lacks_column(row, types)})" for row in rows)
+        return f"({' OR '.join(lacking)})"
 
-    json_names = JsonNames.of(types.items(), envelope=_ENVELOPE)
+    json_names = JsonNames.of(types.items(), paths)
     return whole_json(text, fields, parser, json_names, lacks_some)
 
 
@@ -351,7 +343,7 @@ def _has_texts(
         return "false"
     numbers = _parse(text, fields_of(", ".join(f"{quoted(name)}: {DOUBLE}" for name in decimals)), parser)
     is_text = f"{numbers}.{_CORRUPT} IS NOT NULL"
-    if (others := JsonNames.of(((name, DOUBLE) for name in decimals), _ENVELOPE)).names:
+    if (others := JsonNames.of(((name, DOUBLE) for name in decimals), _ROW_PATHS)).names:
         text_there = literal(rf'{others.in_another_case}[ \t\r\n]*+"')
         is_text = f"({is_text} OR rlike({text}, {text_there}))"
     return is_text

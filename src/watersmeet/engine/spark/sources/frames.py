@@ -40,7 +40,7 @@ from watersmeet.engine.spark.sources import dataframes, debezium, generator, kaf
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
@@ -481,7 +481,7 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             names = parquet.read_schema(name).names
-            check_types(what, source, name)
+            compare_columns(what, source, name)
         except UNREADABLE:
             return False  # half written, or no Parquet: reading it says so
         check_not_above(what, source, name, {own.lower() for own in names})

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from watersmeet.engine.spark.sources.files.first_found import FirstRows, Row, damaged, refused
 from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
-from watersmeet.engine.spark.sources.files.parquet_types import check_types
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.sql_type import BIGINT, SqlType
@@ -24,7 +24,7 @@ def read_parquet(
 ) -> None:
     try:
         opened = parquet.ParquetFile(file)
-        check_types(f'"{source.name}"', source, file)
+        compare_columns(f'"{source.name}"', source, file)
         fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
     except UNREADABLE:

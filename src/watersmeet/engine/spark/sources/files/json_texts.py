@@ -150,7 +150,7 @@ class JsonTexts:
     @property
     def _of_arrays(self) -> JsonNames:
         """Each name is on a level with others of its own: one in each element."""
-        return replace(self.names, repeated=frozenset(self.names.names), is_flat=False)
+        return replace(self.names, columns=frozenset())
 
     @cached_property
     def rows_renamed(self) -> str:

@@ -18,6 +18,7 @@ from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.files import ON_MISSING_COLUMN, needs_all_columns
 from watersmeet.types.common import holds
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -43,17 +44,21 @@ _INT32 = (INT, TINYINT, SMALLINT, BIGINT, DOUBLE)
 _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
-def check_types(what: str, source: Source, file: str) -> None:
-    """Compare the declared columns with those of ``file``; columns that it lacks are passed over.
+def compare_columns(what: str, source: Source, file: str) -> list[str]:
+    """Compare the declared columns with those of ``file``.
 
     Two columns of one name, by letters of any case, are none that can be declared.
 
     Args:
         what: the source, for messages (``file source "a"``).
 
+    Returns:
+        The names of declared columns that neither the file has nor the directories above it.
+
     Raises:
         EngineError: ``column-type``, with all columns that are not read as declared;
-            ``wrong-columns``, where it has two of the same name.
+            ``wrong-columns``, where it has two of the same name; ``column-missing``, where a file is to have
+            all of them.
         OSError, pa.ArrowInvalid: it is no whole Parquet file.
     """
     described = parquet.read_metadata(file).schema
@@ -84,12 +89,23 @@ def check_types(what: str, source: Source, file: str) -> None:
             code="column-type",
             hint=f"declare {', '.join(f'{name} {fit}' for name, _, _, fit in wrong)}, and cast in a view",
         )
+    names = {name.lower() for name in there.names}
+    missing = [column.name for name, column in columns.items() if name not in names]
+    if missing and needs_all_columns(source.options):
+        raise EngineError(
+            f"{what}: {shown(file)} has no column {', '.join(missing)}",
+            code="column-missing",
+            hint="write the file with the column, or take it away;"
+            f" '{ON_MISSING_COLUMN}' = 'null' reads NULL",
+        )
+    return missing
 
 
-def check_types_if_readable(what: str, source: Source, file: str) -> None:
-    """Do the same as `check_types`, but leave it to the reader to say that it is no whole Parquet file."""
+def compare_columns_if_readable(what: str, source: Source, file: str) -> list[str]:
+    """Do the same as `compare_columns`, but pass over what is no whole Parquet file: its reader says so."""
     with suppress(*UNREADABLE):
-        check_types(what, source, file)
+        return compare_columns(what, source, file)
+    return []
 
 
 def _named_twice(columns: Mapping[str, Column], names: Sequence[str]) -> str | None:

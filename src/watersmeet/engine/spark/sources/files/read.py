@@ -26,7 +26,7 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
-from watersmeet.engine.spark.sources.files.parquet_types import check_types_if_readable
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns_if_readable
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
@@ -44,7 +44,7 @@ from watersmeet.engine.spark.sources.files.there import (
 )
 from watersmeet.errors import EngineError, StateError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import format_of, warns_of_changes
+from watersmeet.spec.options.files import ON_MISSING_COLUMN, format_of, warns_of_changes
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileList, FileRead
 from watersmeet.state.store import Store
@@ -161,6 +161,7 @@ class FilesRead:
         self._counted: set[tuple[int, str]] = set()
         self._vanished: set[tuple[int, str]] = set()
         self._special: set[str] = set()
+        self._missing: set[tuple[str, str]] = set()
         for entry in file_lists.read(store, self._lists):
             self._remember(entry)
         self.changed = changed_in(host)
@@ -237,6 +238,15 @@ class FilesRead:
         if new:
             self._special.update(new)
             self._note(special_note(f'"{source.name}"', new))
+
+    def _note_missing(self, source: Source, path: str, columns: Sequence[str]) -> None:
+        new = [name for name in columns if (source.name, name) not in self._missing]
+        if new:
+            self._missing.update((source.name, name) for name in new)
+            self._note(
+                f'"{source.name}": {shown(path)} has no column {", ".join(new)}: NULL in its rows, and in'
+                f" those of other files that lack it ('{ON_MISSING_COLUMN}' = 'fail' stops the job)"
+            )
 
     def behind(self, batch: BatchFiles | None) -> dict[str, int]:
         """Per source, how many files of the last look are neither read nor in ``batch``."""
@@ -409,7 +419,8 @@ class FilesRead:
             self._report("torn", number, path, stat)
         check_partitions(f'file source "{source.name}"', source, path)
         if format_of(source.options) == "parquet":
-            check_types_if_readable(f'file source "{source.name}"', source, path)
+            missing = compare_columns_if_readable(f'file source "{source.name}"', source, path)
+            self._note_missing(source, path, missing)
         return FileRead(number, step, url, time_ms, *stat)
 
     def _report(

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 
 from watersmeet.engine.tasks.files import taken
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import ON_CHANGED_FILE, OURS, format_of, local_path, path_of
+from watersmeet.spec.options.files import (
+    ON_CHANGED_FILE,
+    ON_MISSING_COLUMN,
+    OURS,
+    format_of,
+    local_path,
+    path_of,
+)
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.values import separator_in
 from watersmeet.types.sql_type import SqlType
@@ -18,7 +25,14 @@ SEPARATORS = (",", ";", "|", "\t")
 _LISTED = frozenset(
     {
         *OURS,
-        *(ON_CHANGED_FILE, "maxfilespertrigger", "maxbytespertrigger", "maxfileage", "maxcachedfiles"),
+        *(
+            ON_CHANGED_FILE,
+            ON_MISSING_COLUMN,
+            "maxfilespertrigger",
+            "maxbytespertrigger",
+            "maxfileage",
+            "maxcachedfiles",
+        ),
         *("discardcachedinputratio", "cleansource", "sourcearchivedir", "pathglobfilter"),
         *("latestfirst", "filenameonly", "ignorecorruptfiles", "ignoremissingfiles"),  # 'false' at most
     }
