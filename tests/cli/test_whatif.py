@@ -214,7 +214,13 @@ def test_texts_that_are_null_elsewhere_are_texts_of_a_sample(watersmeet, files):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("comment", "#"), ("locale", "de"), ("timestampFormat", "d MMMM yyyy"), ("encoding", "ISO-8859-1")],
+    [
+        ("comment", "#"),
+        ("locale", "de"),
+        ("timestampFormat", "d MMMM yyyy"),
+        ("encoding", "ISO-8859-1"),
+        ("timestamp.unit", "ms"),
+    ],
 )
 def test_options_of_a_sample_that_only_spark_knows_are_refused(watersmeet, files, name, value):
     (files / "o").mkdir()

@@ -23,7 +23,7 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.debezium import DAYS, DECIMAL, NAMES_OF_UNITS, UNAVAILABLE
+from watersmeet.spec.options.debezium import DECIMAL, NAMES_OF_DAYS, NAMES_OF_UNITS, UNAVAILABLE
 
 RECORDS = 350
 TYPES = {
@@ -109,7 +109,7 @@ def event_of_schema(rng: random.Random) -> tuple[str | None, str | None]:
     """With a schema that names types of columns, mostly."""
     key, text = event(rng)
     names = {
-        name: rng.choice([None, *DAYS, *(name for own in NAMES_OF_UNITS.values() for name in own)])
+        name: rng.choice([None, *NAMES_OF_DAYS, *(name for own in NAMES_OF_UNITS.values() for name in own)])
         for name in ("t", "n", "day")
     }
     names["p"] = rng.choice([None, DECIMAL])

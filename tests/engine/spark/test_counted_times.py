@@ -110,3 +110,14 @@ def test_other_units_and_formats_are_refused(tmp_path, form, value, said):
     with pytest.raises(WatersmeetError) as caught:
         plan_job(parse_job(text))
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("type_", ["STRUCT<t: TIMESTAMP>", "ARRAY<TIMESTAMP_NTZ>", "MAP<STRING, TIMESTAMP>"])
+def test_a_unit_of_times_within_others_is_refused(tmp_path, type_):
+    text = f"""CREATE TABLE c (id INT, inner {type_})
+        WITH ('connector' = 'file', 'path' = '{tmp_path}', 'format' = 'json', 'timestamp.unit' = 'ms');
+        SELECT id FROM c"""
+    with pytest.raises(WatersmeetError) as caught:
+        plan_job(parse_job(text))
+    assert caught.value.code == "wrong-types"
+    assert "numbers within are seconds" in str(caught.value)

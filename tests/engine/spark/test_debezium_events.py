@@ -379,6 +379,16 @@ def test_what_says_nothing_of_rows_is_skipped_and_counted_apart(spark, tmp_path,
     assert sorted(kept) == sorted(lines[len(BESIDE) : -2] + lines[-1:])
 
 
+def test_heartbeats_do_not_hide_that_all_other_records_are_broken(spark, tmp_path):
+    (tmp_path / "t").mkdir()
+    lines = [*map(json.dumps, BESIDE), *["{not json"] * 120]
+    (tmp_path / "t" / "0.json").write_text("\n".join(lines))
+    with pytest.raises(WatersmeetError) as caught:
+        until_caught_up(spark, COUNTED.format(folder=tmp_path, key="", more=""), tmp_path / "checkpoint")
+    assert caught.value.code == "all-records-broken"
+    assert "all 120 records" in str(caught.value)
+
+
 def test_a_truncation_stops_the_job_where_that_is_said(spark, tmp_path):
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "0.json").write_text(json.dumps(event("t")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -27,45 +28,44 @@ def test_a_signal_stops_the_run_and_a_second_one_stops_it_at_once(number):
     assert signal.getsignal(number) is before
 
 
+@contextmanager
+def handled(number, handler):
+    """This process handles a signal so, within."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 def test_a_closed_terminal_stops_the_run_however_often_it_is_said():
     """The shell sends SIGHUP, and so does the kernel."""
     stop = threading.Event()
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
+    with handled(signal.SIGHUP, signal.SIG_DFL):
         with stopped_by_signals(stop):
             signal.raise_signal(signal.SIGHUP)
             assert stop.is_set()
             signal.raise_signal(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
-    finally:
-        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_run_without_a_terminal_goes_on():
     """As by `nohup watersmeet run job.sql`."""
     stop = threading.Event()
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with stopped_by_signals(stop):
-            signal.raise_signal(signal.SIGHUP)
-            assert not stop.is_set()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    with handled(signal.SIGHUP, signal.SIG_IGN), stopped_by_signals(stop):
+        signal.raise_signal(signal.SIGHUP)
+        assert not stop.is_set()
 
 
 def test_a_ctrl_c_that_the_process_ignores_does_not_stop_the_run():
     """As in `nohup watersmeet run job.sql &`; SIGTERM stops it."""
     stop = threading.Event()
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with stopped_by_signals(stop):
-            signal.raise_signal(signal.SIGINT)
-            assert not stop.is_set()
-            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "so do processes that the run starts"
-            signal.raise_signal(signal.SIGTERM)
-            assert stop.is_set()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with handled(signal.SIGINT, signal.SIG_IGN), stopped_by_signals(stop):
+        signal.raise_signal(signal.SIGINT)
+        assert not stop.is_set()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN, "so do processes that the run starts"
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
 
 
 @pytest.mark.parametrize(

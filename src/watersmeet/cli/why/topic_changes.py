@@ -24,7 +24,7 @@ from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import (
-    DAYS,
+    NAMES_OF_DAYS,
     NAMES_OF_UNITS,
     event_fields,
     placeholders,
@@ -32,7 +32,7 @@ from watersmeet.spec.options.debezium import (
     timestamps_unit,
 )
 from watersmeet.spec.options.kafka import RAW, key_format
-from watersmeet.spec.records.counted_times import TimeUnit
+from watersmeet.spec.records.counted_times import DAYS, TimeUnit
 from watersmeet.types import sql_type as sql
 
 Changes = Sequence[tuple[Row, int]]
@@ -43,8 +43,6 @@ OfRecord = Callable[[bytes | None, bytes | None], Changes]
 
 Readers = Mapping[str, Callable[[Any], Any] | None]
 
-_DAYS = range(-719_162, 2_932_896 + 1)
-"""Of the years 1 and 9999, since 1970, as in `engine.spark.counted_times`."""
 _MOST = 2**63 - 1 - TimeUnit.NANOS.per_second
 """What is nearer to the bounds of a BIGINT, or beyond, is not certain here."""
 _WHOLE = re.compile(r"-?[0-9]+")
@@ -208,7 +206,7 @@ def _as_described(
         unit = next((unit for unit, own in NAMES_OF_UNITS.items() if name in own), None)
         if kind.is_decimal:
             readers[column] = _unless(read, str)
-        elif kind in sql.TIMES and (unit is not None if kind == sql.DATE else name in DAYS):
+        elif kind in sql.TIMES and (unit is not None if kind == sql.DATE else name in NAMES_OF_DAYS):
             readers[column] = _unless(read, int)
         elif kind in sql.TIMES and unit is not None:
             readers[column] = by_unit[unit][column]
@@ -237,7 +235,7 @@ def _time_reader(column: Column, unit: TimeUnit | None, time_zone: str, of_text:
         if isinstance(value, bool) or not isinstance(value, int):
             raise Unsure
         if column.type == sql.DATE:
-            if value not in _DAYS:
+            if value not in DAYS:
                 raise Unsure
             return date(1970, 1, 1) + timedelta(days=value)
         if unit is None or not -_MOST <= value <= _MOST:

@@ -27,9 +27,7 @@ def check_not_all_broken(plan: JobPlan, before: Manifest | None, read: RowsRead)
         EngineError: ``all-records-broken``, of each source with the text of one record; nothing of the tick
             goes out.
     """
-    wholly = {
-        name: own for name, own in read.broken.items() if own.rows >= LEAST and read.is_all_broken(name)
-    }
+    wholly = {name: own for name, own in read.broken.items() if own.is_all and own.rows >= LEAST}
     if not wholly:
         return
     stops = {source.name for source in plan.sources if source.on_broken is OnBroken.STOP}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
 from watersmeet.engine.messages.shapes import NodeShape
@@ -14,10 +15,16 @@ from watersmeet.watermark.lateness import LateBy, summed
 
 @dataclass(frozen=True)
 class Broken:
-    """Records of a source that did not parse in a tick: how many, and the first characters of one."""
+    """Records of a source that did not parse in a tick.
+
+    Attributes:
+        text: the first characters of one.
+        is_all: whether no record that is to be a row parsed; heartbeats and their like are to be none.
+    """
 
     rows: int
     text: str
+    is_all: bool
 
 
 @dataclass(frozen=True)
@@ -72,18 +79,11 @@ class RowsRead:
         rows: of all sources, how many. Rows count once however many branches take them, broken records and
             rows that are no part of a branch's stream, too.
         broken, far_ahead: of the sources that had such rows.
-        skipped: records that are of no row, as heartbeats, of the sources that had some.
     """
 
     rows: dict[str, int]
     broken: dict[str, Broken]
     far_ahead: dict[str, FarAhead]
-    skipped: dict[str, int] = field(default_factory=dict)
-
-    def is_all_broken(self, source: str) -> bool:
-        """Return whether no record of a source that is to be a row parsed."""
-        broken = self.broken.get(source)
-        return broken is not None and broken.rows + self.skipped.get(source, 0) == self.rows[source]
 
 
 def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
@@ -91,21 +91,24 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
     there were."""
     sources = {place: source for source, place in branches_of(plan).items()}
     read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {})
+    broken, skipped, texts = Counter[str](), Counter[str](), dict[str, str]()
     for report in reports:
         source = sources.get((report.arrangement, report.branch))
         if source is None:
             continue
         read.rows[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
-        if rows := report.counts.get("skipped", 0):
-            read.skipped[source] = read.skipped.get(source, 0) + rows
+        skipped[source] += report.counts.get("skipped", 0)
         if rows := report.counts.get("broken", 0):
-            before = read.broken.get(source, Broken(0, report.broken_text))
-            read.broken[source] = Broken(before.rows + rows, before.text)
+            broken[source] += rows
+            texts.setdefault(source, report.broken_text)
         if rows := report.counts.get("ahead", 0):
             column, time_us = max(report.furthest.items(), key=lambda last: last[1])
             others = read.far_ahead.get(source, FarAhead(0, column, time_us))
             last = others if others.time_us > time_us else FarAhead(0, column, time_us)
             read.far_ahead[source] = FarAhead(others.rows + rows, last.column, last.time_us)
+    for source, rows in broken.items():
+        is_all = rows + skipped[source] == read.rows[source]
+        read.broken[source] = Broken(rows, texts[source], is_all)
     return read
 
 

@@ -17,11 +17,8 @@ from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import options_map, quoted
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.kafka import metadata_of
-from watersmeet.spec.records.counted_times import TimeUnit, said_unit
+from watersmeet.spec.records.counted_times import DAYS, TimeUnit, said_unit
 from watersmeet.types.sql_type import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
-
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""Of the years 1 and 9999, since 1970. Infinity, which Postgres has, is beyond."""
 
 _DAY_S, _DAY_US = 86_400, "86400000000L"
 WHOLE = "^-?[0-9]+$"
@@ -70,37 +67,44 @@ def _counted_columns(source: Source) -> list[Column]:
 
 
 def time_of(text: str, kind: SqlType, unit: TimeUnit, parser: Mapping[str, str]) -> str:
-    """What a text of JSON (a number as it is written) says; NULL: nothing.
+    """Return the time that a text is, as SQL; NULL: it is none.
 
     Args:
-        kind: a DATE, TIMESTAMP or TIMESTAMP_NTZ.
-        unit: what a number in a timestamp's place counts, since 1970 (in UTC; NTZ: by the wall clock); None:
-            it says nothing. What is less than a microsecond is cut off.
+        text: an expression: a number, which may have a fraction or an exponent, or a time in words.
+        kind: TIMESTAMP or TIMESTAMP_NTZ.
+        unit: what the number counts, since 1970 (in UTC; NTZ: by the wall clock). What is less than a
+            microsecond is cut off.
         parser: options of Spark's JSON parser, by which other texts are read.
     """
     number = f"try_cast({text} AS DECIMAL(30, 9)) * 1000000BD / {unit.per_second}BD"
     us = f"try_cast(floor({number}) AS BIGINT)"
-    first, last = (day * _DAY_S * 1_000_000 for day in (_FIRST_DAY, _LAST_DAY + 1))
-    with_fraction = _of_micros(us, kind, first, last - 1, us)
+    first, end = (day * _DAY_S * 1_000_000 for day in (DAYS.start, DAYS.stop))
+    with_fraction = _of_micros(us, kind, first, end - 1, us)
     return f"""CASE WHEN {text} RLIKE '{WHOLE}' THEN {counted_of(text, kind, unit)}
         WHEN {text} RLIKE '^-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN {with_fraction}
         ELSE {text_of(text, kind, parser)} END"""
 
 
 def text_of(text: str, kind: SqlType, parser: Mapping[str, str]) -> str:
+    """Return the date or time that Spark's JSON parser, with these options, reads in a text; NULL: none."""
     options = options_map({**parser, "mode": "PERMISSIVE"})
     return f"from_json(to_json(named_struct('v', {text})), 'v {kind}', {options}).v"
 
 
 def counted_of(text: str, kind: SqlType, unit: TimeUnit | None) -> str:
+    """Return the date or time that a whole number counts; NULL: none of the years 1 to 9999.
+
+    Args:
+        unit: of a time; None: the number says nothing. A DATE is a number of days.
+    """
     number = f"try_cast({text} AS BIGINT)"
     if kind == DATE:
         day = f"date_from_unix_date(CAST({number} AS INT))"
-        return f"IF({number} BETWEEN {_FIRST_DAY} AND {_LAST_DAY}, {day}, NULL)"
+        return f"IF({number} BETWEEN {DAYS.start} AND {DAYS.stop - 1}, {day}, NULL)"
     if unit is None:
         return "NULL"
     per_second = unit.per_second
-    first, last = _FIRST_DAY * _DAY_S * per_second, (_LAST_DAY + 1) * _DAY_S * per_second - 1
+    first, last = DAYS.start * _DAY_S * per_second, DAYS.stop * _DAY_S * per_second - 1
     if per_second > 1_000_000:
         parts = f"{per_second // 1_000_000}L"
         us = f"(({number} - pmod({number}, {parts})) div {parts})"

@@ -34,8 +34,8 @@ TIMESTAMPS, DECIMALS, TRUNCATE = "debezium.timestamps", "debezium.decimals", "de
 OPTIONS = (TIMESTAMPS, DECIMALS, TRUNCATE)
 STOP = "stop"
 
-METADATA = "metadata."
-"""Options that begin so fill the column that they name from a field of the event."""
+METADATA_PREFIX = "metadata."
+"""Options that begin so fill the column that they name from a field of the event, or of Kafka's record."""
 EVENT_FIELDS = "source.lsn, source.ts_ms, ts_ms"
 """Some of them, for messages."""
 _FIELD = re.compile(r"ts_(ms|us|ns)|source\.[A-Za-z_]\w*")
@@ -72,7 +72,7 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 """Names of types in a record's schema: of bytes, and of an object with bytes and their scale."""
 
-DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+NAMES_OF_DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 """Those of numbers of days."""
 
 
@@ -111,8 +111,8 @@ def event_fields(source: Source) -> dict[str, str]:
     return {
         names[column]: value.strip()
         for name, value in source.options.items()
-        for column in [name.lower().removeprefix(METADATA)]
-        if name.lower().startswith(METADATA) and column in names and is_event_field(value)
+        for column in [name.lower().removeprefix(METADATA_PREFIX)]
+        if name.lower().startswith(METADATA_PREFIX) and column in names and is_event_field(value)
     }
 
 
@@ -120,8 +120,8 @@ def is_event_field(value: str) -> bool:
     return _FIELD.fullmatch(value.strip()) is not None
 
 
-def field_problems(what: str, source: Source) -> Iterator[SpecError]:
-    """What is wrong with columns that the event itself fills."""
+def _field_problems(what: str, source: Source) -> Iterator[SpecError]:
+    """Yield what is wrong with columns that the event itself fills."""
     key, fields = source.primary_key, event_fields(source)
     for column in source.columns:
         if column.name not in fields:
@@ -134,13 +134,13 @@ def field_problems(what: str, source: Source) -> Iterator[SpecError]:
         elif not column.type.is_integer and column.type != STRING:
             hint = f"declare {column.name} BIGINT, or STRING for a text"
         if hint is not None:
-            said = f"option '{METADATA}{column.name}' is '{fields[column.name]}'"
+            said = f"option '{METADATA_PREFIX}{column.name}' is '{fields[column.name]}'"
             yield SpecError(f"{what}: {said}", code="wrong-option", hint=hint)
 
 
 def value_problems(what: str, source: Source) -> Iterator[SpecError]:
     """What is wrong with the options beside the format, and with columns whose values could not be told."""
-    yield from field_problems(what, source)
+    yield from _field_problems(what, source)
     for name, value in source.options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() not in UNITS:
             hint = near_names(value, UNITS) or f"it can be {', '.join(UNITS)}"

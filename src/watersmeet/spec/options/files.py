@@ -15,7 +15,7 @@ from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA, is_event_field
+from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_event_field
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
@@ -74,7 +74,9 @@ _NOT_OF_LINES = ("encoding", "charset", "multiLine")
 READERS = {
     "parquet": (*ANY_READER, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"),
     "json": _JSON,
-    DEBEZIUM: (*(name for name in _JSON if name not in _NOT_OF_LINES), *OF_DEBEZIUM, f"{METADATA}<column>"),
+    DEBEZIUM: (
+        *(name for name in _JSON if name not in _NOT_OF_LINES), *OF_DEBEZIUM, f"{METADATA_PREFIX}<column>",
+    ),
     "csv": (
         *ANY_READER, *_TEXT, "header", "sep", "delimiter", "quote", "escape", "charToEscapeQuoteEscaping",
         "comment", "enforceSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "nullValue",
@@ -127,14 +129,14 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
         names = [
             *(name for name in OF_SOURCES if not (table and name == ON_CHANGED_FILE)),
             *(name for name in READERS[wanted] if not (table and name in _OF_STREAMS)),
-            *(f"{METADATA}{column.name}" for column in source.columns if wanted == DEBEZIUM),
+            *(f"{METADATA_PREFIX}{column.name}" for column in source.columns if wanted == DEBEZIUM),
         ]
         problems += _unknown(what, wanted, source.options, names, READERS)
         problems += _values(what, wanted, source.options, names, Use.READ)
     if wanted == DEBEZIUM:
         problems += debezium_problems(what, source)
         for name, value in source.options.items():
-            if name.lower().startswith(METADATA) and not is_event_field(value):
+            if name.lower().startswith(METADATA_PREFIX) and not is_event_field(value):
                 problems.append(_wrong(what, name, value, f"name a field of the event: {EVENT_FIELDS}"))
     problems += unit_problems(what, source, wanted)
     problems += _of_missing_columns(what, source.options, wanted)
@@ -296,9 +298,8 @@ def _of_missing_columns(what: str, options: Mapping[str, str], wanted: str) -> I
     if said.lower() not in ("null", "fail"):
         yield _wrong(what, ON_MISSING_COLUMN, said, "it can be 'null' or 'fail'")
     elif wanted != "parquet" and any(name.lower() == ON_MISSING_COLUMN for name in options):
-        reason = {"csv": "a CSV file with other columns stops the job in any case"}.get(
-            wanted, "a record in JSON need not have all fields"
-        )
+        of_csv, of_json = "a file with other columns stops the job", "a record need not have all fields"
+        reason = of_csv if wanted == "csv" else of_json
         yield _wrong(what, ON_MISSING_COLUMN, said, f"leave it out: it is of Parquet files; {reason}")
 
 

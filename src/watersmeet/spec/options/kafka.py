@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.options.debezium import EVENT_FIELDS, is_event_field
+from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_event_field
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.files import READERS, SPECIFIC_TO_FILES
@@ -57,7 +57,6 @@ METADATA = ("key", "topic", "partition", "offset", "timestamp")
 """What a column of a source can be filled from, beside the record."""
 
 _CLIENT = "kafka."
-_METADATA = "metadata."
 _PARSERS = ("json", "csv")
 _OF_SPARK = {
     "key.deserializer": "Spark reads bytes; 'format' says what they are",
@@ -93,9 +92,9 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             hint = _reader_problem(name.lower(), value, source)
             if hint is not None:
                 yield _wrong(what, name, value, hint)
-        elif name.startswith(_METADATA):
-            if name.removeprefix(_METADATA).lower() not in columns:
-                near = near_names(name.removeprefix(_METADATA), [c.name for c in source.columns])
+        elif name.startswith(METADATA_PREFIX):
+            if name.removeprefix(METADATA_PREFIX).lower() not in columns:
+                near = near_names(name.removeprefix(METADATA_PREFIX), [c.name for c in source.columns])
                 yield SpecError(f'{what}: "{name}" is of no column', code="unknown-option", hint=near)
             if (
                 source.changes
@@ -140,10 +139,11 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
     if format_ == RAW and len(key.columns) > 1:
         hint = f"a text is one column, and the key has {len(key.columns)}: 'key.format' = 'json'"
         yield _wrong(what, KEY_FORMAT, format_, hint)
-    filled = [name for name in key.columns if f"{_METADATA}{name}" in source.options]
+    filled = [name for name in key.columns if f"{METADATA_PREFIX}{name}" in source.options]
     if filled:
         hint = f'"{filled[0]}" is in the primary key, which is in the record\'s: leave it out'
-        yield _wrong(what, f"{_METADATA}{filled[0]}", source.options[f"{_METADATA}{filled[0]}"], hint)
+        option = f"{METADATA_PREFIX}{filled[0]}"
+        yield _wrong(what, option, source.options[option], hint)
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
@@ -314,9 +314,9 @@ def key_format(options: Mapping[str, str]) -> str:
 def metadata_of(source: Source) -> dict[str, str]:
     """Column -> which metadata fills it."""
     metadata = {
-        name.removeprefix(_METADATA): value.strip().lower()
+        name.removeprefix(METADATA_PREFIX): value.strip().lower()
         for name, value in source.options.items()
-        if name.startswith(_METADATA)
+        if name.startswith(METADATA_PREFIX)
     }
     if records_of(source.options) == RAW:
         metadata |= {

@@ -11,10 +11,12 @@ from enum import Enum
 
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.changes import UPSERT
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ
 
 UNIT = "timestamp.unit"
+DAYS = range(-719_162, 2_932_896 + 1)
+"""Of the years 1 to 9999, since 1970. Infinity, which Postgres has, is beyond."""
 FORMATS = ("json", "csv", UPSERT)
 """Of the records that it is said of."""
 
@@ -44,7 +46,7 @@ def said_unit(options: Mapping[str, str]) -> TimeUnit | None:
 
 
 def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]:
-    """What is wrong with the option of a source whose records are in the format ``wanted``."""
+    """Yield what is wrong with the option of a source whose records are in the format ``wanted``."""
     value = next((value for name, value in source.options.items() if name.lower() == UNIT), None)
     if value is None:
         return
@@ -53,7 +55,7 @@ def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]
             f"{what}: option '{UNIT}' is for the formats {', '.join(FORMATS)}, and it is {wanted}",
             code="unknown-option",
             hint="leave it out: records of this format say themselves what their numbers are"
-            if wanted != "debezium-json"
+            if wanted != DEBEZIUM
             else "'debezium.timestamps' = 'millis', 'micros' or 'nanos' says it of Debezium's",
         )
     elif value.strip().lower() not in UNITS:

@@ -63,12 +63,12 @@ class Telling:
     def _tell_broken(self, result: TickResult) -> None:
         """Note the first tick in which records of a source did not parse, and the first in which none did."""
         for source, broken in result.broken.items():
-            read = result.rows_in[source]
-            told = (source, broken.rows == read)
+            told = (source, broken.is_all)
             if told not in self._broken:
                 self._broken.add(told)
+                records = counted(result.rows_in[source], "record")
                 self.note(
-                    f'"{source}": {broken.rows:,} of {counted(read, "record")} of tick {result.tick} did not'
+                    f'"{source}": {broken.rows:,} of {records} of tick {result.tick} did not'
                     f" parse into the declared columns and are in no result, such as {broken.text}"
                 )
 

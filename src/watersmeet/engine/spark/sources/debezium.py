@@ -17,7 +17,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, decimal_of, time_of
+from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, debezium_time, decimal_of
 from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED, TRUNCATED
 from watersmeet.engine.spark.text import literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
@@ -343,7 +343,7 @@ def _has_texts(
         return "false"
     numbers = _parse(text, fields_of(", ".join(f"{quoted(name)}: {DOUBLE}" for name in decimals)), parser)
     is_text = f"{numbers}.{_CORRUPT} IS NOT NULL"
-    if (others := JsonNames.of(((name, DOUBLE) for name in decimals), _ROW_PATHS)).names:
+    if (others := JsonNames.of((name, DOUBLE) for name in decimals)).names:
         text_there = literal(rf'{others.in_another_case}[ \t\r\n]*+"')
         is_text = f"({is_text} OR rlike({text}, {text_there}))"
     return is_text
@@ -384,7 +384,7 @@ def _times(source: Source, names: Sequence[str], part: str, parser: Mapping[str,
     """Times as they are read of their texts; NULL: they cannot be."""
     unit, types = timestamps_unit(source.options), _type_columns(source, _rows(source))
     return {
-        column.name: time_of(
+        column.name: debezium_time(
             f"{part}.{quoted(column.name)}", column.type, unit, parser, f"{types[column.name]}.name"
         )
         for column in source.columns

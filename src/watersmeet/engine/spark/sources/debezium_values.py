@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from watersmeet.engine.spark.counted_times import WHOLE, counted_of, text_of
 from watersmeet.engine.spark.text import literal, options_map
-from watersmeet.spec.options.debezium import DAYS, DECIMAL, NAMES_OF_UNITS, VARIABLE_DECIMAL
+from watersmeet.spec.options.debezium import DECIMAL, NAMES_OF_DAYS, NAMES_OF_UNITS, VARIABLE_DECIMAL
 from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import DATE, SqlType
 
@@ -23,10 +23,10 @@ _MAX_SCALE = 100
 _2_64 = "18446744073709551616BD"
 
 
-def time_of(
+def debezium_time(
     text: str, kind: SqlType, unit: TimeUnit | None, parser: Mapping[str, str], name: str | None = None
 ) -> str:
-    """What a text of JSON (a number as it is written) says; NULL: nothing.
+    """Return the date or time that a text of JSON (a number as it is written) is, as SQL; NULL: none.
 
     Args:
         kind: a DATE, TIMESTAMP or TIMESTAMP_NTZ.
@@ -43,7 +43,7 @@ def time_of(
 
 def _counted_as_named(text: str, kind: SqlType, name: str) -> str:
     """Arms of a CASE: days are no time of day, and no time of day is days."""
-    arms: dict[tuple[str, ...], str] = {} if kind == DATE else {DAYS: "NULL"}
+    arms: dict[tuple[str, ...], str] = {} if kind == DATE else {NAMES_OF_DAYS: "NULL"}
     for unit, names in NAMES_OF_UNITS.items():
         arms[names] = "NULL" if kind == DATE else counted_of(text, kind, unit)
     return " ".join(

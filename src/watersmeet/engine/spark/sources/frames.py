@@ -53,7 +53,7 @@ from watersmeet.regular_files import special_at
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
-from watersmeet.spec.options.debezium import METADATA
+from watersmeet.spec.options.debezium import METADATA_PREFIX
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.files import (
     ANY_READER,
@@ -220,7 +220,7 @@ def _envelopes(spark: SparkSession, source: Source, path: str, options: Mapping[
     frame = reader.load(hadoop_path(path, stream=True))
     file = F.expr(_FILE) if _is_ordered_by_file(source) else F.lit(None).cast("string")
     ours_alone = (*_OF_LINES, *OF_DEBEZIUM)
-    parser = {n: v for n, v in options.items() if n not in ours_alone and not n.startswith(METADATA)}
+    parser = {n: v for n, v in options.items() if n not in ours_alone and not n.startswith(METADATA_PREFIX)}
     return debezium.changes(frame, source, file, parser)
 
 

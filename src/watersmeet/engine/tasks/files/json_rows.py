@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -72,7 +72,7 @@ class JsonRows:
                 continue
             read = self._read(block)
             lacking = [name for name in self._names.names if read.column(name).null_count]
-            if any(_has_another_case(block, name) for name in lacking):
+            if lacking and _has_another_case(block, lacking):
                 read = self._read("\n".join(map(self._renamed, block.decode().split("\n"))).encode())
             if read.num_rows != lines:
                 raise NotPlain(f"{part.path}: it has lines of several values")
@@ -115,10 +115,13 @@ class JsonRows:
         return batch_of(table)
 
 
-def _has_another_case(block: bytes, name: str) -> bool:
-    """Whether a text in quotes is a field's name but for its case, or may be; a quick look."""
-    quoted = f'"{name}"'
-    return not name.isascii() or block.lower().count(quoted.lower().encode()) != block.count(quoted.encode())
+def _has_another_case(block: bytes, names: Sequence[str]) -> bool:
+    """Look quickly whether a text in quotes is one of the names but for its case, or may be."""
+    lowered = block.lower()
+    return any(
+        not name.isascii() or lowered.count(f'"{name.lower()}"'.encode()) != block.count(f'"{name}"'.encode())
+        for name in names
+    )
 
 
 def _is_read(type_: SqlType) -> bool:
