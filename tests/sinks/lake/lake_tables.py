@@ -62,6 +62,19 @@ class Delta(Table):
 
         write_deltalake(str(self.path), pa.table({"k": [key], "v": ["foreign"]}), mode="append")
 
+    def delete(self, condition: str | None) -> None:
+        """As others do, of all rows without a condition."""
+        from deltalake import DeltaTable
+
+        DeltaTable(str(self.path)).delete(condition)
+
+    def go_back(self) -> None:
+        """To the version before the last commit, as others do."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(str(self.path))
+        table.restore(table.version() - 1)
+
     def maintain(self) -> None:
         """All that is done to tables: nothing of older versions is left."""
         from deltalake import DeltaTable
@@ -106,6 +119,15 @@ class Iceberg(Table):
     def append_foreign(self, key: int) -> None:
         """A row of somebody else's."""
         self.table().append(pa.table({"k": [key], "v": ["foreign"]}))
+
+    def delete(self, condition: str | None) -> None:
+        """As others do, of all rows without a condition."""
+        self.table().delete(condition or "true")
+
+    def go_back(self) -> None:
+        """To the snapshot before the last one, as others do."""
+        table = self.table()
+        table.manage_snapshots().set_current_snapshot(table.current_snapshot().parent_snapshot_id).commit()
 
     def maintain(self) -> None:
         """All that is done to tables: of snapshots only the last one, of somebody else, is left."""

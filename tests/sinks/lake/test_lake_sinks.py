@@ -381,6 +381,36 @@ def test_a_table_that_loses_its_ticks_while_a_job_runs(table, monkeypatch):
     assert refused(lambda: put(sink, 4)).code == "sink-behind"
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize("keyed", [False, True])
+def test_rows_that_others_take_away_are_told_of_once(table, keyed, is_running, caplog):
+    """The table still knows that it had the ticks."""
+    sink = sink_of(table, keyed=keyed)
+
+    def put_behind(tick, last):
+        nonlocal sink
+        if not is_running:
+            sink = sink_of(table, tick - 1, keyed=keyed, parts={"a": (last, identity(last))})
+        put(sink, tick, keyed=keyed)
+
+    put(sink, 1, keyed=keyed)
+    table.append_foreign(500)
+    table.delete("k = 500")
+    put_behind(2, 1)
+    assert caplog.messages == []
+    table.go_back()
+    put_behind(4, 2)
+    (message,) = caplog.messages
+    assert f"{'RESTORE' if table.connector == 'delta' else 'a rollback to before tick 2'} (" in message
+    assert "goes on with tick 4" in message
+    caplog.clear()
+    table.delete(None)
+    for tick in (5, 6):
+        put_behind(tick, tick - 1)
+    (message,) = caplog.messages
+    assert ("DELETE (" if table.connector == "delta" else "a deletion of all rows (") in message
+
+
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_a_table_that_is_made_anew_while_a_job_runs(table, last):
     """Nobody is told that another run has begun, which there is not."""

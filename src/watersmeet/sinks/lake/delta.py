@@ -51,7 +51,11 @@ _FEATURES = frozenset({
 _COMPUTED = ("delta.generation", "delta.identity", "delta.invariants")
 """Of a column's own properties."""
 _HISTORY = 30
-"""Commits looked through for the whole of an identity, for a message."""
+"""Commits looked through for the whole of an identity, for a message, and for removals when a run begins."""
+_MOST_COMMITS = 1000
+"""Others' commits looked through for removals between two of a run."""
+_REPLACES = re.compile("RESTORE|TRUNCATE|(CREATE OR )?REPLACE TABLE.*")
+"""Operations after which rows that were there are not."""
 _META = "watersmeet"
 _DRAWN = re.compile("\\x1b\\[[0-9;]*m|\u21b3")
 """Colours and arrows in what the library says."""
@@ -84,6 +88,7 @@ class DeltaLakeTable:
         self._wanted: list[pa.Schema] = []
         self._checked: str | None = None
         self._table: Any = None
+        self._looked_through: int | None = None
 
     @property
     def storage(self) -> Storage:
@@ -140,6 +145,20 @@ class DeltaLakeTable:
             if told.get("app") == _app(writer) and told.get("tick") == tick:
                 return identity_from(told.get("made_from"))
         return None
+
+    def removals(self, owner: str) -> list[str]:
+        since, now = self._looked_through, self._table.version()
+        self._looked_through = now
+        if since == now:
+            return []
+        told = []
+        for commit in self._table.history(_HISTORY if since is None else min(now - since, _MOST_COMMITS)):
+            own: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
+            if since is None and str(own.get("app", "")).startswith(_app_prefix(owner)):
+                break
+            if not own and _removes(commit["operation"], commit.get("operationParameters", {})):
+                told.append(f"{commit['operation']} (version {commit['version']})")
+        return told[::-1]
 
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
         from deltalake.transaction import AddAction
@@ -310,7 +329,21 @@ def _of(alias: str, name: str) -> str:
 
 def _app(writer: Writer) -> str:
     """Of a job's INSERT, as the log has it. What is set behind it cannot be the name of another INSERT."""
-    return f"watersmeet/{writer.owner}/{number_of(writer.insert):016x}/{writer.insert}"
+    return f"{_app_prefix(writer.owner)}{number_of(writer.insert):016x}/{writer.insert}"
+
+
+def _app_prefix(owner: str) -> str:
+    return f"watersmeet/{owner}/"
+
+
+def _removes(operation: str, parameters: Mapping[str, Any]) -> bool:
+    """Return True for a commit after which the rows from before are not there."""
+    if operation == "DELETE":  # Spark writes the conditions as a list in JSON
+        return str(parameters.get("predicate") or "[]") in ("[]", '["true"]', "true")
+    if operation == "WRITE":
+        is_whole = str(parameters.get("predicate") or "[]") in ("[]", '["true"]', "true")
+        return str(parameters.get("mode", "")).lower() == "overwrite" and is_whole
+    return _REPLACES.fullmatch(operation) is not None
 
 
 def _one_line(said: str) -> str:

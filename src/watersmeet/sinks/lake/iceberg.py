@@ -114,6 +114,27 @@ class IcebergTable:
         said = {} if last is None else json.loads(last)
         return said["made_from"] if said.get("tick") == tick else None
 
+    def removals(self, owner: str) -> list[str]:
+        metadata = self._table.metadata
+        snapshots = {each.snapshot_id: each for each in metadata.snapshots}
+        lineage = []
+        each = snapshots.get(metadata.current_snapshot_id)
+        while each is not None:
+            lineage.append(each)
+            each = snapshots.get(each.parent_snapshot_id)
+        own = [each for each in snapshots.values() if _told(each, "watersmeet.job") == owner]
+        newest = max(own, key=lambda each: (each.sequence_number or 0, each.timestamp_ms), default=None)
+        told = []
+        if newest is not None and newest not in lineage:
+            tick = _told(newest, "watersmeet.tick")
+            told.append(f"a rollback to before tick {tick} (snapshot {newest.snapshot_id})")
+        for each in lineage:
+            if each is newest:
+                break
+            if not _is_own(each) and _told(each, "total-records") == "0" and _takes_away(each):
+                told.append(f"a deletion of all rows (snapshot {each.snapshot_id})")
+        return told
+
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
         paths = [f"{self._scheme}{file['path']}" for file in files]
         others = {name for file in files for name, ids in file["ids"].items() if ids != self.ids.get(name)}
@@ -296,6 +317,19 @@ def _used(table: Any) -> list[tuple[str, str]]:
     if scheme != "file" and not is_s3(table.location()):
         said.append((f'lies in "{scheme}:"', "write to a table in S3 or in a local or mounted directory"))
     return said
+
+
+def _told(snapshot: Any, name: str) -> str | None:
+    """Return what a snapshot's summary has by this name."""
+    return None if snapshot.summary is None else snapshot.summary.get(name)
+
+
+def _is_own(snapshot: Any) -> bool:
+    return any(_told(snapshot, f"watersmeet.{what}") is not None for what in ("job", "fence"))
+
+
+def _takes_away(snapshot: Any) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation.value in ("delete", "overwrite")
 
 
 def _property(writer: Writer) -> str:

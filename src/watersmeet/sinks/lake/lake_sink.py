@@ -19,6 +19,7 @@ so are the files of a merge whose run was killed before it removed them.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +60,7 @@ from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.lake import BEGINS_AFTER, begins_after
 
+LOG = logging.getLogger("watersmeet.sinks.lake")
 _MERGED = 0.5
 """Of the machine's memory: so much the rows of a tick may take that are merged."""
 
@@ -88,6 +90,7 @@ class LakeSink:
         self._staged: dict[_Key, list[StagedPart]] = {}
         self._fences: dict[str, int | None] = {}
         self._before: dict[str, Committed | None] = {}
+        self._removals: set[str] = set()
 
     @property
     def keyed(self) -> KeyedRows | None:
@@ -134,6 +137,7 @@ class LakeSink:
             )
         for insert in inserts:
             self._check_not_behind(insert, there.get(insert), last_parts.get(insert))
+        self._tell_of_removals(resumed.committed + 1)
         for insert in inserts:
             self._begin(insert, seen[insert], resumed.committed, knows_part=insert in last_parts)
         return []
@@ -227,6 +231,7 @@ class LakeSink:
 
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
+        self._tell_of_removals(commit.tick)
         if self.keyed is None:
             self.table.append(files, commit)
             return
@@ -248,6 +253,21 @@ class LakeSink:
             parquet.read_table(str(file["path"]), filesystem=connected, partitioning=None) for file in files
         ]
         self.table.merge(concat_tables(rows), self.keyed.columns, commit)
+
+    def _tell_of_removals(self, tick: int) -> None:
+        """Warn, once each, of what others did to the table by which rows of earlier ticks may be gone."""
+        new = [each for each in self.table.removals(self._owner or "") if each not in self._removals]
+        self._removals.update(new)
+        if new:
+            LOG.warning(
+                'sink "%s": others have changed %s since this job\'s last commit: %s. Rows that it had put'
+                " there may be gone; it goes on with tick %d. To have them again, bring back the version"
+                " before, or start with an empty checkpoint and another table",
+                self._spec.name,
+                self.table.place,
+                ", ".join(new),
+                tick,
+            )
 
     def _check_staged(self, files: Sequence[StagedPart], commit: Commit) -> None:
         """Raise: EngineError, if a file is gone; OvertakenError, if it was another run that took it away."""
