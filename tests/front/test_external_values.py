@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet.front.ddl import settings
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About
 from watersmeet.plan.explain import explain
 from watersmeet.plan.identity.settings import settings_of
 from watersmeet.plan.planner import plan_job
+from watersmeet.spec.options import debezium, files, function, kafka, lake, names, postgres, records
 from watersmeet.spec.secrets import HIDDEN, OpaqueSecret, public, public_setting
 
 SECRET = "s3cret-'\"\\$;{}"
@@ -181,3 +183,44 @@ def test_secrets_of_any_name(tmp_path, monkeypatch):
     }
     assert public("url", OpaqueSecret("postgresql://db/x")) == HIDDEN
     assert "1234" not in repr(settings)
+
+
+def test_a_wrong_value_that_is_secret_is_not_shown(monkeypatch):
+    monkeypatch.setenv("A_PASSWORD", "zq7hidden")
+    columns = "(t BIGINT, k STRING, u TIMESTAMP, WATERMARK FOR t AS t - 5)"
+    of_sources = [
+        *(
+            ("kafka", name)
+            for name in (*kafka.SOURCE_OURS, *kafka.READER, *records.OPTIONS, *debezium.OPTIONS)
+        ),
+        *(("file", name) for name in (*files.OF_SOURCES, *files.ANY_READER, "sep", "encoding", "timeZone")),
+        *(("generator", name) for name in names.GENERATOR),
+        *(("kafka", name) for name in ("idle", "rows_per_second", "lateness", "max_ahead", "partitions")),
+    ]
+    of_sinks = [
+        *(("kafka", name) for name in (*kafka.SINK_OURS, "kafka.acks", "kafka.compression.type")),
+        *(("postgres", name) for name in postgres.OPTIONS),
+        *(("delta", name) for name in lake.DELTA),
+        *(("iceberg", name) for name in ("table", "catalog.type", lake.BEGINS_AFTER)),
+        *(("function", name) for name in function.OPTIONS),
+        *(("console", name) for name in names.CONSOLE),
+    ]
+    jobs = [
+        f"CREATE TABLE a {columns} WITH ('connector' = '{kind}', '{name}' = '${{A_PASSWORD}}')"
+        for kind, name in of_sources
+    ]
+    jobs += [
+        f"CREATE TABLE a {columns} WITH ('connector' = 'generator');"
+        f"CREATE SINK s WITH ('connector' = '{kind}', '{name}' = '${{A_PASSWORD}}');"
+        " INSERT INTO s SELECT k FROM a"
+        for kind, name in of_sinks
+    ]
+    jobs += [f"SET {name} = '${{A_PASSWORD}}'" for name in (*settings.OPTIONS, *settings.RUN_SETTINGS)]
+    shown = []
+    for job in jobs:
+        try:
+            plan_job(parse_job(job))
+        except WatersmeetError as error:
+            shown.append(f"{error}{getattr(error, 'hint', '')}")
+    assert len(shown) > 40
+    assert [text for text in shown if "zq7" in text] == []

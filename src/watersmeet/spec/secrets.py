@@ -30,6 +30,12 @@ class OpaqueSecret(Secret):
 
     __slots__ = ()
 
+    def strip(self, chars: str | None = None, /) -> OpaqueSecret:
+        return OpaqueSecret(super().strip(chars))
+
+    def lower(self) -> OpaqueSecret:
+        return OpaqueSecret(super().lower())
+
 
 def guarded(name: str, value: str) -> str:
     """The value of an option, as a `Secret` where its name says that it is one.
@@ -51,6 +57,16 @@ def public(name: str, value: str) -> str:
     if isinstance(value, OpaqueSecret) or _SECRET.search(name):
         return HIDDEN
     return without_secrets(value) if name.lower().rpartition(".")[2] in ("url", "uri") else value
+
+
+def without_value(message: str, name: str, value: str) -> str:
+    """Return a message about an option's value, such as that of an error, with no more than may be shown.
+
+    >>> without_value("'abc' is no interval", "max_ahead", OpaqueSecret("abc"))
+    "'***' is no interval"
+    """
+    shown = public_option(name, value)
+    return message if shown == value or not value.strip() else message.replace(str.strip(value), shown)
 
 
 def public_setting(name: str, value: str) -> str:

@@ -14,7 +14,7 @@ from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import Column, OnBroken, OnIdle
 from watersmeet.spec.options.changes import OPTIONS, change_column
-from watersmeet.spec.secrets import guarded
+from watersmeet.spec.secrets import guarded, public_option, without_value
 
 GENERATOR_ROWS_PER_SECOND = "1000"
 """What a generator makes unless its option 'rate' says otherwise."""
@@ -93,7 +93,8 @@ def infers(options: Mapping[str, str], error: OptionError) -> bool:
     written = next((value for key, value in options.items() if _plain(key) == COLUMNS), None)
     if written is not None and written.strip().lower() != "infer":
         raise error(
-            f"option '{COLUMNS}' is '{written}'", "it can be 'infer'; or declare them: (name type, …)"
+            f"option '{COLUMNS}' is '{public_option(COLUMNS, written)}'",
+            "it can be 'infer'; or declare them: (name type, …)",
         )
     return written is not None
 
@@ -133,7 +134,8 @@ def _duration(name: str, named: Mapping[str, str], default: int | None, error: O
     try:
         value = duration_us(written)
     except SqlError as cause:
-        raise error(f"option '{name}': {cause.message}", cause.hint) from cause
+        message = without_value(cause.message, name, written)
+        raise error(f"option '{name}': {message}", cause.hint) from cause
     if value <= 0:
         raise error(f"option '{name}' must be above zero", "write it like '10 seconds', or 'off'")
     return value
@@ -149,7 +151,7 @@ def _one_of(
         return kind(written.strip().lower())
     except ValueError:
         words = " or ".join(f"'{one.value}'" for one in kind)
-        raise error(f"option '{name}' is '{written}'", f"it can be {words}") from None
+        raise error(f"option '{name}' is '{public_option(name, written)}'", f"it can be {words}") from None
 
 
 def _changes(written: str | None, error: OptionError) -> str | None:
@@ -157,7 +159,7 @@ def _changes(written: str | None, error: OptionError) -> str | None:
     if written is None or written.strip().lower() == SNAPSHOT:
         return None if written is None else SNAPSHOT
     raise error(
-        f"option 'changes' is '{written}'",
+        f"option 'changes' is '{public_option('changes', written)}'",
         f"it can be '{SNAPSHOT}': what was there is compared with what is there. Records that say themselves"
         " what becomes of rows have 'op.column', 'diff.column' or a format that tells it",
     )
@@ -174,7 +176,8 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
         return None
     value = _above_zero(written)
     if value is None:
-        raise error(f"option 'rows_per_second' is '{written}'", "a number above zero, such as '5000'")
+        shown = public_option("rows_per_second", written)
+        raise error(f"option 'rows_per_second' is '{shown}'", "a number above zero, such as '5000'")
     return value
 
 
@@ -185,7 +188,7 @@ def _most(
     written = named.get(name, "none")
     value = read(written)
     if value is None and not is_none(written):
-        raise error(f"option '{name}' is '{written}'", hint)
+        raise error(f"option '{name}' is '{public_option(name, written)}'", hint)
     return value
 
 

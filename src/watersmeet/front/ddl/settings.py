@@ -31,7 +31,7 @@ from watersmeet.spec.model import (
 )
 from watersmeet.spec.options.files import FILE_READER, FileReader, local_path
 from watersmeet.spec.options.spark_settings import problem_of
-from watersmeet.spec.secrets import guarded
+from watersmeet.spec.secrets import guarded, public_option, without_value
 from watersmeet.spec.time_zones import hint_for, zone_named
 from watersmeet.spec.watched.access import TOKEN_FILE
 from watersmeet.spec.watched.addresses import address_in
@@ -167,7 +167,7 @@ class Settings:
             length = duration_us(value) if number is None else number
         except SqlError as error:
             raise SqlError(
-                f"{name}: {error.message}",
+                f"{name}: {without_value(error.message, name, value)}",
                 code="bad-setting",
                 hint="write INTERVAL '10' SECONDS, or a whole number where times are integers",
                 location=location,
@@ -211,8 +211,9 @@ def _check_spark_setting(name: str, value: str, location: Location | None) -> No
 def _time_zone(value: str, location: Location | None) -> str:
     zone = zone_named(value)
     if zone is None:
+        shown = public_option("time_zone", value)
         raise SqlError(
-            f"time_zone is '{value}', which is no time zone that Java and Python both know",
+            f"time_zone is '{shown}', which is no time zone that Java and Python both know",
             code="bad-setting",
             hint=hint_for(value),
             location=location,
@@ -257,7 +258,12 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         hint = "it is 'true' or 'false'"
     else:
         return guarded(f"{name}.url", value) if name == "state_store" else value
-    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+    raise _wrong_value(name, value, hint, location)
+
+
+def _wrong_value(name: str, value: str, hint: str | None, location: Location | None) -> SqlError:
+    shown = public_option(name, value)
+    return SqlError(f"{name} is '{shown}'", code="bad-setting", hint=hint, location=location)
 
 
 def _may_be_kept(ticks: str) -> bool:
@@ -269,13 +275,13 @@ def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None)
     if value.strip().lower() in choices:
         return kind(value.strip().lower())
     hint = "it can be " + " or ".join(f"'{choice}'" for choice in choices)
-    raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=hint, location=location)
+    raise _wrong_value(name, value, hint, location)
 
 
 def _most_rows(name: str, value: str, location: Location | None) -> int | None:
     rows = rows_in(value)
     if rows is None and not is_none(value):
-        raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=ROWS_HINT, location=location)
+        raise _wrong_value(name, value, ROWS_HINT, location)
     return rows
 
 
@@ -286,7 +292,7 @@ def _most_bytes(name: str, value: str, location: Location | None) -> int | None:
 def _bytes(name: str, value: str, location: Location | None, least: int = LEAST_TASK_MEMORY) -> int:
     size = bytes_in(value, least)
     if size is None:
-        raise SqlError(f"{name} is '{value}'", code="bad-setting", hint=bytes_hint(least), location=location)
+        raise _wrong_value(name, value, bytes_hint(least), location)
     return size
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -144,13 +145,13 @@ def value_problems(what: str, source: Source) -> Iterator[SpecError]:
     for name, value in source.options.items():
         if name.lower() == TIMESTAMPS and value.strip().lower() not in UNITS:
             hint = near_names(value, UNITS) or f"it can be {', '.join(UNITS)}"
-            yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+            yield wrong_value(what, name, value, hint)
         if name.lower() == DECIMALS and value.strip().lower() != TEXTS:
             hint = f"it can be '{TEXTS}', with decimal.handling.mode = string: bytes do not say their scale"
-            yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+            yield wrong_value(what, name, value, hint)
         if name.lower() == TRUNCATE and value.strip().lower() != STOP:
             hint = f"it can be '{STOP}'; without it such an event counts as broken, and the rows stay"
-            yield SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+            yield wrong_value(what, name, value, hint)
     for column in source.columns:
         if column.type != TIMESTAMP and TIMESTAMP in column.type.every:
             yield SpecError(

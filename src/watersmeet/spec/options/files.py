@@ -19,7 +19,7 @@ from watersmeet.spec.options.debezium import EVENT_FIELDS, METADATA_PREFIX, is_e
 from watersmeet.spec.options.debezium import OPTIONS as OF_DEBEZIUM
 from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
-from watersmeet.spec.options.values import Use, value_problems
+from watersmeet.spec.options.values import Use, value_problems, wrong_value
 from watersmeet.spec.records.counted_times import UNIT, unit_problems
 
 FILE_READER = "file_reader"
@@ -137,7 +137,7 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
         problems += debezium_problems(what, source)
         for name, value in source.options.items():
             if name.lower().startswith(METADATA_PREFIX) and not is_event_field(value):
-                problems.append(_wrong(what, name, value, f"name a field of the event: {EVENT_FIELDS}"))
+                problems.append(wrong_value(what, name, value, f"name a field of the event: {EVENT_FIELDS}"))
     problems += unit_problems(what, source, wanted)
     problems += _of_missing_columns(what, source.options, wanted)
     given = {name.lower() for name in source.options}
@@ -279,7 +279,7 @@ def _values(
     lowered = {name.lower() for name in names}
     given = {name: value for name, value in options.items() if name.lower() in lowered}
     for name, hint in value_problems(given, wanted, use):
-        yield _wrong(what, name, given[name], hint)
+        yield wrong_value(what, name, given[name], hint)
 
 
 def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
@@ -287,21 +287,17 @@ def _losing(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     for name, value in options.items():
         reason = _LOSING.get(name.lower())
         if reason is not None and (name.lower() == "maxfileage" or value.strip().lower() == "true"):
-            yield _wrong(what, name, value.strip(), reason)
+            yield wrong_value(what, name, value.strip(), reason)
     wanted = _option(options, ON_CHANGED_FILE, "fail")
     if wanted.lower() not in ("fail", "warn"):
-        yield _wrong(what, ON_CHANGED_FILE, wanted, "it can be 'fail' or 'warn'")
+        yield wrong_value(what, ON_CHANGED_FILE, wanted, "it can be 'fail' or 'warn'")
 
 
 def _of_missing_columns(what: str, options: Mapping[str, str], wanted: str) -> Iterator[SpecError]:
     said = _option(options, ON_MISSING_COLUMN, "null")
     if said.lower() not in ("null", "fail"):
-        yield _wrong(what, ON_MISSING_COLUMN, said, "it can be 'null' or 'fail'")
+        yield wrong_value(what, ON_MISSING_COLUMN, said, "it can be 'null' or 'fail'")
     elif wanted != "parquet" and any(name.lower() == ON_MISSING_COLUMN for name in options):
         of_csv, of_json = "a file with other columns stops the job", "a record need not have all fields"
         reason = of_csv if wanted == "csv" else of_json
-        yield _wrong(what, ON_MISSING_COLUMN, said, f"leave it out: it is of Parquet files; {reason}")
-
-
-def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
-    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+        yield wrong_value(what, ON_MISSING_COLUMN, said, f"leave it out: it is of Parquet files; {reason}")

@@ -10,6 +10,7 @@ from typing import Any
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.values import wrong_value
 
 FUNCTION = "function"
 OPTIONS = (FUNCTION,)
@@ -37,11 +38,7 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
     if not written:
         yield SpecError(f'{what} needs the option "{FUNCTION}"', code="missing-option", hint=_EXAMPLE)
     elif not _WRITTEN.fullmatch(written):
-        yield SpecError(
-            f"{what}: option '{FUNCTION}' is '{written}'",
-            code="wrong-option",
-            hint=f"a module, a colon, and the function's name: {_EXAMPLE}",
-        )
+        yield wrong_value(what, FUNCTION, written, f"a module, a colon, and the function's name: {_EXAMPLE}")
 
 
 def function_of(options: Mapping[str, str]) -> str:

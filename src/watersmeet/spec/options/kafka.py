@@ -29,7 +29,7 @@ from watersmeet.spec.options.kafka_delivery import (
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.options.records import record_problems
-from watersmeet.spec.options.values import Use, value_problems
+from watersmeet.spec.options.values import Use, value_problems, wrong_value
 from watersmeet.spec.records.counted_times import UNIT, unit_problems
 
 READER = (
@@ -91,7 +91,7 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
         if name.lower() in readers:
             hint = _reader_problem(name.lower(), value, source)
             if hint is not None:
-                yield _wrong(what, name, value, hint)
+                yield wrong_value(what, name, value, hint)
         elif name.startswith(METADATA_PREFIX):
             if name.removeprefix(METADATA_PREFIX).lower() not in columns:
                 near = near_names(name.removeprefix(METADATA_PREFIX), [c.name for c in source.columns])
@@ -102,15 +102,15 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
                 and value.strip().lower() in ("offset", "timestamp")
             ):
                 hint = "a row that goes equals the row that came, and its record has another: leave it out"
-                yield _wrong(what, name, value, hint)
+                yield wrong_value(what, name, value, hint)
             elif of_debezium:
                 if not is_event_field(value):
                     hint = "columns of Debezium's records are those of the table, or fields of the event:"
-                    yield _wrong(what, name, value, f"{hint} {EVENT_FIELDS}")
+                    yield wrong_value(what, name, value, f"{hint} {EVENT_FIELDS}")
                 continue
             if value.strip().lower() not in METADATA:
                 hint = near_names(value, METADATA) or f"it can be {', '.join(METADATA)}"
-                yield _wrong(what, name, value, hint)
+                yield wrong_value(what, name, value, hint)
         elif (prefix in _PARSERS and rest) or (name in OF_DEBEZIUM and of_debezium) or name in OF_SCHEMAS:
             continue
         else:
@@ -131,19 +131,19 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
     key = source.primary_key
     if records != UPSERT or key is None:
         if written is not None:
-            yield _wrong(what, KEY_FORMAT, written, f"it is said of the format {UPSERT}: leave it out")
+            yield wrong_value(what, KEY_FORMAT, written, f"it is said of the format {UPSERT}: leave it out")
         return
     format_ = key_format(source.options)
     if format_ not in (JSON, RAW):
-        yield _wrong(what, KEY_FORMAT, format_, near_names(format_, (JSON, RAW)) or f"{JSON} or {RAW}")
+        yield wrong_value(what, KEY_FORMAT, format_, near_names(format_, (JSON, RAW)) or f"{JSON} or {RAW}")
     if format_ == RAW and len(key.columns) > 1:
         hint = f"a text is one column, and the key has {len(key.columns)}: 'key.format' = 'json'"
-        yield _wrong(what, KEY_FORMAT, format_, hint)
+        yield wrong_value(what, KEY_FORMAT, format_, hint)
     filled = [name for name in key.columns if f"{METADATA_PREFIX}{name}" in source.options]
     if filled:
         hint = f'"{filled[0]}" is in the primary key, which is in the record\'s: leave it out'
         option = f"{METADATA_PREFIX}{filled[0]}"
-        yield _wrong(what, option, source.options[option], hint)
+        yield wrong_value(what, option, source.options[option], hint)
 
 
 def sink_problems(sink: Sink) -> Iterator[SpecError]:
@@ -177,17 +177,19 @@ def _keyed_problems(what: str, sink: Sink) -> Iterator[SpecError]:
         message = f"{what} has a PRIMARY KEY, and records of format {format_} do not take each other's place"
         yield SpecError(message, code="primary-key", hint=hint)
     if format_ in KEYED and "key" in sink.options:
-        yield _wrong(what, "key", sink.options["key"], "leave it out: the PRIMARY KEY is the record's key")
+        yield wrong_value(
+            what, "key", sink.options["key"], "leave it out: the PRIMARY KEY is the record's key"
+        )
     if KEY_FORMAT not in sink.options:
         return
     given = key_format(sink.options)
     if format_ not in KEYED:
-        yield _wrong(what, KEY_FORMAT, given, f"leave it out: it goes with 'format' = {formats}")
+        yield wrong_value(what, KEY_FORMAT, given, f"leave it out: it goes with 'format' = {formats}")
     elif given not in (JSON, RAW):
-        yield _wrong(what, KEY_FORMAT, given, near_names(given, (JSON, RAW)) or f"{JSON} or {RAW}")
+        yield wrong_value(what, KEY_FORMAT, given, near_names(given, (JSON, RAW)) or f"{JSON} or {RAW}")
     elif given == RAW and len(sink.primary_key) > 1:
         hint = f"a text is one column, and the key has {len(sink.primary_key)}: 'key.format' = 'json'"
-        yield _wrong(what, KEY_FORMAT, given, hint)
+        yield wrong_value(what, KEY_FORMAT, given, hint)
 
 
 def _of_client(
@@ -216,7 +218,7 @@ def _said_twice(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     for one, other in pairs:
         if one in options:
             hint = f"'{one}' is the same option, and is said, too: leave out one"
-            yield _wrong(what, other, options[other], hint)
+            yield wrong_value(what, other, options[other], hint)
 
 
 def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[SpecError]:
@@ -232,7 +234,7 @@ def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[S
             hint = _OF_PARSERS.get(name.removeprefix(prefix).lower()) or near_names(name, names)
             yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
     for name, hint in value_problems(given, parser, Use.PARSE, prefix=prefix):
-        yield _wrong(what, name, given[name], hint)
+        yield wrong_value(what, name, given[name], hint)
 
 
 def _reader_problem(name: str, value: str, source: Source) -> str | None:
@@ -275,10 +277,6 @@ def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
         if not all(n.isdecimal() and type(offset) is int for n, offset in partitions.items()):
             return hint
     return None
-
-
-def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
-    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
 
 
 def topics_in(options: Mapping[str, str]) -> list[str]:
@@ -328,10 +326,11 @@ def metadata_of(source: Source) -> dict[str, str]:
 def lost_records(sink: Sink) -> list[SpecError]:
     """What is wrong with options of a Kafka sink by which records would be lost in silence."""
     return [
-        SpecError(
-            f"Kafka sink \"{sink.name}\": option '{name}' is '{value}'",
-            code="wrong-option",
-            hint="records that no broker acknowledges may be lost, and nothing would say so: it can be "
+        wrong_value(
+            f'Kafka sink "{sink.name}"',
+            name,
+            value,
+            "records that no broker acknowledges may be lost, and nothing would say so: it can be "
             "'all' (as it is by default) or '1'",
         )
         for name, value in sink.options.items()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import guarded
 
 DELIVERY, CONTROL, BEGINS_AFTER, WAIT = "delivery", "control.topic", "begins_after_tick", "wait"
@@ -77,31 +78,35 @@ def delivery_problems(sink: Sink) -> Iterator[SpecError]:
     what, options = f'Kafka sink "{sink.name}"', sink.options
     delivery = _delivery(options)
     if delivery not in (EXACTLY_ONCE, AT_LEAST_ONCE):
-        yield _wrong(what, DELIVERY, options[DELIVERY], f"'{EXACTLY_ONCE}' or '{AT_LEAST_ONCE}'")
+        yield wrong_value(what, DELIVERY, options[DELIVERY], f"'{EXACTLY_ONCE}' or '{AT_LEAST_ONCE}'")
         return
     if delivery == AT_LEAST_ONCE:
         for name in (CONTROL, BEGINS_AFTER, WAIT, *sorted(OF_LIBRDKAFKA)):
             if name in options:
-                yield _wrong(what, name, "…", f"leave it out: it goes with '{DELIVERY}' = '{EXACTLY_ONCE}'")
+                yield wrong_value(
+                    what, name, "…", f"leave it out: it goes with '{DELIVERY}' = '{EXACTLY_ONCE}'"
+                )
         for name in options:
             if plain_name(name) == "transactional.id":
                 hint = f"transactions go with '{DELIVERY}' = '{EXACTLY_ONCE}'"
-                yield _wrong(what, name, options[name], hint)
+                yield wrong_value(what, name, options[name], hint)
         if not options.get(ID_HEADER, "id").strip():
-            yield _wrong(what, ID_HEADER, options[ID_HEADER], "the name of a header, such as 'row-id'")
+            yield wrong_value(what, ID_HEADER, options[ID_HEADER], "the name of a header, such as 'row-id'")
         return
     if ID_HEADER in options:
         hint = f"leave it out: rows come once; it goes with '{DELIVERY}' = '{AT_LEAST_ONCE}'"
-        yield _wrong(what, ID_HEADER, options[ID_HEADER], hint)
+        yield wrong_value(what, ID_HEADER, options[ID_HEADER], hint)
     if _seconds(options.get(WAIT, "1 s")) is None:
-        yield _wrong(what, WAIT, options[WAIT], "a time such as '10 min'")
+        yield wrong_value(what, WAIT, options[WAIT], "a time such as '10 min'")
     if not re.fullmatch("[0-9]{1,12}", options.get(BEGINS_AFTER, "0")):
         hint = f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
-        yield _wrong(what, BEGINS_AFTER, options[BEGINS_AFTER], hint)
+        yield wrong_value(what, BEGINS_AFTER, options[BEGINS_AFTER], hint)
     if CONTROL in options and (
         not _TOPIC.fullmatch(options[CONTROL].strip()) or options[CONTROL].strip() == options.get("topic")
     ):
-        yield _wrong(what, CONTROL, options[CONTROL], "a topic of its own: letters, digits, '.', '_' and '-'")
+        yield wrong_value(
+            what, CONTROL, options[CONTROL], "a topic of its own: letters, digits, '.', '_' and '-'"
+        )
     yield from _client_problems(what, options)
 
 
@@ -110,16 +115,16 @@ def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecErro
     client = _client(options)
     for name, (written, value) in client.items():
         if name == "acks" and value.strip() not in ("all", "-1", "0"):  # 0 is refused for all
-            yield _wrong(
+            yield wrong_value(
                 what, written, value, f"exactly once all replicas acknowledge: leave it out, {otherwise}"
             )
         elif name == "enable.idempotence" and value.strip().lower() != "true":
-            yield _wrong(what, written, value, f"exactly once it is 'true': leave it out, {otherwise}")
+            yield wrong_value(what, written, value, f"exactly once it is 'true': leave it out, {otherwise}")
         elif name == "transaction.timeout.ms" and not re.fullmatch("[1-9][0-9]{2,8}", value.strip()):
-            yield _wrong(what, written, value, "milliseconds, such as '60000'")
+            yield wrong_value(what, written, value, "milliseconds, such as '60000'")
         elif _is_other_store(name, value):
             types = " or ".join(_STORES[name])
-            yield _wrong(what, written, value, f"exactly once it can be {types}, {otherwise}")
+            yield wrong_value(what, written, value, f"exactly once it can be {types}, {otherwise}")
         elif name == "sasl.jaas.config" and not _is_login(value):
             yield SpecError(
                 f"{what}: exactly once it has no use for its '{written}'",
@@ -130,11 +135,11 @@ def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecErro
     if _is_without_type(client, "ssl.truststore"):
         written, value = client["ssl.truststore.location"]
         hint = f"say 'ssl.truststore.type' = 'PEM', which is the type that can be read, {otherwise}"
-        yield _wrong(what, written, value, hint)
+        yield wrong_value(what, written, value, hint)
     if _is_without_type(client, "ssl.keystore"):
         written, value = client["ssl.keystore.location"]
         hint = f"say 'ssl.keystore.type' = 'PKCS12', which is the type that can be read, {otherwise}"
-        yield _wrong(what, written, value, hint)
+        yield wrong_value(what, written, value, hint)
 
 
 _STORES = {"ssl.keystore.type": ("PKCS12", "PEM"), "ssl.truststore.type": ("PEM",)}
@@ -239,7 +244,3 @@ def plain_name(name: str) -> str:
 def _seconds(written: str) -> int | None:
     match = _WAIT.fullmatch(written.strip().lower())
     return None if match is None else int(match[1]) * _SECONDS[match[2][0]]
-
-
-def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
-    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)

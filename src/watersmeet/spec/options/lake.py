@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.files import local_path, path_of
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import public
 
 BEGINS_AFTER = "begins_after_tick"
@@ -81,13 +82,8 @@ def iceberg_problems(sink: Sink) -> list[SpecError]:
             )
         )
     elif not all(table.split(".")) or "." not in table:
-        problems.append(
-            SpecError(
-                f"{what}: option 'table' is '{table}'",
-                code="wrong-option",
-                hint="a namespace and a name: 'table' = 'shop.delivered'",
-            )
-        )
+        hint = "a namespace and a name: 'table' = 'shop.delivered'"
+        problems.append(wrong_value(what, "table", table, hint))
     if not any(name.startswith(CATALOG) for name in sink.options):
         problems.append(
             SpecError(
@@ -112,11 +108,8 @@ def begins_after(options: Mapping[str, str]) -> int:
 def _begin_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     for name, value in options.items():
         if name.lower() == BEGINS_AFTER and not re.fullmatch("[0-9]{1,12}", value):
-            yield SpecError(
-                f"{what}: option '{BEGINS_AFTER}' is '{value}'",
-                code="wrong-option",
-                hint=f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'",
-            )
+            hint = f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
+            yield wrong_value(what, BEGINS_AFTER, value, hint)
 
 
 def catalog_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -165,11 +158,8 @@ def _place_problems(what: str, path: str, options: Mapping[str, str]) -> Iterato
         )
     endpoint, region = place_options(options)
     if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or "@" in urlsplit(endpoint).netloc):
-        yield SpecError(
-            f"{what}: option 'endpoint' is '{public('url', endpoint)}'",
-            code="wrong-option",
-            hint="it is the URL of an S3 server: 'http://localhost:9000'",
-        )
+        hint = "it is the URL of an S3 server: 'http://localhost:9000'"
+        yield wrong_value(what, "endpoint", public("url", endpoint), hint)
     if (endpoint or region) and path and not is_s3:
         yield SpecError(
             f"{what} says an endpoint or a region of S3, and its path is not in S3",

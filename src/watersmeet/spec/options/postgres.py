@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.model import Sink
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import Secret, without_secrets
 
 OPTIONS = ("url", "table", "user", "password", "staging", "wait", "on_refused")
@@ -74,11 +75,13 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
         try:
             table_of(sink.options)
         except ValueError as error:
-            yield _wrong(what, "table", given["table"], str(error))
+            yield wrong_value(what, "table", given["table"], str(error))
     if given.get("staging", STAGING[0]).strip().lower() not in STAGING:
-        yield _wrong(what, "staging", given["staging"], " or ".join(f"'{name}'" for name in STAGING))
+        yield wrong_value(what, "staging", given["staging"], " or ".join(f"'{name}'" for name in STAGING))
     if given.get("on_refused", ON_REFUSED[0]).strip().lower() not in ON_REFUSED:
-        yield _wrong(what, "on_refused", given["on_refused"], " or ".join(f"'{name}'" for name in ON_REFUSED))
+        yield wrong_value(
+            what, "on_refused", given["on_refused"], " or ".join(f"'{name}'" for name in ON_REFUSED)
+        )
     elif puts_aside(given) and sink.primary_key:
         yield SpecError(
             f"{what}: 'on_refused' = 'aside' does not go with a PRIMARY KEY",
@@ -87,7 +90,7 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
             " and the job stops at such a row",
         )
     if _seconds(given.get("wait", "1 s")) is None:
-        yield _wrong(what, "wait", given["wait"], "a time such as '10 min'")
+        yield wrong_value(what, "wait", given["wait"], "a time such as '10 min'")
 
 
 def url_of(options: Mapping[str, str]) -> Secret:
@@ -263,7 +266,3 @@ def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:
         if name in given and inside & {name, in_url}:
             twice = f"the option '{name}' and the url both say it: leave out one"
             yield SpecError(f"{what}: two of '{name}'", code="wrong-option", hint=twice)
-
-
-def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
-    return SpecError(f"{what}: '{name}' = '{value}' cannot be", code="wrong-option", hint=hint)

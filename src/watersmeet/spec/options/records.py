@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 from watersmeet.errors import SpecError, WatersmeetError, near_names
 from watersmeet.regular_files import read_bytes
 from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.records.avro import BadSchema, parse_avro
 from watersmeet.spec.records.avro_fit import Misfit, fit_avro
 from watersmeet.spec.records.protobuf import BadDescriptor, ProtoSchema, parse_descriptors
 from watersmeet.spec.records.protobuf_fit import fit_protobuf
 from watersmeet.spec.records.reading import Reading
-from watersmeet.spec.secrets import public
+from watersmeet.spec.secrets import public_option
 
 AVRO, PROTOBUF = "avro", "protobuf"
 SCHEMA = "avro.schema"
@@ -63,7 +64,8 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
             given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
             why = getattr(cause, "strerror", None) or "it is no text"
-            raise error(f"option '{name}': \"{value}\" cannot be read: {why}", _HINTS[plain]) from None
+            shown = public_option(name, value)
+            raise error(f"option '{name}': \"{shown}\" cannot be read: {why}", _HINTS[plain]) from None
     return given
 
 
@@ -86,11 +88,8 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
             yield SpecError(message, code="unknown-option", hint=f"'format' = '{prefix}', or leave it out")
     header = source.options.get(HEADER)
     if header is not None and header.strip().lower() != CONFLUENT:
-        yield SpecError(
-            f"{what}: option '{HEADER}' is '{header}'",
-            code="wrong-option",
-            hint=f"it can be '{CONFLUENT}': a byte 0 and a number of 4 bytes",
-        )
+        hint = f"it can be '{CONFLUENT}': a byte 0 and a number of 4 bytes"
+        yield wrong_value(what, HEADER, header, hint)
     if format_ not in FORMATS:
         return
     yield from _registry_problems(what, source)
@@ -121,11 +120,8 @@ def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
         return
     unknown = source.options.get(REGISTRY_UNKNOWN, WAIT)
     if unknown.strip().lower() not in (WAIT, BROKEN):
-        yield SpecError(
-            f"{what}: option '{REGISTRY_UNKNOWN}' is '{unknown}'",
-            code="wrong-option",
-            hint=near_names(unknown, (WAIT, BROKEN)) or f"it can be {WAIT} or {BROKEN}",
-        )
+        hint = near_names(unknown, (WAIT, BROKEN)) or f"it can be {WAIT} or {BROKEN}"
+        yield wrong_value(what, REGISTRY_UNKNOWN, unknown, hint)
     try:
         parts = urlsplit(url.strip())
         fits = (
@@ -135,12 +131,8 @@ def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
     except ValueError:
         fits, named = False, True
     if not fits or named:
-        yield SpecError(
-            f"{what}: option '{REGISTRY}' is '{public('url', url)}'",
-            code="wrong-option",
-            hint=f"'http://host:8081', or https; who asks is said by '{REGISTRY_USER}' and"
-            f" '{REGISTRY_PASSWORD}'",
-        )
+        who = f"who asks is said by '{REGISTRY_USER}' and '{REGISTRY_PASSWORD}'"
+        yield wrong_value(what, REGISTRY, url, f"'http://host:8081', or https; {who}")
 
 
 def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import public
 
 STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az"}
@@ -56,7 +57,7 @@ def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError
                 hint=_CREDENTIALS if is_secret else near_names(name, OPTIONS),
             )
         elif name.lower() == "compression" and value.strip().lower() not in COMPRESSIONS:
-            yield _wrong(what, name, value, f"it can be {', '.join(COMPRESSIONS)}")
+            yield wrong_value(what, name, value, f"it can be {', '.join(COMPRESSIONS)}")
     if given.get("format", "parquet").lower() in ("json", "csv"):
         yield SpecError(
             f'{what} writes Parquet to an object store, not "{given["format"]}"',
@@ -79,10 +80,6 @@ def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError
         )
     if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or "@" in urlsplit(endpoint).netloc):
         hint = "it is the URL of an S3 server: 'http://localhost:9000'"
-        yield _wrong(what, "endpoint", public("url", endpoint), hint)
+        yield wrong_value(what, "endpoint", public("url", endpoint), hint)
     if region and STORES[parts.scheme] != "s3":
-        yield _wrong(what, "region", region, "it is of S3 alone")
-
-
-def _wrong(what: str, name: str, value: str, hint: str) -> SpecError:
-    return SpecError(f"{what}: option '{name}' is '{value}'", code="wrong-option", hint=hint)
+        yield wrong_value(what, "region", region, "it is of S3 alone")

@@ -11,7 +11,8 @@ import zoneinfo
 from collections.abc import Callable, Mapping
 from enum import Enum
 
-from watersmeet.errors import near_names
+from watersmeet.errors import SpecError, near_names
+from watersmeet.spec.secrets import public_option
 from watersmeet.spec.time_patterns import pattern_problem
 from watersmeet.spec.time_zones import zone_named
 
@@ -65,6 +66,12 @@ _SHORT_ZONES = frozenset(
 )  # fmt: skip
 _OF_A_ZONE = frozenset("VvzO")
 _DATE_LETTERS = frozenset("ahkKHmsSnNAVvzOXxZB")
+
+
+def wrong_value(what: str, name: str, value: str, hint: str) -> SpecError:
+    """Return the error of a value that an option cannot have; of a secret value nothing is shown."""
+    shown = public_option(name, value)
+    return SpecError(f"{what}: option '{name}' is '{shown}'", code="wrong-option", hint=hint)
 
 
 def separator_of(written: str) -> str:

@@ -12,6 +12,7 @@ from enum import Enum
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.options.values import wrong_value
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ
 
 UNIT = "timestamp.unit"
@@ -60,7 +61,7 @@ def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]
         )
     elif value.strip().lower() not in UNITS:
         hint = f"it can be {', '.join(UNITS)}"
-        yield SpecError(f"{what}: option '{UNIT}' is '{value}'", code="wrong-option", hint=hint)
+        yield wrong_value(what, UNIT, value, hint)
     else:
         for column in source.columns:
             if column.type.is_nested and {TIMESTAMP, TIMESTAMP_NTZ} & set(column.type.every):
