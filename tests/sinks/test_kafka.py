@@ -295,6 +295,21 @@ def test_a_mark_that_is_gone_is_not_taken_for_a_tick_that_never_came(kafka_broke
 
 
 @real
+def test_a_topic_that_was_made_anew_is_told_of(kafka_broker, topic, made, caplog):
+    publish(made(), 1)
+    publish(made(), 2)
+    assert caplog.messages == []
+    kafka_broker.delete_topic(topic)
+    kafka_broker.create_topic(topic, partitions=2)
+    assert publish(made(), 3)
+    (message,) = caplog.messages
+    assert f'the topic "{topic}" was deleted and made anew: records of earlier ticks (2 of "q")' in message
+    assert publish(made(), 4)
+    assert len(caplog.messages) == 1
+    assert held(kafka_broker, topic) == times(2)
+
+
+@real
 def test_a_topic_that_not_all_brokers_know_yet_is_waited_for(kafka_broker, topic, made, monkeypatch):
     sink, transaction, tries = made(), Producing.run_transaction, []
 

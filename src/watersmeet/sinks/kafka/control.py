@@ -49,7 +49,8 @@ class Marks:
     ``has_all``: a run was let go on by it, so that a tick that it does not have was not sent.
 
     ``others``: what is said of the last runs of sinks by other names that send to the topic; ``every``: the
-    runs of this one, as far as they are told of; ``ticks_before``: the last ticks that the last run saw.
+    runs of this one, as far as they are told of; ``ticks_before``: the last ticks that the last run saw;
+    ``topic_id``: what brokers called the topic of the rows when that run began.
     """
 
     ticks: dict[str, tuple[int, Identity]] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class Marks:
     others: dict[str, dict[str, Any]] = field(default_factory=dict)
     every: dict[str, Run] = field(default_factory=dict)
     ticks_before: dict[str, int] = field(default_factory=dict)
+    topic_id: str | None = None
 
     def lacks(self) -> bool:
         """Whether marks are gone that were there when the last run began: others may be, too."""
@@ -91,6 +93,7 @@ class Control:
             "unfenced": sorted(run.unfenced),
             "has_all": has_all,
             "ticks": {insert: tick for insert, (tick, _) in marks.ticks.items()},
+            "topic_id": self.topic_id(),
         }
         return self._key(sink=self.client.sink), _bytes(value)
 
@@ -101,6 +104,19 @@ class Control:
 
     def _key(self, **names: str) -> bytes:
         return _bytes({"owner": self.owner, "topic": self.topic, **names})
+
+    def topic_id(self) -> str | None:
+        """The id of the topic of the rows, which one made anew by its name does not have; None: it cannot be
+        asked."""
+        from confluent_kafka import TopicCollection
+
+        topics = TopicCollection([self.topic])
+        try:
+            asked = self.client.admin().describe_topics(topics, request_timeout=_REQUEST_S)
+            return str(asked[self.topic].result(_REQUEST_S).topic_id)
+        except library().KafkaException as error:
+            LOG.debug("asking for the id of %s: %s", self.topic, self.client.words(error))
+            return None
 
     def ensure(self) -> None:
         """Make the topic if it is not there, and check that it keeps its records.
@@ -218,6 +234,7 @@ class Control:
         marks.every[marks.run.run] = marks.run
         marks.has_all = value.get("has_all") is not False
         marks.ticks_before = {insert: int(tick) for insert, tick in value.get("ticks", {}).items()}
+        marks.topic_id = value.get("topic_id")
 
     def _forget(self, marks: Marks, key: Mapping[str, Any]) -> None:
         if "insert" in key:

@@ -50,6 +50,7 @@ class Producing:
         self._producer: Any = None
         self._failed: list[Any] = []
         self._slow = 0
+        self._is_told = False
         self.marks = Marks()
 
     def begin(self, wait_s: float, beside: Collection[str] = ()) -> bool:
@@ -69,6 +70,7 @@ class Producing:
             self._initialise()
             self._find_topic(self._producer)
             before = self.marks
+            self._tell_if_made_anew()
             others = {sink: told for sink, told in before.others.items() if told["run"] not in beside}
             for run in (before.run, *map(run_in, others.values())):
                 older.update(() if run is None else run.ids)
@@ -160,6 +162,7 @@ class Producing:
                 self._initialise()
                 if self.marks.run != self._run:
                     raise self._taken()
+                self._tell_if_made_anew()
                 if is_there(self.marks):
                     return
             began = time.monotonic()
@@ -190,6 +193,20 @@ class Producing:
         self._producer = self._made(self._run.transactional_id)
         self._producer.init_transactions(_REQUEST_S)
         self.marks = self.control.read(self._timeout_ms / 1000 + _REQUEST_S)
+
+    def _tell_if_made_anew(self) -> None:
+        """Warn, once, when the topic is not the one that earlier ticks were sent to."""
+        before, now = self.marks.topic_id, self.control.topic_id()
+        if self._is_told or not self.marks.ticks or None in (before, now) or before == now:
+            return
+        self._is_told = True
+        LOG.warning(
+            'sink "%s": the topic "%s" was deleted and made anew: records of earlier ticks (%s) are not in'
+            " it. The job goes on; to send all anew, start with an empty checkpoint and another topic",
+            self._client.sink,
+            self.control.topic,
+            ", ".join(f'{tick} of "{insert}"' for insert, (tick, _) in sorted(self.marks.ticks.items())),
+        )
 
     def _find_topic(self, producer: Any) -> None:
         """Raises: EngineError when there is no topic to send to, and brokers make none when asked."""
