@@ -6,20 +6,37 @@ functions anew. Here functions are what the garbage collector knows, one whose l
 seen gets the code that it had without probes, and a look comes when it costs little.
 
 For Python 3.11; later versions have probes of another kind, and no need of it.
+
+Each process that measures imports the whole package, and of that time more than half goes into marking its
+branches. So code with the marks is kept in ``.cache/probes``; ``python -m tests.probes`` makes all of it.
 """
 
 from __future__ import annotations
 
+import ast
 import gc
+import marshal
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Container, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from slipcover import Slipcover
+from slipcover import FileMatcher, Slipcover, __version__
+from slipcover.branch import preinstrument
+from slipcover.importer import SlipcoverLoader, SlipcoverMetaPathFinder
 
+from tests.support.package_paths import PACKAGE, REPOSITORY
+
+KEPT = REPOSITORY / ".cache" / "probes"
+_DIGEST = 32
+_VERSIONS = f"{sys.version} {__version__}"
 SHARE = 20
 """A look for what may lose its probes comes no sooner than so many times of what the last one took."""
 
@@ -41,7 +58,8 @@ class FadingProbes(Slipcover):
         super().register_module(module)
         spec = module.__spec__
         if spec is not None and spec.origin is not None:
-            self._loaders[spec.origin] = (spec.loader.orig_loader, spec.name)
+            loader = spec.loader.orig_loader
+            self._loaders[spec.origin] = (getattr(loader, "plain", loader), spec.name)
 
     def know_functions(self) -> None:
         """Find the functions of the modules that are there."""
@@ -112,6 +130,51 @@ class FadingProbes(Slipcover):
         return found if found is not None and found.co_freevars == code.co_freevars else None
 
 
+class KeptLoader:
+    """A module's code with its branches marked, from what is kept where that is of the same source.
+
+    Args:
+        plain: loads the code without marks.
+    """
+
+    def __init__(self, plain: SourceFileLoader) -> None:
+        self.plain = plain
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+    def get_code(self, name: str) -> CodeType:
+        path = Path(self.plain.path)
+        source = path.read_bytes()
+        digest = blake2b(f"{_VERSIONS} {path}\0".encode() + source, digest_size=_DIGEST).digest()
+        kept = KEPT / blake2b(str(path).encode(), digest_size=16).hexdigest()
+        with suppress(OSError):
+            raw = kept.read_bytes()
+            if raw[:_DIGEST] == digest:
+                code: CodeType = marshal.loads(raw[_DIGEST:])
+                return code
+        code = compile(preinstrument(ast.parse(source)), str(path), "exec")
+        own = kept.with_suffix(f".{os.getpid()}")
+        own.write_bytes(digest + marshal.dumps(code))
+        own.replace(kept)
+        return code
+
+
+class KeptFinder(SlipcoverMetaPathFinder):
+    """Finds modules of the package, to be loaded with probes by `KeptLoader`."""
+
+    def __init__(self, probes: Slipcover) -> None:
+        super().__init__(probes, FileMatcher(sources=[str(PACKAGE)]))
+        KEPT.mkdir(parents=True, exist_ok=True)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+        spec = super().find_spec(fullname, path, target)
+        loader = None if spec is None else spec.loader
+        if isinstance(loader, SlipcoverLoader) and isinstance(loader.orig_loader, SourceFileLoader):
+            loader.orig_loader = KeptLoader(loader.orig_loader)
+        return spec
+
+
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
     yield code
     for inner in code.co_consts:
@@ -121,3 +184,9 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
 
 def _place(code: CodeType) -> tuple[str, int]:
     return code.co_qualname, code.co_firstlineno
+
+
+if __name__ == "__main__":
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for file in PACKAGE.rglob("*.py"):
+        KeptLoader(SourceFileLoader(file.stem, str(file))).get_code(file.stem)
