@@ -229,7 +229,10 @@ def test_whoever_asks_has_to_send_the_token(address, tmp_path):
     metrics.ended(None)
     changed = endpoint.watch(WatchedJob().about(), other)  # nobody else was shown there any more
     assert status("/metrics", Authorization=f"Bearer {token.text}") == 401
-    changed.ended(None)
+    changed.ended(EngineError("the disk is full", code="disk-full"))
+    again = endpoint.watch(WatchedJob().about(), token)  # the one that failed is no reason
+    assert status("/metrics", Authorization=f"Bearer {token.text}") == 200
+    again.ended(None)
 
 
 def test_a_port_that_is_taken_is_told():

@@ -60,7 +60,8 @@ class Endpoint(Collector):
             token: what has to be sent to see it; None: nothing.
 
         Raises:
-            SpecError: one of that name runs already, or others are shown there to who has another token.
+            SpecError: one of that name runs already, or others that run are shown there to who has another
+                token.
             EngineError: nobody can listen there.
         """
         with self._lock:
@@ -72,7 +73,7 @@ class Endpoint(Collector):
                     hint="a job is named as its checkpoint directory: name that otherwise, or give this job a"
                     " port of its own",
                 )
-            if self._server is not None and token != self._token:
+            if token != self._token and any(run.state not in (ENDED, FAILED) for run in self._runs.values()):
                 raise SpecError(
                     f"other jobs of this process are shown at {self.url} ({self.access})",
                     code="same-job",
