@@ -69,6 +69,19 @@ CONDITIONS = [
     "l.ts BETWEEN r.ts - INTERVAL '1' DAY AND r.ts",
     "CAST(l.ts AS DATE) >= r.d - 1",
     "l.ts - r.ts < INTERVAL '1' SECOND",
+    "abs(l.ts - r.ts) <= INTERVAL '1' DAY",
+    "abs(timestampdiff(HOUR, r.ts, l.ts)) < 24",
+    "timestampdiff(WEEK, l.ts, r.d) < 0",
+    "unix_timestamp(l.ts) - to_unix_timestamp(r.d) BETWEEN -60 AND 43200",
+    "abs(datediff(l.d, r.ts)) <= 1",
+    "abs(l.n - r.s) < 10",
+    "abs(l.m - r.q) <= 0.0101",
+    "abs(l.x - r.x) <= 0.1",
+    "abs(l.f - r.f) < 0.2",
+    "0.1 > abs(l.n - r.x)",
+    "NOT l.x > r.x - 0.1",
+    "NOT (l.c < r.c OR l.n IS NULL)",
+    "((l.b >= r.n AND l.s = 3) OR (l.b > r.b AND r.n <= l.b))",
 ]
 PLACES = range(max(map(len, VALUES.values())))
 

@@ -34,7 +34,7 @@ def test_one_side_alone_is_told():
     ("on", "reason"),
     [
         ("l.t = r.t OR l.k = r.k", "it is an OR"),
-        ("NOT l.t < r.t", "it is negated"),
+        ("NOT l.t = r.t", "it is negated"),
         ("r.t BETWEEN l.t AND l.t + l.v", "its distance is not constant (l.v)"),
         ("l.v BETWEEN r.t - 1 AND r.t + 1", "l.v has no watermark"),
         ("2 * l.t >= r.t", "not of the form"),

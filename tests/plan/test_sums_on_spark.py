@@ -40,6 +40,12 @@ def minus(a: str, zero: str) -> tuple[str, str]:
     return f"(-{a})", f"try_subtract({zero}, {a})"
 
 
+def absolute(a: str, b: str) -> tuple[str, str]:
+    """Of the least integer there is none."""
+    own, tried = sub(a, b)
+    return f"abs({own})", f"IF(try_subtract(try_subtract({a}, {a}), {tried}) IS NULL, NULL, abs({tried}))"
+
+
 def over(pair: tuple[str, str], cast: str) -> tuple[str, str]:
     return tuple(f"CAST({each} AS {cast})" for each in pair)
 
@@ -57,6 +63,9 @@ CONDITIONS = [
     (sub("l.n", "r.n"), "<", "3"),
     (sub("l.i", "r.i"), ">=", "3"),
     (sub("l.i", "r.n"), ">=", "3"),
+    (absolute("l.n", "r.n"), "<", "3"),
+    (absolute("l.i", "r.i"), "<=", "3"),
+    (absolute("l.b", "r.b"), "<", "3Y"),
     (sub("l.b", "r.b"), "<", "3Y"),
     (sub("l.b", "r.b"), "<", "3"),
     (add("l.b", "1"), ">", "r.b"),

@@ -36,6 +36,10 @@ def band(join):
         ("l.t - -5 >= r.t AND r.t >= l.t", 0, 5),
         ("CAST(l.t AS BIGINT) = r.t", 0, 0),
         ("1 * l.t = r.t * 1", 0, 0),
+        ("abs(l.t - r.t) <= 4", -4, 4),
+        ("4 > abs(l.t - r.t) AND NOT (r.t > l.t)", -3, 0),
+        ("NOT (l.t > r.t OR r.t - l.t > 5)", 0, 5),
+        ("(l.t = r.t) OR (r.t = l.t AND l.v = r.v)", 0, 0),
         ("l.t >= r.t - 10 AND l.t >= r.t - 3 AND l.t <= r.t + 20 AND l.t <= r.t + 4", -4, 3),
     ],
 )
@@ -72,6 +76,24 @@ def test_timestamps(on, lower, upper):
     assert band(join) == (lower, upper)
     assert join.residual is None
     assert join.rechecks == ()
+
+
+@pytest.mark.parametrize(
+    ("on", "lower", "upper"),
+    [
+        ("timestampdiff(HOUR, l.ts, r.ts) = 1", 1, 2 * H - 1),
+        ("datediff(DAY, l.ts, r.ts) = 0", 1 - D, D - 1),
+        ("timestampdiff(MINUTE, l.ts, r.ts) <= 0 AND l.ts <= r.ts", 0, 59_999_999),
+        ("abs(unix_timestamp(l.ts) - unix_timestamp(r.ts)) <= 10", -11_999_998, 11_999_998),
+    ],
+)
+def test_what_is_rounded_towards_zero_bounds_and_is_decided_as_written(on, lower, upper):
+    join = joined(on, STAMPS, STAMPS)
+    found = band(join)
+    assert found[0] <= lower
+    assert upper <= found[1]
+    assert found[1] - found[0] <= upper - lower + 4 * H
+    assert join.residual is not None
 
 
 DATES = {"*day": "DATE", "k": "STRING"}
@@ -150,13 +172,14 @@ def test_weeks_begin_on_monday():
     "on",
     [
         "2 * l.t >= r.t",
-        "NOT l.t < r.t",
+        "NOT l.t = r.t",
         "(l.t >= r.t OR l.t >= r.t - 1)",
         "l.t >= r.t - r.v",
         "l.t + r.t >= 3",
         "l.t >= r.t + 1.5",
         "l.t <> r.t",
-        "abs(l.t - r.t) < 3",
+        "abs(l.t - r.t) < l.v",
+        "abs(l.t - r.t) > 3",
         "l.t + l.v - l.v >= r.t",
     ],
 )

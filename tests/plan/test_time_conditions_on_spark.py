@@ -56,7 +56,11 @@ DIFFERENCES = (
     ("datediff({a}, {b})", "td nd", (0, 1, 2)),
     ("date_diff({a}, {b})", "td", (0, 1)),
     ("timestampdiff(SECOND, {b}, {a})", "t n", (0, 1, 59, 60)),
-    ("timestampdiff(DAY, {b}, {a})", "t n", (0, 1)),
+    ("timestampdiff(DAY, {b}, {a})", "td n", (0, 1)),
+    ("timestampdiff(HOUR, {b}, {a})", "tnd", (0, 1, 24)),
+    ("timestampdiff(MILLISECOND, {b}, {a})", "t n", (0, 999, 60_000)),
+    ("datediff(DAY, {b}, {a})", "tn", (0, 1)),
+    ("date_diff(MINUTE, to_date({b}), {a})", "tn", (0, 1, 60)),
 )
 OF_DIFFERENCES = (
     "{x} {op} {c}",
@@ -68,6 +72,13 @@ OF_DIFFERENCES = (
     "{x} BETWEEN {c} AND {c2}",
     "{x} BETWEEN -{c2} AND {c}",
     "NOT {x} {op} {c}",
+    "NOT ({x} {op} {c} OR {x} < -{c2})",
+    "abs({x}) {op} {c}",
+    "{c} {op} abs({x})",
+    "abs({x}) BETWEEN 0 AND {c2}",
+    "NOT abs({x}) > {c2} AND NOT l.k <> r.k",
+    "({x} {op} {c} AND l.k = 1) OR (r.k = 2 AND {x} {op} {c})",
+    "(l.k = r.k AND {x} {op} {c}) OR (NOT r.k <> l.k AND {x} <= -{c2}) OR l.k = r.k AND r.k = 2",
 )
 OF_TWO = (
     "{a} {op} {b} + {c}",
@@ -83,6 +94,11 @@ OF_TIMES = (
     "{a} - {b} {op} INTERVAL '{s}' SECOND",
     "INTERVAL '{s}' SECOND {op} {a} - {b}",
     "-({a} - {b}) {op} INTERVAL '{s}' SECOND",
+    "abs({a} - {b}) <= INTERVAL '{s}' SECOND",
+    "INTERVAL '{s}' SECOND > abs({a} - {b})",
+    "NOT {a} {op} {b} - INTERVAL '{s}' SECOND",
+    "NOT ({a} < {b} OR {a} - INTERVAL '{s}' SECOND > {b})",
+    "({a} {op} {b} AND l.k = 1 AND r.k = 1) OR ({b} <= {a} AND {a} {op} {b} AND r.k = 2)",
     "{a} {op} {b} + INTERVAL '{y}' DAY",
     "{a} - {b} BETWEEN INTERVAL '0' SECOND AND INTERVAL '{y}' DAY",
     "{a} BETWEEN {b} AND timestampadd(MINUTE, {y}, {b})",
@@ -231,7 +247,7 @@ class DrawnJoin:
 
     @property
     def on(self) -> str:
-        return f"{self.condition} AND {NEAR}" + (" AND l.k = r.k" if self.keyed else "")
+        return f"({self.condition}) AND {NEAR}" + (" AND l.k = r.k" if self.keyed else "")
 
     @property
     def query(self) -> str:

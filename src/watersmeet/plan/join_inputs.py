@@ -25,6 +25,9 @@ class Unit(Enum):
     DATE = "date"
     INTERVAL = "interval"
     DAYS = "days since 1970"
+    WEEKS = "weeks"
+    HOURS = "hours"
+    MINUTES = "minutes"
     SECONDS = "seconds since 1970"
     MILLIS = "milliseconds since 1970"
     MICROS = "microseconds since 1970"
@@ -37,8 +40,8 @@ class Unit(Enum):
 
     @property
     def is_count(self) -> bool:
-        """A whole number that counts time since 1970."""
-        return self in (Unit.DAYS, Unit.SECONDS, Unit.MILLIS, Unit.MICROS)
+        """A whole number that counts time."""
+        return self in _SCALES and not self.is_time
 
     @property
     def scale(self) -> int:
@@ -46,7 +49,16 @@ class Unit(Enum):
         return _SCALES.get(self, 1)
 
 
-_SCALES = {Unit.DATE: DAY_US, Unit.DAYS: DAY_US, Unit.SECONDS: 1_000_000, Unit.MILLIS: 1_000}
+_SCALES = {
+    Unit.DATE: DAY_US,
+    Unit.WEEKS: 7 * DAY_US,
+    Unit.DAYS: DAY_US,
+    Unit.HOURS: 3_600_000_000,
+    Unit.MINUTES: 60_000_000,
+    Unit.SECONDS: 1_000_000,
+    Unit.MILLIS: 1_000,
+    Unit.MICROS: 1,
+}
 
 
 def unit_of_type(type_: SqlType) -> Unit:
@@ -62,12 +74,13 @@ def unit_of_type(type_: SqlType) -> Unit:
 class JoinInputs:
     """The inputs that a condition may mention, in the query's order; the first ``split`` of them stand on the
     left side of the join at hand, the others on its right side. ``joined``: the sides that are rows of a
-    join. ``time_zone``: the job's."""
+    join. ``time_zone``: the job's. ``as_written``: see `FoldedQuery`."""
 
     in_order: tuple[Input, ...]
     split: int = 1
     joined: frozenset[Side] = frozenset()
     time_zone: str = UTC
+    as_written: bool = False
 
     def input(self, alias: str) -> Input:
         return next(i for i in self.in_order if i.alias == alias)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from watersmeet.errors import PlanError, flat_enough, raise_all
 from watersmeet.plan import rules
@@ -100,11 +101,11 @@ def in_order_of(
         return None
     query = in_orders(plan.asked.query, orders)
     query = None if query is None else with_keys_in_order(query, texts, keys)
-    again = plan if query is None or query == plan.asked.query else _again(plan, query)
+    again = plan if query is None or query == plan.asked.query else _again(plan, query=query)
     if again is not None and again.asked is not None:
         tested = with_tested(again.asked.query, texts, keys, keys_of(again))
         if tested != again.asked.query:
-            again = _again(plan, tested) or again
+            again = _again(plan, query=tested) or again
     if again is None or again is plan or again.asked is None:
         return None
     planned, joined = (
@@ -113,20 +114,31 @@ def in_order_of(
     )
     return replace(
         again,
-        of_sink=plan.of_sink,
-        of_plan=plan.of_plan,
-        key_rows=plan.key_rows,
         reordered=tuple(order for order in plan.reordered if order in joined),
         ordered_by_state=tuple(order for order in joined if order not in planned),
     )
 
 
-def _again(plan: QueryPlan, query: Query) -> QueryPlan | None:
-    """The plan of another way to write its query."""
+def as_written(plan: QueryPlan) -> QueryPlan | None:
+    """The plan by conditions as they are written (`FoldedQuery`); None: it cannot be run so."""
+    return None if plan.asked is None else _again(plan, as_written=True)
+
+
+def _again(plan: QueryPlan, **other: Any) -> QueryPlan | None:
+    """The plan with something else about the query that is asked."""
     assert plan.asked is not None
     with flat_enough():
-        asked = replace(plan.asked, query=query)
-        return by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))[0]
+        asked = replace(plan.asked, **other)
+        again = by_rules(Planning(plan.name, plan.sink, plan.options, asked, plan.sql))[0]
+    if again is None:
+        return None
+    return replace(
+        again,
+        of_sink=plan.of_sink,
+        of_plan=plan.of_plan,
+        key_rows=plan.key_rows,
+        reordered=plan.reordered,
+    )
 
 
 def taking(plan: JobPlan, may_take: MayTake, may_share: MayShare) -> JobPlan:

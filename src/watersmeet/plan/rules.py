@@ -62,7 +62,7 @@ class Planning:
     @property
     def join_inputs(self) -> JoinInputs:
         """All inputs, those of stages too."""
-        return JoinInputs(self.tree.inputs, time_zone=self.options.time_zone)
+        return JoinInputs(self.tree.inputs, **self.tree.of_job)
 
     @property
     def where(self) -> Expr | None:
@@ -84,7 +84,13 @@ class Rule:
 
 def tree_grown(query: Planning) -> Problems:
     """Relations become nodes, each after those whose rows it takes; those of stages in trees of their own."""
-    query.tree = tree_of(query.asked.query, query.options.time_zone, changes=is_changelog(query))
+    asked = query.asked
+    query.tree = tree_of(
+        asked.query,
+        query.options.time_zone,
+        changes=is_changelog(query),
+        as_written=asked.as_written,
+    )
     return ()
 
 

@@ -25,6 +25,7 @@ from watersmeet.plan.conditions.forms import LinearForm
 from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
 from watersmeet.plan.conditions.overflow import sums_of
+from watersmeet.plan.conditions.rewritten import without_abs
 from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.spec.model import Expr
 
@@ -74,7 +75,7 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
     bands: list[BandPart] = []
     band_columns: list[Ref] = []
     errors: list[PlanError] = []
-    for conjunct in conjuncts:
+    for conjunct in (own for given in conjuncts for own in _without_abs(given, inputs)):
         sides = inputs.sides(conjunct.expr)
         if not sides:
             constants.append(conjunct)
@@ -91,8 +92,8 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
         key = _key_part(conjunct, inputs)
         if time is not None:
             times.append(time)
-        if time is not None and not time.is_zoned:
-            continue  # else it bounds and finds candidates, and is decided in the job's time zone
+        if time is not None and not time.is_approximate:
+            continue  # else it bounds and finds candidates, and is decided as it is written
         if key is not None:
             keys.append(key)
         else:
@@ -118,6 +119,23 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
         tuple(dict.fromkeys(band_columns)),
     )
     return parts, errors
+
+
+def _without_abs(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
+    """The conjuncts that stand for one with `abs`, if rows are found by both; else the one."""
+    halves = () if inputs.as_written else without_abs(conjunct)
+    if not halves or len(inputs.sides(conjunct.expr)) < 2:
+        return (conjunct,)
+    try:
+        differences = [_difference(half.expr, inputs) for half in halves]
+    except PlanError:
+        return halves[:1]  # which says what is wrong
+    used = [
+        (difference is not None and _time_part(half, difference, inputs) is not None)
+        or _band_part(half, difference, inputs) is not None
+        for half, difference in zip(halves, differences, strict=True)
+    ]
+    return halves if all(used) else (conjunct,)
 
 
 def _with_types(error: PlanError, conjunct: Conjunct, inputs: JoinInputs) -> PlanError:
@@ -147,7 +165,7 @@ def _time_part(conjunct: Conjunct, difference: LinearForm, inputs: JoinInputs) -
         return None
     if not all(inputs.is_event_time(ref) for ref in difference.mentioned):
         return None
-    return replace(_interval(conjunct, difference, pair, inputs), is_zoned=difference.zoned)
+    return replace(_interval(conjunct, difference, pair, inputs), is_approximate=difference.approximate)
 
 
 def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinInputs) -> BandPart | None:
@@ -158,9 +176,14 @@ def _band_part(conjunct: Conjunct, difference: LinearForm | None, inputs: JoinIn
         operator = OPERATORS[type(conjunct.expr)]
         return number_part(conjunct, operator, inputs) or text_part(conjunct, operator, inputs)
     pair = _pair(difference, inputs)
-    if pair is None or difference.mentioned != frozenset(pair) or difference.zoned:
+    if pair is None or difference.mentioned != frozenset(pair):
         return None
-    return replace(_interval(conjunct, difference, pair, inputs), sums=sums_of(conjunct.expr, inputs, WHOLE))
+    interval = replace(
+        _interval(conjunct, difference, pair, inputs), sums=sums_of(conjunct.expr, inputs, WHOLE)
+    )
+    if not difference.approximate:
+        return interval
+    return None if inputs.as_written else replace(interval, is_exact=True, comparison=None)
 
 
 def _interval(

@@ -1,4 +1,4 @@
-"""Rule: a condition is cut at its top-level ANDs; BETWEEN is two conjuncts. Nothing else is rewritten."""
+"""Rule: a condition is cut at its top-level ANDs; BETWEEN is two conjuncts."""
 
 from __future__ import annotations
 
@@ -42,18 +42,19 @@ def written(condition: Expr | None) -> list[Expr]:
 
 def split(condition: Expr | None) -> tuple[Conjunct, ...]:
     """The conjuncts of ``condition``, in the order of the text; none for None."""
-    return tuple(conjunct for own in written(condition) for conjunct in _cut(own))
+    return tuple(conjunct for own in written(condition) for conjunct in cut(Conjunct(own)))
 
 
-def _cut(condition: Expr) -> tuple[Conjunct, ...]:
-    """One conjunct as it stands in the text; of a BETWEEN both halves."""
+def cut(conjunct: Conjunct) -> tuple[Conjunct, ...]:
+    """Cut a BETWEEN into its halves; any other conjunct stays as it is."""
+    condition = conjunct.expr
     if isinstance(condition, exp.Between) and not condition.args.get("symmetric"):
         value, low, high = condition.this, condition.args["low"], condition.args["high"]
         return (
             Conjunct(exp.GTE(this=value.copy(), expression=low.copy()), condition),
             Conjunct(exp.LTE(this=value.copy(), expression=high.copy()), condition),
         )
-    return (Conjunct(condition),)
+    return (conjunct,)
 
 
 def join_all(conditions: list[Expr]) -> Expr | None:

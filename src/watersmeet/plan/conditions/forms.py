@@ -28,9 +28,10 @@ class LinearForm:
 
     ``span``: the sum of all constants and units by their size: how near the ends of int64 arithmetic on times
     may saturate. ``tree``: the expression as written. ``bits``: the width of an integer. ``wall``: a time as
-    the clock on the wall shows it (DATE, TIMESTAMP_NTZ), no instant. ``zoned``: it depends on the job's time
-    zone, ``low`` and ``high`` are wide enough for all of its offsets, and ``tree`` does not tell it.
-    ``days``: an interval that Spark has as days: a DATE plus it is a DATE, and plus any other a TIMESTAMP.
+    the clock on the wall shows it (DATE, TIMESTAMP_NTZ), no instant. ``approximate``: it depends on
+    the job's time zone, or is rounded towards zero; ``low`` and ``high`` are wide enough, and ``tree`` does
+    not tell it. ``days``: an interval that Spark has as days: a DATE plus it is a DATE, and
+    plus any other a TIMESTAMP.
     """
 
     unit: Unit
@@ -42,7 +43,7 @@ class LinearForm:
     tree: TimeExpr
     bits: int = 64
     wall: bool = False
-    zoned: bool = False
+    approximate: bool = False
     days: bool = False
 
     @property
@@ -141,7 +142,7 @@ def combine(left: LinearForm, right: LinearForm, sign: Sign, unit: Unit) -> Line
         TimeSum(left.tree, right.tree, sign),
         max(left.bits, right.bits),
         unit.is_time and (left if left.unit.is_time else right).wall,
-        left.zoned or right.zoned,
+        left.approximate or right.approximate,
     )
 
 
@@ -153,7 +154,7 @@ def widened(form: LinearForm, low: int, high: int, *, wall: bool) -> LinearForm:
         high=form.high + high,
         span=form.span + max(abs(low), abs(high)),
         wall=wall,
-        zoned=True,
+        approximate=True,
     )
 
 
@@ -196,6 +197,18 @@ def floored(operand: LinearForm, size: int) -> LinearForm:
         return operand if size == 1 else constant(operand.low - operand.low % size, operand.unit)
     return replace(
         operand, low=operand.low - (size - 1), span=operand.span + size, tree=TimeFloor(operand.tree, size)
+    )
+
+
+def truncated(form: LinearForm, size: int, unit: Unit) -> LinearForm:
+    """Round towards zero to whole ``unit``s of this size, as a count of them."""
+    return replace(
+        form,
+        unit=unit,
+        low=form.low - (size - 1),
+        high=form.high + (size - 1),
+        span=form.span + size,
+        approximate=True,
     )
 
 

@@ -63,7 +63,7 @@ class IntervalPart:
     ``ends``: in units of the ``measure``; exact unless ``is_exact`` is False, then wide enough, and the
     comparison has to be asked as well. ``span``: within it of an end of int64 arithmetic saturates.
     ``comparison``: the conjunct as written; None: it is decided as a residual. ``sums``: see
-    `plan.conditions.overflow`. ``is_zoned``: it depends on the job's time zone; what decides it is a key or a
+    `plan.conditions.overflow`. ``is_approximate``: see `LinearForm`; what decides it is a key or a
     residual, too, and ``comparison`` says nothing.
     """
 
@@ -76,7 +76,7 @@ class IntervalPart:
     comparison: TimeComparison | None
     measure: Measure = WHOLE
     sums: tuple[IntegerSum, ...] = ()
-    is_zoned: bool = False
+    is_approximate: bool = False
 
     @property
     def refs(self) -> tuple[Ref, Ref]:

@@ -20,6 +20,7 @@ from watersmeet.plan.conditions.forms import (
     floored,
     multiply,
     negated,
+    truncated,
     widened,
     wrong_types,
 )
@@ -37,6 +38,8 @@ _COUNTS: dict[type[Expr], tuple[Unit, int]] = {
     exp.UnixMillis: (Unit.MILLIS, 1_000),
     exp.UnixMicros: (Unit.MICROS, 1),
 }
+_BETWEEN = {unit.scale: unit for unit in Unit if unit.is_count}
+"""By its size, what `timestampdiff` counts in a unit."""
 _WEEK = 7 * DAY_US
 _MONDAY = 3 * DAY_US
 """1970-01-01 was a Thursday: weeks begin three days before it."""
@@ -69,12 +72,18 @@ def linear_form(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
             return _truncated(linear_form(expr.this, inputs), expr.text("unit"), inputs)
         case exp.TimestampAdd() | exp.TsOrDsAdd():
             return _added(expr, inputs)
-        case exp.DateDiff() if expr.text("unit").upper() in ("", "DAY"):
+        case exp.TimestampDiff():
+            return _units_between(expr.text("unit"), expr.expression, expr.this, inputs)
+        case exp.DateDiff() if expr.text("unit"):  # timestampdiff by another name
+            return _units_between(expr.text("unit"), expr.expression.this, expr.this.this, inputs)
+        case exp.DateDiff():
             left, right = (_to_date(linear_form(e, inputs), inputs) for e in (expr.this, expr.expression))
             both = add(left, right, -1, expr)
             return None if both is None else replace(both, unit=Unit.DAYS)
         case exp.Anonymous() if expr.name.upper() == "UNIX_DATE" and len(expr.expressions) == 1:
             return _counted(expr.expressions[0], Unit.DAYS, DAY_US, inputs)
+        case exp.StrToUnix():
+            return _unix_timestamp(expr.this, inputs)
         case _ if type(expr) in _COUNTS:
             return _counted(expr.this, *_COUNTS[type(expr)], inputs)
     return None
@@ -86,6 +95,28 @@ def _counted(expr: Expr, unit: Unit, size: int, inputs: JoinInputs) -> LinearFor
         return None
     operand = _wall(operand, inputs) if unit is Unit.DAYS else _instant(operand, inputs)
     return replace(floored(operand, size), unit=unit, wall=False)
+
+
+def _units_between(name: str, start: Expr, end: Expr, inputs: JoinInputs) -> LinearForm | None:
+    """Whole units between two times on the clock of the job's zone, rounded towards zero."""
+    size = unit_us(name)
+    if inputs.as_written or size is None or size not in _BETWEEN:
+        return None
+    later, earlier = (linear_form(expr, inputs) for expr in (end, start))
+    if later is None or earlier is None or not (later.unit.is_time and earlier.unit.is_time):
+        return None
+    later, earlier = (_wall(_instant(form, inputs), inputs) for form in (later, earlier))
+    return truncated(combine(later, earlier, -1, Unit.INTERVAL), size, _BETWEEN[size])
+
+
+def _unix_timestamp(expr: Expr, inputs: JoinInputs) -> LinearForm | None:
+    """Seconds since 1970, rounded towards zero; of a TIMESTAMP_NTZ those on the wall."""
+    operand = linear_form(expr, inputs)
+    if inputs.as_written or operand is None or not operand.unit.is_time:
+        return None
+    if operand.unit is Unit.DATE:
+        operand = _instant(operand, inputs)
+    return truncated(replace(operand, wall=False), 1_000_000, Unit.SECONDS)
 
 
 def _instant(form: LinearForm, inputs: JoinInputs) -> LinearForm:

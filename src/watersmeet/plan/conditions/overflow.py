@@ -25,6 +25,8 @@ _COUNTS: dict[type[Expr], int] = {
     exp.UnixSeconds: 64,
     exp.UnixMillis: 64,
     exp.UnixMicros: 64,
+    exp.StrToUnix: 64,
+    exp.TimestampDiff: 64,
     exp.DateDiff: 32,
 }
 _SUMS = (exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Neg, exp.Cast)
@@ -94,6 +96,8 @@ def _bits(expr: Expr, inputs: JoinInputs) -> int | None:
             return sql_type(expr.to.sql(dialect="spark")).bits or None
         case exp.Anonymous() if expr.name.upper() == "UNIX_DATE":
             return 32
+        case exp.DateDiff() if expr.args.get("unit"):
+            return 64
     return _COUNTS.get(type(expr))
 
 

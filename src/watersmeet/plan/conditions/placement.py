@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 
 from watersmeet.event_time import Side
-from watersmeet.plan.conditions.conjuncts import Conjunct, split
+from watersmeet.plan.conditions.conjuncts import Conjunct
+from watersmeet.plan.conditions.rewritten import conjuncts_of
 from watersmeet.plan.nodes.tree import (
     ChangesNode,
     GroupedNode,
@@ -52,6 +53,11 @@ class Conditions:
 def place(nodes: Sequence[Node], where: Expr | None, having: Expr | None = None) -> Conditions:
     """All conjuncts of a query's joins and of its WHERE, those of the joins beneath first; ``having``: of
     what is computed of groups."""
+    as_written = nodes[-1].as_written
+
+    def split(condition: Expr | None) -> tuple[Conjunct, ...]:
+        return conjuncts_of(condition, as_written=as_written)
+
     conditions = Conditions()
     above = {
         child.number: (node.number, side)

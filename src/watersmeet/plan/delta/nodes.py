@@ -112,6 +112,7 @@ def delta_nodes(
                 path_names=tuple(i.alias for i in inputs),
                 is_last=step == depth - 1,
                 releasing=frozenset(bound.evicted for bound in arrangements.bounds),
+                warnings=tuple(dict.fromkeys(w for lookup in lookups for w in lookup.join.warnings)),
             )
         )
     return nodes, errors

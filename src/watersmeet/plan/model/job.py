@@ -35,11 +35,13 @@ class KeyRows(Enum):
 @dataclass(frozen=True)
 class FoldedQuery:
     """A query, and what is asked of the rows that leave it: ``after`` and ``outputs`` mention what the
-    query's outputs do."""
+    query's outputs do. ``as_written``: conditions are cut at their ANDs alone, as they were when older states
+    were made (`plan.conditions.rewritten`)."""
 
     query: Query
     after: Expr | None
     outputs: tuple[OutputColumn, ...]
+    as_written: bool = False
 
 
 @dataclass(frozen=True)

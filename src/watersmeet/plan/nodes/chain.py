@@ -374,7 +374,7 @@ class Chain:
         """What every `MatchPlan` says of its condition, and where it stands."""
         draft, sides = ready.draft, ready.sides
         parts = draft.parts
-        decided = [part for part in parts.times if not part.is_zoned]
+        decided = [part for part in parts.times if not part.is_approximate]
         rechecked = [part for part in decided if not part.is_exact]
         return MatchFields(
             **residual_fields(draft.residual),

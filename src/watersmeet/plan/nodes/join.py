@@ -28,6 +28,9 @@ from watersmeet.plan.model.conditions import Bands, Careful
 from watersmeet.plan.nodes.tree import JoinNode, Node
 from watersmeet.spec.model import JoinKind
 
+_MAX_CHARACTERS = 200
+"""Of a condition in a warning."""
+
 
 @dataclass(frozen=True)
 class Draft:
@@ -85,6 +88,22 @@ class Draft:
             *_empty_intervals(inverted_pairs(self.links), self.bands, self.join_inputs),
             *empty,
             *self.never,
+            *self._all_pairs,
+        )
+
+    @property
+    def _all_pairs(self) -> tuple[str, ...]:
+        """A warning where nothing but the condition itself says which rows can meet."""
+        finds = self.keys or self.bands or self.values.every
+        if finds or not self.matchable or self.residual is None:
+            return ()
+        aliases = sorted([i.alias for i in self.node.inputs(side)] for side in Side)
+        one, other = (" with ".join(names) for names in aliases)
+        text = " AND ".join(dict.fromkeys(conjunct.text for conjunct in self.parts.residuals))
+        text = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
+        return (
+            f"all rows of {one} are compared with all rows of {other}, for no equality and no interval says"
+            f" which can meet, only {text}. Add AND {aliases[0][0]}.key = {aliases[1][0]}.key, or bounds",
         )
 
 

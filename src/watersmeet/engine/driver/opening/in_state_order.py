@@ -1,5 +1,6 @@
 """Queries whose joins or equalities stand in another order than when their state was made: as planned in
 that order (`plan.order.kept`). Then all that the state has by sides and by numbers of nodes is where it was.
+So it is of a state that was made by conditions as they are written (`plan.conditions.rewritten`).
 """
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.names import is_node_alias, is_ours, node_alias
+from watersmeet.plan.identity.described import described, hindrance
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.order.kept import Order
-from watersmeet.plan.planner import in_order_of
+from watersmeet.plan.planner import as_written, in_order_of
 from watersmeet.state.manifest import Manifest, QueryState
 
 
@@ -21,9 +23,26 @@ def in_state_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     """
     if manifest.fingerprints.get(query.name) in (None, query.fingerprint):
         return None
+    own = _in_order(manifest, query)
+    written = as_written(query)
+    if written is None:
+        return own
+    written = _in_order(manifest, written) or written
+    return written if _fits_better(manifest, written, own or query) else own
+
+
+def _in_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     said = manifest.described.get(query.name, {})
     texts = [text for join in said.get("says", ()) for text in join["on"]]
     return in_order_of(query, state_orders(manifest, query.name), texts, said.get("keys", ()))
+
+
+def _fits_better(manifest: Manifest, one: QueryPlan, other: QueryPlan) -> bool:
+    """Whether the state is that of ``one``, or can be, and not of ``other``."""
+    state, said = manifest.fingerprints[one.name], manifest.described.get(one.name)
+    if state in (one.fingerprint, other.fingerprint) or not said:
+        return other.fingerprint != state == one.fingerprint
+    return not hindrance(said, described(one)) and bool(hindrance(said, described(other)))
 
 
 def state_orders(manifest: Manifest, name: str) -> list[Order]:

@@ -1,0 +1,71 @@
+"""States that were made by conditions as they are written go on where rows are found by more of them now."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import watersmeet
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.plan.planner import as_written, of_queries
+
+SOURCES = """
+CREATE TABLE l (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
+WITH ('connector' = 'memory');
+CREATE TABLE r (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
+WITH ('connector' = 'memory');
+"""
+BOUND = "l.t BETWEEN r.t - {0} AND r.t + {0}"
+CONDITIONS = (
+    "((l.k = r.k AND l.v < 2) OR (r.k = l.k AND r.v < 2))",
+    "abs(l.v - r.v) <= 1",
+    "abs(l.t - r.t) <= 3",
+    "NOT l.t > r.t",
+    "NOT (l.v > r.v OR l.k <> r.k)",
+    "timestampdiff(SECOND, l.ts, r.ts) BETWEEN -2 AND 2",
+)
+
+
+def job_of(condition: str, reach: int) -> watersmeet.JobPlan:
+    return watersmeet.plan_job(
+        watersmeet.parse_job(
+            f"{SOURCES} SELECT l.v, r.v AS w FROM l LEFT JOIN r ON {condition} AND {BOUND.format(reach)}"
+        )
+    )
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("reach", [6, 5], ids=["the same query", "a narrower one"])
+def test_a_state_by_conditions_as_written_goes_on(seed, condition, reach):
+    rng = random.Random(seed)
+    ticks = [
+        {
+            name: [
+                ({"k": rng.randrange(2), "t": t, "ts": f"2024-01-01T00:00:{t:02}", "v": rng.randrange(4)}, 1)
+                for t in sorted(rng.randrange(first, first + 8) for _ in range(6))
+            ]
+            for name in "lr"
+        }
+        for first in (0, 5)
+    ]
+    plan, before = job_of(condition, reach), job_of(condition, 6)
+    written = as_written(before.apart[0])
+    assert written is not None
+    assert written.fingerprint != before.apart[0].fingerprint
+    store = MemoryStore()
+    LocalJob(of_queries([written]), store).tick(ticks[0])
+    expected = LocalJob(plan, MemoryStore())
+    expected.tick(ticks[0])
+    jobs = LocalJob(plan, store, change_queries=reach != 6), expected
+    found, wanted = (
+        Counter(
+            (row["v"], row["w"])
+            for row in job.tick(ticks[1], end=True).rows["console"]
+            if reach == 6 or row["w"] is not None  # else the wider one has matched more
+        )
+        for job in jobs
+    )
+    assert found == wanted
+    assert found
