@@ -57,6 +57,37 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     return io.TextIOWrapper(io.BytesIO(read_bytes(path)), encoding=encoding).read()
 
 
+def matching_paths(path: str, *, recursive: bool = False) -> list[str]:
+    """Return the path if it is there, or what it stands for as a pattern, by name.
+
+    Args:
+        recursive: whether ``**`` stands for any directories.
+    """
+    if os.path.exists(path):
+        return [path]
+    patterns = (one.replace("[^", "[!") for one in alternatives(path))
+    return sorted({own for pattern in patterns for own in glob.iglob(pattern, recursive=recursive)})
+
+
+def alternatives(path: str) -> list[str]:
+    """Return the patterns without ``{a,b}`` that one of Hadoop's stands for; braces that do not close stay.
+
+    >>> alternatives("in/{2024,2025/{01,02}}/*.json")
+    ['in/2024/*.json', 'in/2025/01/*.json', 'in/2025/02/*.json']
+    """
+    start = path.find("{")
+    depth, parts, begun = 0, list[str](), start + 1
+    for place in range(start, len(path)) if start >= 0 else ():
+        character = path[place]
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0 or (depth == 1 and character == ","):
+            parts.append(path[begun:place])
+            begun = place + 1
+        if depth == 0:
+            return [own for part in parts for own in alternatives(path[:start] + part + path[begun:])]
+    return [path]
+
+
 def named_files(path: str) -> list[str]:
     """Return the files that a command's option names, by name.
 
@@ -64,7 +95,7 @@ def named_files(path: str) -> list[str]:
         path: a file, a directory of files, or a pattern (``**`` for any directories). Beneath a directory
             names that begin with ``_`` or ``.`` are left out.
     """
-    roots = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
+    roots = matching_paths(path, recursive=True)
     files: list[str] = []
     for root in roots:
         if not os.path.isdir(root):

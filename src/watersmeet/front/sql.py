@@ -15,7 +15,13 @@ from watersmeet.front.ddl.settings import STATE_SETTINGS, Settings, read_set, se
 from watersmeet.front.query.emit import emitted, refuse_emitted
 from watersmeet.front.query.expressions.functions import OWN_FUNCTIONS
 from watersmeet.front.query.flow import Flow, flow_of
-from watersmeet.front.query.inserts import free_name, insert_of, insert_target
+from watersmeet.front.query.inserts import (
+    free_name,
+    insert_of,
+    insert_target,
+    named_before,
+    names_before_insert,
+)
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.select import build_query
 from watersmeet.front.query.views import select_flow
@@ -335,13 +341,16 @@ class _Reader:
         """INSERT or SELECT: the sink, and the query with the INSERT's column list and its place."""
         start = cursor.offset
         sink, columns = _CONSOLE, None
+        names = names_before_insert(cursor)
         if cursor.accept("INSERT"):
             sink, columns = insert_target(cursor, self.catalog)
         if cursor.at_end:
             raise cursor.unexpected("SELECT")
         tokens = cursor.rest()
         asked, mode = emitted(tokens, self.text)
-        query = build_query(parse_tokens(self.text, asked), self.catalog, self.text, self._slice(tokens))
+        sql = " ".join(self._slice(part) for part in (names, tokens) if part)
+        tree = parse_tokens(self.text, named_before(names, asked))
+        query = build_query(tree, self.catalog, self.text, sql)
         return sink, (replace(query, mode=mode), columns, start)
 
     def _slice(self, tokens: Sequence[Token]) -> str:

@@ -529,8 +529,9 @@ def test_a_path_to_one_hidden_file_is_not_passed_over_in_silence(tmp_path):
     assert (error.code, str(path) in error.message) == ("file-unread", True)
 
 
-def test_a_pattern(tmp_path):
-    job = Job(tmp_path, path=f"{tmp_path}/i?/*.json")
+@pytest.mark.parametrize("pattern", ["i?/*.json", "{in,other}/*.json", "{in/{0,1},i[^o]/[!01]}.json"])
+def test_a_pattern(tmp_path, pattern):
+    job = Job(tmp_path, path=f"{tmp_path}/{pattern}")
     paths = [job.put(f"{number}.json") for number in range(3)]
     job.put("3.csv")
     job.put("_4.json")
@@ -657,7 +658,7 @@ def test_a_directory_that_was_moved_is_not_read_again(job):
     assert str(elsewhere.parent / "in") in found.message
 
 
-@pytest.mark.parametrize("path", ["in", "in/*.json", "in/[ab].json", "in/a.json"])
+@pytest.mark.parametrize("path", ["in", "in/*.json", "in/[ab].json", "in/{a,b}.json", "in/a.json"])
 def test_files_that_went_where_they_were_read_are_no_move(tmp_path, path):
     job = Job(tmp_path)
     job.source = replace(job.source, options={**job.source.options, "path": str(tmp_path / path)})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import os
 from collections.abc import Iterable
 
 from watersmeet.errors import EngineError
-from watersmeet.regular_files import special_kind
+from watersmeet.regular_files import matching_paths, special_kind
 from watersmeet.spec.model import Source
 
 Entry = tuple[str, int, int]
@@ -22,7 +21,7 @@ def local_files(source: Source, path: str) -> list[Entry]:
     Raises:
         EngineError: there is nothing at the path, or a directory cannot be listed.
     """
-    roots = [path] if os.path.exists(path) else sorted(glob.glob(path))
+    roots = matching_paths(path)
     if not roots:
         raise EngineError(
             f'table "{source.name}": there is no "{path}"',

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
 
 from watersmeet.errors import near_names
 from watersmeet.front.catalog import Catalog
@@ -14,6 +15,8 @@ from watersmeet.front.text.tokens import Cursor
 from watersmeet.front.types.infer import null_of, type_of
 from watersmeet.spec.model import Column, Insert, OutputColumn, Query, Sink
 from watersmeet.types.sql_type import UNKNOWN, SqlType
+
+_DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
 def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ...] | None]:
@@ -32,6 +35,30 @@ def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ..
             f'"{sink.name}" is a {what}: it can be read, not written to', "unknown-sink", start
         )
     return sink, _listed(cursor, sink)
+
+
+def names_before_insert(cursor: Cursor) -> Sequence[Token]:
+    """Take ``WITH name AS (…), …`` where INSERT follows it, and nothing else."""
+    if not cursor.looks_at("WITH"):
+        return ()
+    depth = 0
+    for place, token in enumerate(cursor.tokens):
+        depth += _DEPTHS.get(token.token_type, 0)
+        closed = place > 0 and cursor.tokens[place - 1].token_type is TokenType.R_PAREN
+        if depth == 0 and closed and token.token_type is TokenType.INSERT:
+            names = cursor.tokens[cursor.index : place]
+            cursor.index = place
+            return names
+    return ()
+
+
+def named_before(names: Sequence[Token], query: Sequence[Token]) -> Sequence[Token]:
+    """The query with these names in its WITH."""
+    if names and query and query[0].token_type is TokenType.WITH:
+        first = query[0]
+        comma = Token(TokenType.COMMA, ",", first.line, first.col, first.start, first.end)
+        return [*names, comma, *query[1:]]
+    return [*names, *query]
 
 
 def _listed(cursor: Cursor, sink: Sink) -> tuple[str, ...] | None:

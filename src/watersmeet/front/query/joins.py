@@ -5,9 +5,10 @@ What stands in FROM is read by whoever calls (`Read`), for it may be a SELECT wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain, count
 
 from sqlglot import exp
 
@@ -199,17 +200,25 @@ def _condition(expr: Expr, scope: Scope, text: Text, clause: str | None = None) 
     return resolved(expr, scope, text, clause)
 
 
-def leaf(item: exp.Expression, read: Read, text: Text) -> Part:
-    """A FROM item with the joins that belong to it: ``a``, ``(a JOIN b ON …)``, ``a JOIN b … ON`` nested."""
+def leaf(item: exp.Expression, read: Read, text: Text, taken: Collection[str] = ()) -> Part:
+    """A FROM item with the joins that belong to it: ``a``, ``(a JOIN b ON …)``, ``a JOIN b … ON`` nested.
+
+    Args:
+        taken: names that a sub-query without one does not get.
+    """
     inner = item.this if isinstance(item, (exp.Subquery, exp.Paren)) else None
     if isinstance(inner, (exp.Table, exp.Subquery)) and not item.alias:
-        return _joined(leaf(inner, read, text), item, read, text)
+        return _joined(leaf(inner, read, text, taken), item, read, text)
     flow, alias = read(item)
-    if not alias and isinstance(flow, Flow) and flow.is_ranked:
-        alias = "ranked"
     if not alias:
-        raise text.error("a sub-query in FROM needs a name", "syntax", item, "write (SELECT …) x")
+        alias = _free_name("ranked" if isinstance(flow, Flow) and flow.is_ranked else "subquery", taken)
     return _joined(part_of(flow, alias), item, read, text)
+
+
+def _free_name(wanted: str, taken: Collection[str]) -> str:
+    lowered = {name.lower() for name in taken}
+    numbered = (f"{wanted}_{number}" for number in count(2))
+    return next(name for name in chain([wanted], numbered) if name not in lowered)
 
 
 def part_of(flow: Flow | Joined, alias: str) -> Part:
@@ -278,7 +287,7 @@ def _join(left: Part, join: exp.Join, read: Read, text: Text) -> Part:
 def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text, left: Part) -> Part:
     """The right side of a join: a FROM item, or a table that rows of the left side meet as it is."""
     if not is_as_of(item):
-        return leaf(item, read, text)
+        return leaf(item, read, text, left.aliases)
     assert isinstance(item, exp.Table)
     if kind.pads_right:
         raise text.not_supported(

@@ -10,6 +10,7 @@ from pathlib import Path
 from watersmeet.errors import PlanError, WatersmeetError, near_names
 from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.plan.mode import with_mode
+from watersmeet.regular_files import alternatives
 from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
 from watersmeet.spec.options.files import format_of, local_path, path_of, sink_problems, source_problems
 from watersmeet.spec.options.formats import type_problems
@@ -83,18 +84,25 @@ def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
     beneath a name with a dot or an underscore at its beginning readers pass over."""
     place = Path(os.path.abspath(os.path.expanduser(directory))).parts
     read = [source for source, _ in _read(insert.query for insert in job.inserts)]
-    named = [(f'what "{source.name}" reads', source.options) for source in read if source.traits.files]
+    named = [
+        (f'what "{source.name}" reads', path)
+        for source in read
+        if source.traits.files
+        for path in alternatives(path_of(source.options))
+    ]
     named += [
-        (f'what "{sink.name}" writes', sink.options) for sink in written_sinks(job) if sink.traits.files
+        (f'what "{sink.name}" writes', path_of(sink.options))
+        for sink in written_sinks(job)
+        if sink.traits.files
     ]
     return [
         PlanError(
-            f'the checkpoint "{directory}" would be among {what}: "{path_of(options)}"',
+            f'the checkpoint "{directory}" would be among {what}: "{path}"',
             code="checkpoint-in-files",
             hint="give it a directory of its own, not beneath that of a source or sink",
         )
-        for what, options in named
-        if (parts := _parts(path_of(options)))
+        for what, path in named
+        if (parts := _parts(path))
         and _is_beneath(place, parts)
         and not any(part.startswith((".", "_")) for part in place[len(parts) :])
     ]
@@ -208,10 +216,9 @@ def written_sinks(job: Job) -> list[Sink]:
 
 def _overlap(source: Source, sink: Sink) -> bool:
     """Whether one path is the other, or lies beneath it; a source's may have wildcards."""
-    parts = [_parts(path_of(options)) for options in (source.options, sink.options)]
-    if not all(parts):
-        return False
-    return _match(*parts)
+    written = _parts(path_of(sink.options))
+    read = [_parts(path) for path in alternatives(path_of(source.options))]
+    return bool(written) and any(parts and _match(parts, written) for parts in read)
 
 
 def _is_beneath(place: tuple[str, ...], above: tuple[str, ...]) -> bool:

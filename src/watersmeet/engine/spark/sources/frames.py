@@ -12,7 +12,6 @@ by default.
 from __future__ import annotations
 
 import codecs
-import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -49,7 +48,7 @@ from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
-from watersmeet.regular_files import special_at
+from watersmeet.regular_files import matching_paths, special_at
 from watersmeet.spec.connectors import DATAFRAME
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM
@@ -428,7 +427,7 @@ def check_there(what: str, path: str) -> None:
             code="path-is-pattern",
             hint=f"rename it, or name a link to it, in whose path is none of {' '.join(sorted(PATTERN))}",
         )
-    matched = [] if exists else sorted(glob.glob(whole))
+    matched = [] if exists else matching_paths(whole)
     odd = next((one for one in matched if ":" in one), None)
     if odd is not None:
         raise colon_in_name(f"{what}: {shown(odd)}")
@@ -443,7 +442,7 @@ def check_there(what: str, path: str) -> None:
 def local_names(source: Source) -> list[str]:
     """Return the absolute paths of the files of a source; none where its path is not local, or has none."""
     local = local_path(path_of(source.options))
-    if local is None or not (os.path.exists(local) or glob.glob(local)):
+    if local is None or not matching_paths(local):
         return []
     return [name for name, _, _ in local_files(source, os.path.abspath(local))]
 

@@ -7,7 +7,6 @@ those of partitions there may be others, if all files share them.
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from watersmeet.engine.files.partitions import folders_between, partitions_of
 from watersmeet.engine.files.table_files import files_beneath, is_hidden, not_listed
 from watersmeet.errors import EngineError
-from watersmeet.regular_files import special_at, special_kind
+from watersmeet.regular_files import matching_paths, special_at, special_kind
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileRead
@@ -211,8 +210,7 @@ def _roots(source: Source) -> list[str]:
     local = local_path(path_of(source.options))
     if local is None:
         return []
-    path = os.path.abspath(local)
-    return [path] if os.path.exists(path) else sorted(glob.glob(path))
+    return matching_paths(os.path.abspath(local))
 
 
 def _looks_beneath(source: Source) -> bool:

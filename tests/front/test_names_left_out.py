@@ -1,0 +1,80 @@
+"""Sub-queries in FROM that have no name, and WITH before INSERT."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.errors import SqlError
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+
+TABLES = """
+CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE TABLE b (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
+CREATE SINK o (t BIGINT, u BIGINT) WITH ('connector' = 'memory');
+"""
+
+
+def job(text):
+    return parse_job(TABLES + text)
+
+
+@pytest.mark.parametrize(
+    ("query", "aliases"),
+    [
+        ("SELECT t FROM (SELECT t FROM a)", ["subquery"]),
+        ("SELECT t FROM (SELECT t FROM a UNION ALL SELECT t FROM b)", ["subquery"]),
+        ("SELECT t FROM (SELECT t FROM a) JOIN (SELECT t AS u FROM b) ON t = u", ["subquery", "subquery_2"]),
+        ("SELECT u FROM a AS Subquery JOIN (SELECT t AS u FROM b) ON t = u", ["Subquery", "subquery_2"]),
+        ("SELECT t FROM (SELECT a.t FROM a JOIN b ON a.t = b.t)", ["subquery.a", "subquery.b"]),
+        (
+            "SELECT t FROM (SELECT a.t FROM a JOIN b ON a.t = b.t) JOIN (SELECT t AS u FROM b) ON t = u",
+            ["subquery.a", "subquery.b", "subquery_2"],
+        ),
+    ],
+)
+def test_a_subquery_without_a_name_gets_one(query, aliases):
+    (insert,) = job(query).inserts
+    assert [i.alias for i in insert.query.inputs] == aliases
+    plan_job(job(query))
+
+
+WITH = "WITH x AS (SELECT t FROM a), y (u) AS (SELECT t FROM b)"
+SELECT = "SELECT x.t, y.u FROM x JOIN y ON x.t = y.u"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{WITH} INSERT INTO o {SELECT}",
+        f"{WITH} INSERT INTO o ({SELECT})",
+        f"{WITH} INSERT INTO TABLE o (u, t) SELECT y.u, x.t FROM x JOIN y ON x.t = y.u",
+        f"WITH x AS (SELECT t FROM a) INSERT INTO o {WITH.replace('x AS (SELECT t FROM a), ', '')} {SELECT}",
+    ],
+)
+def test_with_before_insert_means_what_it_means_behind(text):
+    (insert,), (other,) = job(text).inserts, job(f"INSERT INTO o {WITH} {SELECT}").inserts
+    assert insert.name == other.name == "o"
+    query = insert.query
+    assert (query.relation, query.outputs) == (other.query.relation, other.query.outputs)
+    assert query.sql.startswith("WITH x AS (SELECT t FROM a)")
+    assert "INSERT" not in query.sql
+
+
+def test_with_before_insert_is_explained_and_says_what_it_emits():
+    assert job(f"EXPLAIN {WITH} INSERT INTO o {SELECT}").explains
+    (insert,) = job(f"{WITH} INSERT INTO o {SELECT} EMIT FINAL").inserts
+    assert insert.query.mode is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (f"{WITH} INSERT OVERWRITE o {SELECT}", len(WITH) + 9),
+        (f"{WITH} INSERT INTO o SELECT x.w FROM x", len(WITH) + 25),
+    ],
+)
+def test_what_is_wrong_behind_with_is_told_at_its_place(text, column):
+    with pytest.raises(SqlError) as wrong:
+        job(text)
+    assert f"line 5, column {column})" in str(wrong.value)
