@@ -258,9 +258,9 @@ def flat_enough() -> Iterator[None]:
         yield
     except RecursionError:
         raise SqlError(
-            "something in it is nested too deeply: parentheses, types, or views over views",
+            "something in it is nested too deeply: parentheses, types, views, or a chain of AND, OR or +",
             code="not-supported",
-            hint="hundreds of levels are too many: write it flatter",
+            hint="hundreds of levels are too many: write it flatter; many values of a column are x IN (…)",
         ) from None
 
 

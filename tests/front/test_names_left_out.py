@@ -78,3 +78,45 @@ def test_what_is_wrong_behind_with_is_told_at_its_place(text, column):
     with pytest.raises(SqlError) as wrong:
         job(text)
     assert f"line 5, column {column})" in str(wrong.value)
+
+
+NESTED = "CREATE TABLE n (k INT, meta STRUCT<ts: TIMESTAMP, op: STRING, id: INT>{}) "
+NESTED += "WITH ('connector' = 'memory'{});"
+ORDERED = "CREATE VIEW ordered AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT *, meta.ts AS ts FROM {0}), "
+ORDERED += "DESCRIPTOR(ts), INTERVAL '10' SECONDS))"
+OF_RECORDS = "have it as a column of its own in the records"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            NESTED.format(", WATERMARK FOR meta.ts AS meta.ts - INTERVAL '5' SECOND", ""),
+            "WATERMARK FOR meta.ts",
+            ORDERED.format("name"),
+        ),
+        (
+            NESTED.format("", "")
+            + "SELECT * FROM TABLE(IMPOSE_ORDER(TABLE n, DESCRIPTOR(meta.ts), INTERVAL '5' SECOND));",
+            "DESCRIPTOR(meta.ts)",
+            ORDERED.format("name"),
+        ),
+        (NESTED.format(", PRIMARY KEY (k, meta.id) NOT ENFORCED", ""), "meta.id is a field", OF_RECORDS),
+        (NESTED.format("", ", 'op.column' = 'meta.op'"), '"meta.op"', OF_RECORDS),
+        (
+            NESTED.format(", op STRING, PRIMARY KEY (k)", ", 'op.column' = 'op', 'sequence.by' = 'meta.ts'"),
+            '"meta.ts"',
+            OF_RECORDS,
+        ),
+    ],
+)
+def test_what_has_to_be_a_column_is_no_field(text, message, hint):
+    with pytest.raises(SqlError) as wrong:
+        parse_job(text)
+    assert message in wrong.value.message
+    assert hint in str(wrong.value.hint)
+
+
+def test_what_the_hint_says_for_a_field_is_an_event_time():
+    (insert,) = parse_job(f"{NESTED.format('', '')} {ORDERED.format('n')}; SELECT ts FROM ordered").inserts
+    assert insert.query.inputs[0].event_times == ("ts",)

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from watersmeet.errors import SqlError, WatersmeetError
-from watersmeet.front.query import inline
+from watersmeet.front.query import flow, inline, joins
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.conditions.bounds import closure_of
 from watersmeet.plan.planner import plan_job
 
 TABLE = "CREATE TABLE t (a INT, s TIMESTAMP, WATERMARK FOR s AS s) TYPE Memory;\n"
@@ -64,6 +65,37 @@ def test_views_over_hundreds_of_views_are_said_to_be_too_deep():
     job = parse_job(viewed(400).replace("a + a AS a", "a + 1 AS a"))
     with pytest.raises(SqlError, match="nested too deeply"):
         plan_job(job)
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        ("SELECT a, s FROM v{0} UNION ALL SELECT a, s FROM v{0}", "UNION ALL of 16 branches"),
+        ("SELECT x.a, x.s FROM v{0} x JOIN v{0} y ON x.s = y.s", "join of 16 inputs"),
+    ],
+)
+def test_views_that_double_their_branches_or_inputs_are_refused(monkeypatch, view, message):
+    monkeypatch.setattr(flow, "MAX_BRANCHES", 10)
+    monkeypatch.setattr(joins, "MAX_INPUTS", 10)
+    text = f"{TABLE}CREATE VIEW v0 AS SELECT a, s FROM t;\n"
+    text += "".join(f"CREATE VIEW v{n + 1} AS {view.format(n)};\n" for n in range(40))
+    parse_job(f"{text.partition('CREATE VIEW v4')[0]}SELECT a FROM v3;")
+    with pytest.raises(WatersmeetError, match=message):
+        parse_job(f"{text}SELECT a FROM v40;")
+
+
+def test_the_bounds_of_joins_are_closed_once_for_the_same_joins_beneath():
+    """Of k inputs a closure costs k³, and three are asked for of each join."""
+    inner = " ".join(f"JOIN t t{n + 1} ON t{n + 1}.s = t{n}.s" for n in range(12))
+    closure_of.cache_clear()
+    plan_job(parse_job(f"{TABLE}SELECT t0.a FROM t t0 {inner};"))
+    assert closure_of.cache_info().misses <= 12
+
+
+def test_a_chain_of_hundreds_of_conditions_over_both_sides_is_refused():
+    chain = " OR ".join(f"x.a <> y.a + {number}" for number in range(700))
+    with pytest.raises(SqlError, match="a chain of AND, OR or"):
+        plan_job(parse_job(f"{TABLE}SELECT x.a FROM t x JOIN t y ON x.s = y.s AND ({chain});"))
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from watersmeet.front.ddl.options import (
     source_fields,
 )
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
+from watersmeet.front.text.dialect import event_time_hint
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.spec.changing import ChangeColumn
@@ -290,6 +291,10 @@ def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
     cursor.expect("FOR")
     start = cursor.offset
     name = cursor.name("a column name")
+    if cursor.looks_at("."):
+        path = f"{name}{cursor.fields()}"
+        message = f"WATERMARK FOR {path}: it is a field of a STRUCT, and event times are columns"
+        raise cursor.text.error(message, "not-supported", start, event_time_hint(path))
     if not cursor.accept("AS"):
         return name, None, start
     tree = parse_tokens(cursor.text, cursor.until_comma()).unnest()

@@ -15,7 +15,7 @@ from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import Column, EventTime, Sink
-from watersmeet.spec.options.changes import UPSERT
+from watersmeet.spec.options.changes import FIELD, UPSERT
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
 from watersmeet.spec.words import IN_SQL, Words
 
@@ -36,12 +36,21 @@ def key_clause(cursor: Cursor) -> KeyClause:
     if not cursor.accept("PRIMARY", "KEY"):
         raise cursor.text.not_supported("a CONSTRAINT that is no PRIMARY KEY is", start)
     cursor.expect("(")
-    columns = [cursor.name("a column name")]
+    columns = [_key_column(cursor)]
     while cursor.accept(","):
-        columns.append(cursor.name("a column name"))
+        columns.append(_key_column(cursor))
     cursor.expect(")", ", or )")
     not_enforced(cursor)
     return KeyClause(tuple(columns), start)
+
+
+def _key_column(cursor: Cursor) -> str:
+    start = cursor.offset
+    name = cursor.name("a column name")
+    if cursor.looks_at("."):
+        message = f"{name}{cursor.fields()} is a field of a STRUCT, and a PRIMARY KEY is of columns"
+        raise cursor.text.error(message, "primary-key", start, FIELD)
+    return name
 
 
 def not_enforced(cursor: Cursor) -> None:

@@ -152,8 +152,19 @@ def projected(flow: Flow, columns: Sequence[Column], exprs: Sequence[Expr]) -> F
     return Flow(tuple(columns), tuple(one(way) for way in flow.ways))
 
 
+MAX_BRANCHES = 5_000
+"""Of a UNION ALL, with those of views: a chain of views may double them with each."""
+
+
 def union_all(flows: Sequence[Flow]) -> Flow:
     """UNION ALL by position; names are the first one's. Event times are those that every branch orders."""
+    branches = sum(len(flow.ways) for flow in flows)
+    if branches > MAX_BRANCHES:
+        raise FlowError(
+            f"UNION ALL of {branches:,} branches, with those of views in it; {MAX_BRANCHES:,} are the most",
+            "not-supported",
+            "views that repeat a view double its branches with each step: write what differs as a column",
+        )
     width = len(flows[0].columns)
     for number, flow in enumerate(flows[1:], 2):
         if len(flow.columns) != width:

@@ -298,9 +298,20 @@ def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text, left: P
     return _of_input(table_as_of(item, read, text, left.relation))
 
 
+MAX_INPUTS = 100
+"""Of a join, with those of views."""
+
+
 def _check_names(left: Part, right: Part, where: exp.Expression, text: Text) -> None:
     """No name twice, not inside of sub-queries or behind SEMI joins either: watermark keys hold them."""
     names = {alias.lower() for alias in left.aliases}
+    inputs = [i for part in (left, right) for i in inputs_of(part.relation)]
+    if len(inputs) > MAX_INPUTS:
+        raise text.not_supported(
+            f"a join of {len(inputs)} inputs, with those of the views in it, is",
+            where,
+            f"{MAX_INPUTS} are the most: views that join themselves double them with each step",
+        )
     for alias in right.aliases:
         if alias.lower() in names:
             raise text.error(

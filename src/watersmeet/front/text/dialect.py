@@ -42,6 +42,15 @@ class WindowTable(exp.Expression, exp.Func):
     }
 
 
+def event_time_hint(path: str) -> str:
+    """Return what to write for a field of a STRUCT as an event time."""
+    name = path.rsplit(".", 1)[-1]
+    return (
+        f"make it a column in a view: CREATE VIEW ordered AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT *,"
+        f" {path} AS {name} FROM name), DESCRIPTOR({name}), INTERVAL '10' SECONDS))"
+    )
+
+
 def _parse_impose_order(parser: Any) -> ImposeOrder:
     order: ImposeOrder = parser.parse_impose_order()
     return order
@@ -176,13 +185,26 @@ class WatersmeetParser(GrammarParser):
         hint.meta["start"] = token.start
         return hint
 
+    def _parse_descriptor(self) -> Any:
+        start = self._curr.start if self._curr else 0
+        column = self._parse_id_var()
+        names = [] if column is None else [column.name]
+        while names and self._match(TokenType.DOT):
+            field = self._parse_id_var(any_token=True)
+            names.append("" if field is None else field.name)
+        if len(names) > 1:
+            path = ".".join(names)
+            message = f"DESCRIPTOR({path}): it is a field of a STRUCT, and event times are columns"
+            raise MisreadError(message, event_time_hint(path), start, "not-supported")
+        return column
+
     def parse_impose_order(self) -> ImposeOrder:
         """What is between the parentheses of IMPOSE_ORDER."""
         self._match_text_seq("INPUT", "=>")
         relation = self._parse_ordered_relation()
         if not self._match(TokenType.COMMA) or not self._match_text_seq("DESCRIPTOR"):
             self.raise_error("Expecting , DESCRIPTOR(column)")
-        column = self._parse_wrapped(self._parse_id_var)
+        column = self._parse_wrapped(self._parse_descriptor)
         lag = self._parse_disjunction() if self._match(TokenType.COMMA) else None
         if lag is None:
             self.raise_error("Expecting , and the lag, an INTERVAL or an integer")
@@ -205,7 +227,7 @@ class WatersmeetParser(GrammarParser):
         self._match_text_seq("TIMECOL", "=>")
         if not self._match_text_seq("DESCRIPTOR"):
             self.raise_error(f"Expecting {name}(TABLE name, DESCRIPTOR(column), size)")
-        column = self._parse_wrapped(self._parse_id_var)
+        column = self._parse_wrapped(self._parse_descriptor)
         sizes: list[Any] = []
         while self._match(TokenType.COMMA):
             for word in ("SIZE", "SLIDE", "GAP"):

@@ -153,10 +153,14 @@ class Cursor:
         token = self.peek()
         if token is not None and token.token_type is TokenType.STRING:
             return self.take().text
-        parts = [self.name(what)]
+        return self.name(what) + self.fields(what)
+
+    def fields(self, what: str = "a field") -> str:
+        """What follows a name with dots: ``.x.y``, or nothing."""
+        written = ""
         while self.accept("."):
-            parts.append(self.name(what))
-        return ".".join(parts)
+            written += f".{self.name(what)}"
+        return written
 
     def string(self, what: str) -> str:
         token = self.peek()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from watersmeet.conditions import Bound, ExactBand
 from watersmeet.event_time import (
@@ -144,20 +145,25 @@ def closed(links: Links, nullable: frozenset[Ref] | None = None) -> Links:
             those. None: none may.
 
     Where a chain contradicts itself, sums of it have no least value: then chains go through each column once.
-    Cost: O(k³) for k columns.
+    Cost: O(k³) for k columns, once for the same links: all joins of a query may have the same.
     """
-    links = {pair: link for pair, link in links.items() if not nullable or pair[1] not in nullable}
+    return dict(closure_of(tuple(links.items()), nullable))
+
+
+@lru_cache(64)
+def closure_of(pairs: tuple[tuple[tuple[Ref, Ref], Link], ...], nullable: frozenset[Ref] | None) -> Links:
+    links = {pair: link for pair, link in pairs if not nullable or pair[1] not in nullable}
     columns = list(dict.fromkeys(ref for pair in links for ref in pair))
     result = dict(links)
     for middle in columns:
         for evicted in columns:
+            one = result.get((evicted, middle))
+            if one is None or evicted == middle:
+                continue
             for by in columns:
-                one, two = result.get((evicted, middle)), result.get((middle, by))
-                if one is None or two is None or evicted == by:
-                    continue
-                if evicted == middle or middle == by:
-                    continue
-                _tighten(result, evicted, by, one.then(two))
+                two = result.get((middle, by))
+                if two is not None and by not in (evicted, middle):
+                    _tighten(result, evicted, by, one.then(two))
     contradicts = any((b, a) in result and link.c + result[b, a].c < 0 for (a, b), link in result.items())
     return _by_simple_chains(links) if contradicts else result
 
