@@ -178,7 +178,7 @@ SELECT k FROM (SELECT l.k FROM l JOIN r ON l.t = r.t) x JOIN l ON l.k = x.k
 SELECT x.k FROM (SELECT * FROM l JOIN r ON l.t = r.t) x
 -- fail=duplicate-column
 SELECT x.k FROM (l JOIN r ON l.t = r.t) x
--- fail=syntax
+-- fail=ambiguous-column
 SELECT l.k FROM l JOIN (SELECT l.k FROM l JOIN r ON l.t = r.t) ON l.k = k
 -- fail=not-supported 1:96
 SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE(SELECT l.t AS t FROM l JOIN r ON l.t = r.t), DESCRIPTOR(t), 5)) x

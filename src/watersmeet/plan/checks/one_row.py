@@ -13,7 +13,7 @@ from typing import Self, TypeGuard
 
 from sqlglot import exp
 
-from watersmeet.plan.conditions.conjuncts import split
+from watersmeet.plan.conditions.rewritten import conjuncts_of
 from watersmeet.spec.model import (
     WINDOW_END,
     WINDOW_START,
@@ -184,7 +184,7 @@ class _Known:
     def _equal(self, condition: Expr | None, *, padded: bool = False) -> list[Callable[[], bool]]:
         """Rules of equalities that hold for every row: where one side is known, so is the other."""
         rules = []
-        for conjunct in split(condition):
+        for conjunct in conjuncts_of(condition):
             sides = _sides(conjunct.expr)
             for one, other in (sides, sides[::-1]) if sides else ():
                 if not _is_column(one):

@@ -118,7 +118,7 @@ def _kind(join: exp.Join) -> str:
 
 
 def conjuncts_of(node: exp.Expression | None) -> list[exp.Expression]:
-    """The top-level ANDs cut; BETWEEN is two."""
+    """The top-level ANDs cut; BETWEEN is two, and NOT of a comparison is the other comparison."""
     if node is None:
         return []
     if isinstance(node, exp.Paren):
@@ -130,6 +130,12 @@ def conjuncts_of(node: exp.Expression | None) -> list[exp.Expression]:
             exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
             exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()),
         ]
+    if isinstance(node, exp.Not):
+        inner = node.this.unnest()
+        for one, other in ((exp.LT, exp.GTE), (exp.GT, exp.LTE), (exp.NEQ, exp.EQ)):
+            for kind, opposite in ((one, other), (other, one)):
+                if type(inner) is kind and kind is not exp.EQ:
+                    return [opposite(this=inner.this.copy(), expression=inner.expression.copy())]
     return [node]
 
 
