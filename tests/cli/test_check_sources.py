@@ -90,6 +90,15 @@ def test_with_sources_checked_it_is_an_error(watersmeet, job, tmp_path):
     assert Broker.last.asked[-1].endswith(b"\0\0\0\1\0\1x\0"), "one topic, and none is created"
 
 
+def test_the_first_records_that_are_not_read_are_told(watersmeet, job, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("k,t\nx,7\nx,2026-03-01 10:00\n")
+    found = watersmeet("explain", job, "--check-sources")
+    assert found.status == 0, found.err
+    assert 'note: "a": of the first 2 records 1 record left out' in found.err
+    assert "x,2026-03-01 10:00 (t is BIGINT, and has '2026-03-01 10:00': declare it TIMESTAMP)" in found.err
+
+
 ANSWERS = [
     (answer(("other", 0), ("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
     (answer(("x", 29)), "topic-not-allowed", "may not be read"),

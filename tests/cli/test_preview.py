@@ -100,6 +100,7 @@ def test_what_was_read_is_said(watersmeet, files):
     whole = watersmeet("preview", "job.sql")
     assert "3 records left out" in whole.out
     assert ": +4,2024-07-01" in whole.out
+    assert "(id is BIGINT, and has '+4': " in whole.out
     assert "all that there are" in whole.out
 
 

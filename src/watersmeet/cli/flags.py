@@ -61,6 +61,9 @@ AtLimit = Annotated[
         autocompletion=words_of(job_options.AtLimit),
     ),
 ]
+MaxBroken = Annotated[
+    str | None, typer.Option(help="Records of an input that may not parse: a number, or a share (1 %).")
+]
 MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
 TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
 NullTime = Annotated[

@@ -176,15 +176,15 @@ def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
 
 
 def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]:
+    from watersmeet.engine.spark.broken_records import left_out_words
+
+    sources = {source.name: source for source in (*plan.sources, *plan.tables)}
     for name, sample in samples.items():
         files, first = counted(sample.files, "file"), counted(len(sample.rows), "row")
         more = ", there are more" if sample.more else ", all that there are"
         yield f"{name}: the first {first} of {files}{more}"
         if sample.left_out:
-            yield (
-                f"  {counted(sample.left_out, 'record')} left out: broken, or of which only Spark knows how "
-                f"they are read: {sample.example}"
-            )
+            yield f"  {left_out_words(sources[name], sample)}"
         if sample.unchecked:
             yield f"  not looked at: {', '.join(sample.unchecked)}"
     if any(source_rows.more for source_rows in samples.values()):

@@ -115,6 +115,7 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
         WatersmeetError: all that is wrong with the sources.
     """
     from watersmeet.cli.job_file import job_in
+    from watersmeet.engine.spark.broken_records import sample_notes
     from watersmeet.engine.spark.sources.look import problems_of
     from watersmeet.plan.planner import plan_job
 
@@ -124,6 +125,8 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     plan = plan_job(job)
     if really:
         check_sources(plan)
+        for words in sample_notes(plan):
+            to_stderr(f"note: {words}")
         return
     for problem in problems_of(plan):
         if problem.code != "path-missing":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 
 from watersmeet.spec.limits import TASK_MEMORY
 from watersmeet.spec.time_zones import UTC
@@ -56,6 +57,14 @@ class AtLimit(Enum):
         return self is not AtLimit.STOP
 
 
+def shown_share(limit: int | Fraction) -> str:
+    """
+    >>> shown_share(5), shown_share(Fraction(1, 200))
+    ('5', '0.5 %')
+    """
+    return f"{float(100 * limit):g} %" if isinstance(limit, Fraction) else f"{limit:,}"
+
+
 SHEDDING = ("max_rows", "max_bytes", "max_rows_per_key")
 """The limits of a join at which it can shed rows."""
 SHEDDING_OF_JOB = ("max_job_rows", "max_job_bytes")
@@ -69,6 +78,7 @@ class Options:
     rows, and bytes in files, allowed per join, ``max_rows_per_key``: per key of a side,
     ``max_output_per_tick``: rows out in a tick, ``max_job_rows``, ``max_job_bytes``: retained rows and bytes
     of all queries together, ``max_skew``: how far a source is read ahead of others; None: no limit.
+    ``max_broken``: how many records of an input may not parse, or which share of them; None: as many as do.
     ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
     watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
     and write days, hours and texts of TIMESTAMPs (see `spec.time_zones`); windows and intervals of fixed
@@ -87,6 +97,7 @@ class Options:
     max_job_rows: int | None = None
     max_job_bytes: int | None = None
     max_skew: int | None = None
+    max_broken: int | Fraction | None = None
     at_limit: AtLimit = AtLimit.STOP
     null_time: NullTime = NullTime.COUNT
     max_task_memory: int = TASK_MEMORY

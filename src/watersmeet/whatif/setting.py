@@ -28,7 +28,7 @@ from watersmeet.spec.model import (
 )
 from watersmeet.types.intervals import interval_us
 
-_OTHERS = ("max_output_per_tick", "max_skew")
+_OTHERS = ("max_output_per_tick", "max_skew", "max_broken")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def without_limits(job: Job) -> Job:
         max_job_rows=None,
         max_job_bytes=None,
         max_skew=None,
+        max_broken=None,
         at_limit=AtLimit.STOP,
         null_time=NullTime.COUNT,
     )

@@ -197,6 +197,7 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
     (said,) = (note for note in notes if "did not parse" in note)
     assert said.startswith('"orders": 2 of 3 records of tick 1 did not parse')
     assert "such as {" in said
+    assert ("has 'x': declare it STRING" in said) or "it is no JSON object" in said
     account = result.last.queries[next(iter(result.last.queries))].account["o"]
     assert account == {"in": 7, "broken": 2, "late": 1, "null_time": 1, "padded": 3, "retained": 0}
     kept = {(row["stream"], row["reason"]): row["record"] for row in MemorySink.rows("aside")}
@@ -223,6 +224,13 @@ def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
         job(ORDERS + LEFT)
     assert refused.value.code == "all-records-broken"
     assert "'on_broken' = 'count'" in (refused.value.hint or "")
+    option = "'timestampFormat' = 'dd/MM/yyyy HH:mm:ss'"
+    assert f"order_time is TIMESTAMP, and has '01/03/2026 00:00:13': {option}" in refused.value.message
+    result = job(
+        ORDERS.replace("'json', 'maxFiles", f"'json', {option}, 'maxFiles", 1) + LEFT, checkpoint="b"
+    )
+    assert result.last.queries[next(iter(result.last.queries))].account["o"]["in"] == 120
+    assert not result.last.broken
     counting = ORDERS.replace("'json', 'maxFiles", "'json', 'on_broken' = 'count', 'maxFiles", 1)
     put("orders", order(1, "11:00:00"))
     result = job(counting + LEFT)
@@ -234,6 +242,11 @@ def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
 def test_few_broken_records_or_a_good_one_among_many_let_the_job_go_on(job, put, good):
     put("orders", *(order(n, "10:00:00") for n in range(good)), *["{not json"] * (99 + 100 * good))
     put("orders", *["{not json"] * 200)
+    if not good:  # and there is nothing else
+        with pytest.raises(EngineError, match="all 299 records") as refused:
+            job(ORDERS + LEFT)
+        assert refused.value.code == "all-records-broken"
+        put("orders", order(1, "10:00:00"))
     result = job(ORDERS + LEFT)
     account = result.last.queries[next(iter(result.last.queries))].account["o"]
     assert account["broken"] == 299 + 100 * good

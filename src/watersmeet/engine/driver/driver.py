@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.engine.driver.all_broken import check_not_all_broken
 from watersmeet.engine.driver.amount import MOST_MATCHES, SMALL_ROWS, Amount
+from watersmeet.engine.driver.broken import check_broken
 from watersmeet.engine.driver.counts import rows_read, tellers_of_broken
 from watersmeet.engine.driver.identity import Identity, identity_of
 from watersmeet.engine.driver.inputs.advances import advances_back
@@ -97,13 +97,11 @@ class TickDriver:
         self.inputs = InputStates(plan, started_us)
         self._most_gone = most_gone(plan)
         self._open: OpenTick | None = None
-        self._tables = Tables(tables)
-        self._snapshots = Snapshots(snapshots, plan, self.shapes)
+        self._tables, self._snapshots = Tables(tables), Snapshots(snapshots, plan, self.shapes)
         self.flush_rows, self.flush_bytes = FLUSH_ROWS, FLUSH_BYTES
         self.placing: Placing | None = None
-        self.small_rows, self.threads = SMALL_ROWS, 1
+        self.small_rows, self.threads, self.tasks = SMALL_ROWS, 1, 1
         self.keep_late = self.keep_broken = self.ordered = self.tasks_are_asked = False
-        self.tasks = 1
         self._incomplete = frozenset[str]()
         self.said, self._contents, self._begin = list[str](), list[Contents](), frozenset[str]()
         self.owner = "" if manifest is None else manifest.owner
@@ -266,6 +264,7 @@ class TickDriver:
         busy: Mapping[str, Iterable[str]] | None = None,
         by_key: Mapping[str, int] | None = None,
         end: bool = False,
+        ends: Callable[[str], bool] | None = None,
     ) -> None:
         """Move the watermarks of the inputs by what the tick brought.
 
@@ -276,16 +275,17 @@ class TickDriver:
             busy: partitions known to have unread rows, per source name.
             by_key: explicit watermarks per ``alias.column``, of all sources of that input.
             end: end of input: every watermark becomes +∞.
+            ends: of a bounded run, whether it has read all of a source.
 
         Raises:
             StateError: the manifest that the tick goes on from may not stay (see `state.commits`).
-            EngineError: see `check_not_all_broken`.
+            EngineError: see `check_broken`.
         """
         self.commits.check()
         tick = self._tick_of(start)
         ingest_reports = [IngestReport.model_validate_json(report) for report in reports]
         tick.read = rows_read(self.plan, ingest_reports)
-        check_not_all_broken(self.plan, self.manifest, tick.read)
+        check_broken(self.plan, self.manifest, tick.read, ingest_reports, ends)
         tick.ingested = tuple(r.traffic for r in ingest_reports if r.traffic is not None)
         ingest_reports += [contents.report(start, self.store) for contents in self._contents]
         tick.ended = end

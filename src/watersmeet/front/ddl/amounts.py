@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 _UNITS = {"": 1, "B": 1} | {
     f"{letter}{i}B": 1 << 10 * power for power, letter in enumerate("KMGT", 1) for i in ("", "I")
@@ -11,6 +12,8 @@ _DIGITS = r"\d{1,18}"
 """No amount has more."""
 _ROWS, _UNITS_OF_TIME = re.compile(_DIGITS), re.compile(rf"[+-]?{_DIGITS}")
 _SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*([KMGT]?I?B|[KMGT]|)")
+
+_SHARE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*(%?)")
 
 ROWS_HINT = "it can be a whole number above zero, or 'none'"
 
@@ -26,6 +29,21 @@ def rows_in(written: str) -> int | None:
     (10, None, None)
     """
     return int(written) or None if _ROWS.fullmatch(written.strip()) else None
+
+
+def count_or_share(written: str) -> int | Fraction | None:
+    """A whole number, or a share of something: ``1 %``, ``0.01``. None for any other text.
+
+    >>> count_or_share("0"), count_or_share("0.5 %"), count_or_share("0.01"), count_or_share("101 %")
+    (0, Fraction(1, 200), Fraction(1, 100), None)
+    """
+    match = _SHARE.fullmatch(written.strip())
+    if match is None:
+        return None
+    if not match[2] and "." not in match[1]:
+        return int(match[1])
+    share = Fraction(match[1]) / (100 if match[2] else 1)
+    return share if share <= 1 else None
 
 
 def units_in(written: str) -> int | None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from sqlglot.tokens import TokenType
 
 from watersmeet.errors import Location, SqlError, near_names
-from watersmeet.front.ddl.amounts import ROWS_HINT, bytes_hint, bytes_in, is_none, rows_in, units_in
+from watersmeet.front.ddl.amounts import (
+    ROWS_HINT,
+    bytes_hint,
+    bytes_in,
+    count_or_share,
+    is_none,
+    rows_in,
+    units_in,
+)
 from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.limits import (
@@ -52,6 +61,7 @@ OPTIONS = (
     "max_job_bytes",
     "at_limit",
     "max_skew",
+    "max_broken",
     "null_time",
     "max_task_memory",
     "time_zone",
@@ -153,6 +163,8 @@ class Settings:
                     "max_skew is 0", code="bad-setting", hint="above zero, or 'none'", location=location
                 )
             self.options = replace(self.options, max_skew=most)
+        elif name == "max_broken":
+            self.options = replace(self.options, max_broken=_most_broken(value, location))
         else:
             hint = near_names(name, [*OPTIONS, *RUN_SETTINGS])
             if not difflib.get_close_matches(name, [*OPTIONS, *RUN_SETTINGS], n=1):
@@ -206,6 +218,18 @@ def _check_spark_setting(name: str, value: str, location: Location | None) -> No
     problem = problem_of(name, value)
     if problem is not None:
         raise SqlError(problem[0], code="fixed-setting", hint=problem[1], location=location)
+
+
+def _most_broken(value: str, location: Location | None) -> int | Fraction | None:
+    most = count_or_share(value)
+    if most is None and not is_none(value):
+        raise SqlError(
+            f"max_broken is '{value}'",
+            code="bad-setting",
+            hint="it can be a whole number of records, a share of them such as '1 %', or 'none'",
+            location=location,
+        )
+    return most
 
 
 def _time_zone(value: str, location: Location | None) -> str:

@@ -51,7 +51,7 @@ from watersmeet.plan.model.nodes import (
 )
 from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan
 from watersmeet.plan.order.measured import MeasuredQuery
-from watersmeet.spec.job_options import SHEDDING_OF_JOB
+from watersmeet.spec.job_options import SHEDDING_OF_JOB, shown_share
 from watersmeet.spec.model import (
     AtLimit,
     Branch,
@@ -288,6 +288,8 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield f"at most {options.max_job_rows} rows in the state of the whole job"
     if options.max_job_bytes is not None:
         yield f"at most {size_of(options.max_job_bytes)} of files in the state of the whole job"
+    if options.max_broken is not None:
+        yield f"at most {shown_share(options.max_broken)} broken records of an input"
     if options.max_skew is not None:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
         skew = distance(options.max_skew, timed)

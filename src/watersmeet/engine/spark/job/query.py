@@ -49,7 +49,7 @@ from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.job.waiting import Waiting
 from watersmeet.engine.spark.job.words import in_words
 from watersmeet.engine.spark.job.zone_rules import check_zone
-from watersmeet.engine.spark.sources.backlog import Backlog, Reached, rows_behind
+from watersmeet.engine.spark.sources.backlog import Backlog, Reached, last_report, rows_behind
 from watersmeet.engine.spark.sources.brokers import Brokers
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import BatchFiles, FilesRead, changed_in
@@ -71,6 +71,9 @@ from watersmeet.spec.options.files import reader_in
 from watersmeet.state.kept_ticks import KeptTicks
 from watersmeet.state.manifest import load_newest
 from watersmeet.state.store import make_private
+
+Host = Mapping[str, Any]
+Check = Callable[[], None] | None
 
 _POLL_S = 0.2
 _GRACE_S = 4.0
@@ -363,13 +366,7 @@ class JobRun:
         raise Failed(failed)
 
     def _tick(
-        self,
-        reading: Reading | None,
-        clock_us: int,
-        host: Mapping[str, Any],
-        *,
-        check: Callable[[], None] | None = None,
-        end: bool = False,
+        self, reading: Reading | None, clock_us: int, host: Host, *, check: Check = None, end: bool = False
     ) -> None:
         self.telling.begins(self.driver.tick + 1)
         self.driver.look(self.settings.clock())  # a batch of an earlier run has that one's clock
@@ -382,6 +379,7 @@ class JobRun:
                 unread=lambda names: self._unread(names, host),
                 check=check,
                 end=end,
+                ends=partial(self._ends, host) if self.settings.until_caught_up else None,
             )
         except SparkReads:
             raise
@@ -399,9 +397,7 @@ class JobRun:
         behind = {name: (count, "files") for name, count in self.files.behind(self._reading).items()}
         offsets = ends_in(host)
         if self._query is not None and offsets is not None and self.topics:
-            progress: Any = self._query._jsq.lastProgress()
-            report = None if progress is None else str(progress.json())
-            rows = rows_behind(report, self.plan.sources, offsets)
+            rows = rows_behind(last_report(self._query), self.plan.sources, offsets)
             behind |= {name: (count, "rows") for name, count in rows.items()}
         return behind
 
@@ -443,6 +439,10 @@ class JobRun:
         """The partitions of these sources that have rows which ``host``'s batch did not read."""
         offsets = ends_in(host)
         return {} if offsets is None else self.brokers.unread(names, offsets)
+
+    def _ends(self, host: Host, name: str) -> bool:
+        """Whether all that there is of a source was read with this batch, as far as it is known."""
+        return self.files.is_read(name, self._reading) and not any(self._unread([name], host).values())
 
     def _batch_is_due(self) -> bool:
         """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""

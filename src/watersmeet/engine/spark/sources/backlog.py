@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
@@ -19,6 +21,12 @@ from watersmeet.spec.model import Source
 
 Backlog = Mapping[str, tuple[int, str]]
 """By the source's name: how many, of what (``files``, ``rows``)."""
+
+
+def last_report(query: StreamingQuery) -> str | None:
+    """Return Spark's progress of the batch before, as JSON; None: there is none yet."""
+    progress: Any = query._jsq.lastProgress()
+    return None if progress is None else str(progress.json())
 
 
 def rows_behind(report: str | None, sources: Sequence[Source], offsets: Sequence[str]) -> dict[str, int]:

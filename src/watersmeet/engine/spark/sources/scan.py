@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
+from watersmeet.engine.spark.broken_records import record_check
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
-    BROKEN_CHARACTERS,
     LATE,
+    SAMPLE_CHARACTERS,
     BranchView,
     SourceView,
 )
@@ -275,7 +276,7 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     beginning."""
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
-        told = BROKEN if keep_broken else f"substring({BROKEN}, 1, {BROKEN_CHARACTERS})"
+        told = BROKEN if keep_broken else f"substring({BROKEN}, 1, {SAMPLE_CHARACTERS})"
         columns.append(f"{told} AS {BROKEN}")
         declared = [quoted(column.name) for column in source.source.columns]
         if declared and not any(name in text for text in source.texts() for name in declared):
@@ -304,7 +305,9 @@ def _view(source: _Source, keep_broken: bool) -> SourceView:
     late = None
     if source.late is not None:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
-    return SourceView(source.source.name, branches, late, may_be_broken(source.source), keep_broken)
+    parses = may_be_broken(source.source)
+    check = record_check(source.source) if parses else None
+    return SourceView(source.source.name, branches, late, parses, keep_broken, check)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from watersmeet.names import ours
+
+if TYPE_CHECKING:
+    from watersmeet.engine.spark.broken_records import RecordCheck
 
 BROKEN = ours("broken")
 SKIPPED, TRUNCATED = ours("skipped"), ours("truncated")
@@ -12,6 +16,8 @@ SKIPPED, TRUNCATED = ours("skipped"), ours("truncated")
 is to stop the job."""
 BROKEN_CHARACTERS = 200
 """So many of a broken record are told."""
+SAMPLE_CHARACTERS = 4_000
+"""So many of it are read, to find out why it is broken."""
 LATE = "late:"
 
 
@@ -38,6 +44,7 @@ class SourceView:
         late: declared columns -> columns of the frame, when rejected rows are to be kept; else None.
         parses: the frame has `BROKEN`, not NULL in records that are broken.
         keeps_broken: it goes to a side output, and is their whole text; else the beginning of it.
+        check: explains why a record is broken, where something does.
     """
 
     source: str
@@ -45,3 +52,4 @@ class SourceView:
     late: tuple[tuple[str, str], ...] | None = None
     parses: bool = False
     keeps_broken: bool = False
+    check: RecordCheck | None = None

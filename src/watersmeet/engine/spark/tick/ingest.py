@@ -126,15 +126,22 @@ class SourceTask:
         """Records that did not parse: counted for every branch, rows of none."""
         if pc.any(pc.equal(rows.column(BROKEN), TRUNCATED)).as_py():
             raise truncated_error(self.view.source)
-        first: bytes = rows.column(BROKEN)[0].cast(pa.large_binary()).as_py()  # which may be no UTF-8
-        shown = printable(first.decode("utf-8", "backslashreplace")[:BROKEN_CHARACTERS])
-        text = shown.replace("\n", "\\n")
-        for _, writer in self.writers:
-            writer.report.broken_text = writer.report.broken_text or text
+        if not self.writers[0][1].report.broken_text:
+            text = self._explained(rows.column(BROKEN)[0])
+            for _, writer in self.writers:
+                writer.report.broken_text = text
         self._count("broken", rows.num_rows)
         if self.view.keeps_broken:
             text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
+
+    def _explained(self, record: pa.Scalar) -> str:
+        """Return the beginning of a broken record, and why it is broken, where that is known."""
+        first: bytes = record.cast(pa.large_binary()).as_py()  # which may be no UTF-8
+        text = first.decode("utf-8", "backslashreplace")
+        shown = printable(text[:BROKEN_CHARACTERS]).replace("\n", "\\n")
+        why = self.view.check.explain(text) if self.view.check is not None else ""
+        return f"{shown} ({why})" if why else shown
 
     def _count(self, what: str, records: int) -> None:
         """Count records that are no rows, for every branch."""

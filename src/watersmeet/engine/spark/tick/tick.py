@@ -233,6 +233,7 @@ class Ticks:
         unread: Unread | None = None,
         check: Callable[[], None] | None = None,
         end: bool = False,
+        ends: Callable[[str], bool] | None = None,
     ) -> TickResult:
         """One tick.
 
@@ -240,7 +241,7 @@ class Ticks:
             reading: how its rows are read; None: a tick without rows.
             host: what the manifest remembers for this engine.
             told: what tells the tick from others of its number, by name; see `identity_of`.
-            advances, idle, end: see `TickDriver.advance`.
+            advances, idle, end, ends: see `TickDriver.advance`.
             unread: of sources, the partitions that have unread rows. Asked in ticks alone in which a
                 partition would go idle; one that has some does not.
             check: called when the rows were read, before any goes out; raises if they are not to be trusted.
@@ -260,7 +261,7 @@ class Ticks:
             texts = [row[1] for row in rows if row[0] == REPORT]
             going = frozenset[str]() if unread is None or end else self.driver.going_idle(start, texts)
             busy = unread(going) if unread is not None and going else None
-            self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end)
+            self.driver.advance(start, texts, advances=advances, idle=idle, busy=busy, end=end, ends=ends)
             self.timings.mark("advance")
             aside = [Aside.from_json(row[1]) for row in rows if row[0] == ASIDE]
             published = self._write(start.tick, start.attempt, aside)

@@ -7,6 +7,7 @@ from typing import Any
 
 from watersmeet.engine.spark.sources.files.contents import WHOLE
 from watersmeet.engine.spark.sources.files.there import shown
+from watersmeet.engine.spark.sources.views import SAMPLE_CHARACTERS
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
@@ -18,8 +19,9 @@ KEPT_RECORDS = 1_000
 @dataclass
 class FirstRows:
     """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
-    first of them ``example``, and the first `KEPT_RECORDS` of them ``records``. ``more``: there are others
-    that were not looked at. ``unchecked``: columns whose values were not looked at."""
+    first of them ``first``, its beginning ``example``, and the first `KEPT_RECORDS` of them ``records``.
+    ``more``: there are others that were not looked at. ``unchecked``: columns whose values were not looked
+    at."""
 
     rows: list[Row] = field(default_factory=list)
     files: int = 0
@@ -28,10 +30,12 @@ class FirstRows:
     more: bool = False
     unchecked: tuple[str, ...] = ()
     records: list[str] = field(default_factory=list)
+    first: str = ""
 
     def leave_out(self, record: str) -> None:
         self.left_out += 1
         self.example = self.example or record[:80]
+        self.first = self.first or record[:SAMPLE_CHARACTERS]
         if len(self.records) < KEPT_RECORDS:
             self.records.append(record[:200])
 

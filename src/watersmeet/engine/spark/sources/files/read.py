@@ -44,7 +44,13 @@ from watersmeet.engine.spark.sources.files.there import (
 )
 from watersmeet.errors import EngineError, StateError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import ON_MISSING_COLUMN, format_of, warns_of_changes
+from watersmeet.spec.options.files import (
+    ON_MISSING_COLUMN,
+    format_of,
+    local_path,
+    path_of,
+    warns_of_changes,
+)
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import GONE_ELSEWHERE, FileList, FileRead
 from watersmeet.state.store import Store
@@ -259,6 +265,14 @@ class FilesRead:
                 )
                 for number, paths in self._unread.items()
             }
+
+    def is_read(self, name: str, batch: BatchFiles | None) -> bool:
+        """Return whether a source has no more files than those that are read or in ``batch``; of one of other
+        file systems that is not known, and of one without files it is so."""
+        source = next((source for source in self._sources.values() if source.name == name), None)
+        if source is None or local_path(path_of(source.options)) is None:
+            return source is None
+        return not self.behind(batch)[name]
 
     def _compare(self, number: int, path: str) -> None:
         """Anew: the stream may have read the file since it was listed."""

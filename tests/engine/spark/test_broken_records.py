@@ -1,0 +1,99 @@
+"""Why a record is broken is said by column and value, with the option that would read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.columns import column
+from watersmeet.engine.spark.broken_records import record_check
+from watersmeet.spec.model import Source
+
+COLUMNS = {
+    "id": "BIGINT", "small": "SMALLINT", "at": "TIMESTAMP", "day": "DATE", "price": "DECIMAL(8,2)",
+    "ok": "BOOLEAN", "x": "DOUBLE", "s": "STRING", "l": "ARRAY<INT>",
+}  # fmt: skip
+STRING = "declare it STRING, and cast it in a view"
+
+
+def explained(record, form, names=(*COLUMNS,), connector="file", **options):
+    columns = tuple(column(name, COLUMNS[name]) for name in names)
+    check = record_check(Source("o", columns, connector, {"path": "/nowhere", "format": form, **options}))
+    return None if check is None else check.explain(record)
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ('{"id": "x", "s": 5}', f"id is BIGINT, and has 'x': {STRING}"),
+        ('{"id": 5.5}', "id is BIGINT, and has 5.5: declare it DOUBLE"),
+        ('{"small": 70000}', "small is SMALLINT, and has 70000: declare it BIGINT"),
+        (
+            '{"ID": 9223372036854775808}',
+            "id is BIGINT, and has 9223372036854775808: declare it DECIMAL(38,0)",
+        ),
+        ('{"price": 999999.999}', "price is DECIMAL(8,2), and has 999999.999: declare it with more digits"),
+        ('{"price": "5.129", "x": "NaN", "ok": 1}', f"ok is BOOLEAN, and has 1: {STRING}"),
+        ('{"x": "5.5"}', f"x is DOUBLE, and has '5.5': {STRING}"),
+        ('{"day": "31.12.2026"}', "day is DATE, and has '31.12.2026': 'dateFormat' = 'dd.MM.yyyy' reads it"),
+        ('{"at": "2026/03/01 10:00:00.123"}', "'timestampFormat' = 'yyyy/MM/dd HH:mm:ss.SSS' reads it"),
+        ('{"at": "20260301101500"}', "'timestampFormat' = 'yyyyMMddHHmmss' reads it"),
+        ('{"at": "1646128800000"}', "'timestamp.unit' = 'ms' reads it"),
+        (
+            '{"at": "soon", "day": "2026-03-01 10:00"}',
+            "at is TIMESTAMP, and has 'soon': 'timestampFormat' says",
+        ),
+        ('{"l": [1, "x"]}', f'l is ARRAY<INT>, and has [1, "x"]: {STRING}'),
+        ('{"id": 1, "ok": 2, "x": "y", "l": 3}', f"ok is BOOLEAN, and has 2: {STRING}; x is DOUBLE"),
+        ('{"Id": 1, "ID": 2}', "Id and ID differ by case alone"),
+        ('{"id": 1} {"id": 2}', "there is more behind its JSON object"),
+        ("[{", "'multiLine' = 'true' reads it"),
+        ("{not json", "it is no JSON object"),
+        ('{"id": 1, "s": "fine"}', ""),
+        ('{"s": "a", "id": "\\u001b[2J"}', "id is BIGINT, and has '\\x1b[2J'"),
+        (f'{{"id": "{"9" * 10_000}"}}', "has '999"),
+        ("[" * 100_000, ""),
+    ],
+)
+def test_of_json(record, said):
+    told = explained(record, "json")
+    assert said in told
+    assert bool(told) == bool(said)
+    assert len(told) < 250
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ("1;2026-03-01 10:00:00;5.00", "it has 1 value, and 3 columns are declared: 'sep' = ';' reads it"),
+        ("1\t2026-03-01 10:00:00\t5", "'sep' = '\\t' reads it"),
+        ("1,2026-03-01 10:00:00", "it has 2 values, and 3 columns are declared"),
+        ("id,at,price", "id is BIGINT, and has 'id': 'header' = 'true' reads it"),
+        ("NA,2026-03-01 10:00:00,5", "'nullValue' = 'NA' reads it"),
+        (" 1,2026-03-01 10:00:00,5", "'ignoreLeadingWhiteSpace' = 'true' and 'ignoreTrailingWhiteSpace'"),
+        ("1,1646128800,5", "at is TIMESTAMP, and has '1646128800': 'timestamp.unit' = 's' reads it"),
+        ('1,"12/31/2026 10:00",5', "'timestampFormat' = 'MM/dd/yyyy HH:mm' reads it"),
+        ('1,,"5,00"', f"price is DECIMAL(8,2), and has '5,00': {STRING}"),
+        ('{"id":"1","at":"x"}', "at is TIMESTAMP, and has 'x'"),  # as shown of a source with a unit of times
+        ("1,2026-03-01 10:00:00,5", ""),
+    ],
+)
+def test_of_csv(record, said):
+    told = explained(record, "csv", ("id", "at", "price"), header="false")
+    assert said in told
+    assert bool(told) == bool(said)
+
+
+def test_options_of_topics_have_their_prefix_and_metadata_is_no_value():
+    topic = {"connector": "kafka", "names": ("s", "at"), "metadata.s": "key"}
+    assert "'json.timestampFormat' = 'dd/MM/yyyy' or" in explained('{"at": "01/03/2026"}', "json", **topic)
+    assert "'csv.timestampFormat' = 'dd/MM/yyyy'" in explained("13/03/2026", "csv", **topic)
+    assert "'timestamp.unit' = 'us'" in explained('{"at": "1646128800000000"}', "upsert-json", **topic)
+    assert "'schema.header' = 'confluent'" in explained("\0\0\0\0\x01{}", "json", **topic)
+    assert explained("x", "avro", **topic) is None
+
+
+def test_what_is_said_of_the_source_counts():
+    german = {"timestampFormat": "dd.MM.yyyy HH:mm"}
+    assert explained('{"at": "01.03.2026 10:00"}', "json", **german) == ""
+    assert "has '2026-03-01': " in explained('{"at": "2026-03-01"}', "json", **german)
+    assert explained('{"at": "1646128800000"}', "json", **{"timestamp.unit": "ms"}) == ""
