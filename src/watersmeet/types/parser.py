@@ -1,8 +1,9 @@
 """The one grammar of types, as people and Spark write them: ``varchar(10)`` is STRING, ``row(a int)`` is
 ``STRUCT<a: INT>``.
 
-Lengths of CHAR and VARCHAR are not enforced: they are STRING. TIMESTAMP and TIMESTAMP WITH [LOCAL] TIME ZONE
-are the instant type (TIMESTAMP), WITHOUT TIME ZONE is TIMESTAMP_NTZ; precisions are Spark's (µs).
+CHAR and VARCHAR are STRING, with a length that records are compared with. TIMESTAMP and TIMESTAMP WITH
+[LOCAL] TIME ZONE are the instant type (TIMESTAMP), WITHOUT TIME ZONE is TIMESTAMP_NTZ; precisions are
+Spark's (µs).
 """
 
 from __future__ import annotations
@@ -135,11 +136,10 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
         raise cursor.wrong(f'unknown type "{word}"', "unknown-type", start, hint)
     name = _SIMPLE[word]
     cursor.accept("PRECISION") or cursor.accept("VARYING")
-    if cursor.looks_at("(") and name in _WITH_LENGTH:
-        _lengths(cursor)
+    lengths = _lengths(cursor) if cursor.looks_at("(") and name in _WITH_LENGTH else []
     if name == "TIMESTAMP":
         name = _zoned(cursor)
-    return _array_of(cursor, SqlType(name))
+    return _array_of(cursor, SqlType(name, length=lengths[0] if name == "STRING" and lengths else 0))
 
 
 def _zoned(cursor: Cursor) -> str:

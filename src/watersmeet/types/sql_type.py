@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -44,6 +44,8 @@ class SqlType:
         parts: of an ARRAY its element, of a MAP key and value.
         fields: of a STRUCT.
         span: the first and the last field of an INTERVAL that is of years and months or of days and times.
+        length: of a STRING that was declared as VARCHAR(n) or CHAR(n), in characters; 0: any. Types of all
+            lengths are one type.
     """
 
     name: str
@@ -52,6 +54,7 @@ class SqlType:
     parts: tuple[SqlType, ...] = ()
     fields: tuple[Field, ...] = ()
     span: tuple[str, str] | None = None
+    length: int = field(default=0, compare=False)
 
     @cached_property
     def text(self) -> str:

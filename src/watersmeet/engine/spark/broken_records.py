@@ -112,7 +112,7 @@ class RecordCheck:
         """Return whether a value is of the column's type, or only Spark knows."""
         kind = column.type
         if kind in (STRING, BINARY):
-            return True
+            return not (kind.length and isinstance(value, str) and len(value) > kind.length)
         text, is_text = str(value), isinstance(value, str)
         is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
         if kind.is_real and is_text and not self.is_csv:
@@ -147,10 +147,13 @@ class RecordCheck:
         shown = printable(text if len(text) <= _VALUE else f"{text[: _VALUE - 1]}…")
         written = f"'{shown}'" if isinstance(value, str) else shown
         remedy = self._remedy(column, text, is_text=isinstance(value, str))
-        return f"{column.name} is {column.type}, and has {written}: {remedy}"
+        kind = f"VARCHAR({column.type.length})" if column.type.length else column.type
+        return f"{column.name} is {kind}, and has {written}: {remedy}"
 
     def _remedy(self, column: Column, text: str, *, is_text: bool) -> str:
         kind = column.type
+        if kind.length:
+            return "declare it STRING"
         if self.is_csv and text.lower() == column.name.lower():
             return _reads("header", "true", self.prefix)
         if self.is_csv and text.lower() in _NO_VALUES:

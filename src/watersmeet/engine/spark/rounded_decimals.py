@@ -77,7 +77,8 @@ def rounded(frame: DataFrame, source: Source) -> DataFrame:
         columns[name] = F.expr(own)
         columns[rounded_column(name)] = F.expr(
             f"CASE WHEN {own} <> {value} THEN {shown}"
-            f" WHEN {own} IS NULL AND {value} IS NOT NULL THEN concat('{_TOO_LARGE}', {shown}) END"
+            f" WHEN {own} IS NULL AND {value} IS NOT NULL"
+            f" THEN concat('{_TOO_LARGE}', to_json(named_struct({literal(name)}, {value}))) END"
         )
     return frame.withColumns(columns) if columns else frame
 
@@ -94,8 +95,8 @@ def rounded_sql(source: Source, texts: Sequence[str]) -> tuple[str, str] | None:
         texts: expressions over the source's columns: others are not read for this.
 
     Returns:
-        The first value that was rounded, and the first that is too large; each NULL where there is none.
-        None: no expression has such a column.
+        The first value that was rounded, and as JSON the first that is too large; each NULL where there is
+        none. None: no expression has such a column.
     """
     names = [name for name in wider_columns(source) if any(quoted(name) in text for text in texts)]
     if not names:

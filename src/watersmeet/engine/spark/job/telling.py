@@ -63,7 +63,11 @@ class Telling:
             self._asked.on_tick(result, time.perf_counter() - self._since, parts)
 
     def _tell_broken(self, result: TickResult) -> None:
-        """Note the first tick in which records of a source did not parse, and the first in which none did."""
+        """Note the first tick in which records of a source did not parse, and each first one in which none
+        did: of a source that others of parsed before, or since."""
+        for source, rows in result.rows_in.items():
+            if rows and not (source in result.broken and result.broken[source].is_all):
+                self._broken.discard((source, True))
         for source, broken in result.broken.items():
             told = (source, broken.is_all)
             if told not in self._broken:

@@ -33,19 +33,20 @@ from watersmeet.engine.files.partitions import (
     partitions_of,
 )
 from watersmeet.engine.files.table_files import local_files
-from watersmeet.engine.spark.counted_times import as_written, with_times
+from watersmeet.engine.spark.counted_times import as_written, counted_of, with_times
 from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.rounded_decimals import rounded, with_more_digits
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
-from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
+from watersmeet.engine.spark.sources.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.text_lengths import limited_columns
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
@@ -64,6 +65,7 @@ from watersmeet.spec.options.files import (
     source_problems,
 )
 from watersmeet.spec.options.lowered import lowered
+from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import STRING
 
 _ENCODED = frozenset(' "#%<>?[\\]^`{|}')
@@ -128,7 +130,7 @@ def may_be_broken(source: Source) -> bool:
     """Whether a record of ``source`` can be broken."""
     traits = source.traits
     keyed = source.primary_key is not None and (traits.log or traits.files or traits.kept_by_spark)
-    return parses(source) or source.change_column is not None or keyed
+    return parses(source) or source.change_column is not None or keyed or bool(limited_columns(source))
 
 
 def parses(source: Source) -> bool:
@@ -300,8 +302,12 @@ def read_records(
     is_stream = isinstance(reading, DataStreamReader)
     where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)
     if wanted == "parquet":
-        columns = ", ".join(f"{quoted(column.name)} {widen_to_sql(column.type)}" for column in source.columns)
+        nanos = [c for c in source.columns if c.name.lower() in nanosecond_columns(source)]
+        kinds = {c.name: "BIGINT" if c in nanos else widen_to_sql(c.type) for c in source.columns}
+        columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
         frame: DataFrame = _with_decoded(reader.schema(columns).load(where), source, path)
+        times = {c.name: F.expr(counted_of(quoted(c.name), c.type, TimeUnit.NANOS)) for c in nanos}
+        frame = frame.withColumns(times) if times else frame
         frame = frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
         return mark_misfits(frame, source) if narrow_columns(source) else frame
     schema: Any = StructType.fromDDL(f"{declared(source)}, {BROKEN} STRING")
@@ -481,7 +487,7 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             names = parquet.read_schema(name).names
-            compare_columns(what, source, name)
+            compare_columns(what, source, name, nanosecond_columns(source))
         except UNREADABLE:
             return False  # half written, or no Parquet: reading it says so
         check_not_above(what, source, name, {own.lower() for own in names})

@@ -29,6 +29,7 @@ from watersmeet.engine.spark.sources.views import (
     SourceView,
 )
 from watersmeet.engine.spark.text import quoted, sql_of
+from watersmeet.engine.spark.text_lengths import too_long_sql
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
@@ -278,10 +279,11 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     beginning."""
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
-        told = BROKEN
+        misfits = too_long_sql(source.source, source.texts())
         if (digits := rounded_sql(source.source, source.texts())) is not None:
-            told = f"coalesce({BROKEN}, {digits[1]})"
+            misfits.append(digits[1])
             columns.append(f"{digits[0]} AS {ROUNDED}")
+        told = f"coalesce({', '.join([BROKEN, *misfits])})" if misfits else BROKEN
         columns.append(f"{told if keep_broken else f'substring({told}, 1, {SAMPLE_CHARACTERS})'} AS {BROKEN}")
         declared = [quoted(column.name) for column in source.source.columns]
         if declared and not any(name in text for text in source.texts() for name in declared):

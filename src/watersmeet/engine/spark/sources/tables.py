@@ -32,7 +32,10 @@ from watersmeet.engine.spark.sources.dataframes import Maker, in_session
 from watersmeet.engine.spark.sources.files.by_texts import rows_by_texts
 from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, first_run_on, is_another_case_at
-from watersmeet.engine.spark.sources.files.parquet_types import compare_columns_if_readable
+from watersmeet.engine.spark.sources.files.parquet_types import (
+    compare_columns_if_readable,
+    nanosecond_columns,
+)
 from watersmeet.engine.spark.sources.files.texts import shown_text
 from watersmeet.engine.spark.sources.files.there import check_table
 from watersmeet.engine.spark.sources.frames import (
@@ -187,10 +190,11 @@ def _files(spark: SparkSession, source: Source) -> Table:
         _check_columns(spark, source, path)
 
     def frame() -> DataFrame:
+        nanos = nanosecond_columns(source) if wanted == "parquet" else None
         for name, _, _ in listed() if local is not None else ():
             check_partitions(what, source, name)
             if wanted == "parquet":
-                compare_columns_if_readable(what, source, name)
+                compare_columns_if_readable(what, source, name, nanos)
         if wanted == "json" and is_another_case_at(spark, source, where):
             return rows_by_texts(spark, source, JsonTexts.of(source), path)
         return with_times(read_records(spark.read, as_written(source), wanted, path), source)

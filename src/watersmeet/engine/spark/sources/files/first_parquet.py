@@ -14,7 +14,7 @@ from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.spec.model import Column, Source
-from watersmeet.types.sql_type import BIGINT, SqlType
+from watersmeet.types.sql_type import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 _OLDEST = datetime(1900, 1, 1)
 
@@ -36,7 +36,10 @@ def read_parquet(
         if column.name in of_path or field is None:
             continue
         has = spark_type(field.type, physical.get(field.name, ""))
-        if has is None or not _is_read_as(has, column.type):
+        is_ns = (
+            pa.types.is_timestamp(field.type) and has == BIGINT and column.type in (TIMESTAMP, TIMESTAMP_NTZ)
+        )
+        if has is None or not (is_ns or _is_read_as(has, column.type)):
             if column.type.is_nested:
                 first_rows.unchecked = tuple(dict.fromkeys((*first_rows.unchecked, column.name)))
                 continue

@@ -168,7 +168,8 @@ def certain_text(source: Source, column: Column, times: TimeFormats) -> Callable
             float("nan") if text == "NaN" else _sure(text, bool(NUMBER.fullmatch(text)), float)
         )
     if column.type == sql.STRING:
-        return str
+        most = column.type.length
+        return (lambda text: _sure(text, len(text) <= most, str)) if most else str
     if column.type == sql.BOOLEAN:
         return lambda text: _sure(
             text, text.lower() in ("true", "false"), lambda given: given.lower() == "true"

@@ -7,18 +7,20 @@ times and dates as numbers, numbers as dates. Types that are not known here are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from watersmeet.engine.files.partitions import partition_columns
+from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options.files import ON_MISSING_COLUMN, needs_all_columns
+from watersmeet.spec.options.files import ON_MISSING_COLUMN, local_path, needs_all_columns, path_of
 from watersmeet.types.common import holds
 from watersmeet.types.sql_type import (
     BIGINT,
@@ -44,13 +46,43 @@ _INT32 = (INT, TINYINT, SMALLINT, BIGINT, DOUBLE)
 _TIMES = (TIMESTAMP, TIMESTAMP_NTZ)
 
 
-def compare_columns(what: str, source: Source, file: str) -> list[str]:
+def nanosecond_columns(source: Source) -> frozenset[str]:
+    """Return the declared times that Parquet files count in nanoseconds, by the oldest local one: Spark reads
+    these as numbers alone. Names are in lower case."""
+    local = local_path(path_of(source.options))
+    if local is None or not any(column.type in _TIMES for column in source.columns):
+        return frozenset()
+    files = sorted(local_files(source, local), key=lambda entry: entry[2])
+    times = {column.name.lower() for column in source.columns if column.type in _TIMES}
+    with suppress(*UNREADABLE):
+        units = _units(parquet.read_metadata(files[0][0]).schema) if files else {}
+        return frozenset(name for name, is_ns in units.items() if is_ns) & times
+    return frozenset()
+
+
+def _units(described: Any) -> dict[str, bool]:
+    """Return the timestamps of a file that are not within others, and whether they count nanoseconds."""
+    stored = {leaf.path: leaf.physical_type for leaf in map(described.column, range(len(described)))}
+    return {
+        field.name.lower(): _is_ns(field.type) and stored.get(field.name) != "INT96"
+        for field in described.to_arrow_schema()
+        if pa.types.is_timestamp(field.type)
+    }
+
+
+def _is_ns(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
+def compare_columns(what: str, source: Source, file: str, nanos: Set[str] | None = None) -> list[str]:
     """Compare the declared columns with those of ``file``.
 
     Two columns of one name, by letters of any case, are none that can be declared.
 
     Args:
         what: the source, for messages (``file source "a"``).
+        nanos: the times that are read as nanoseconds (`nanosecond_columns`), of which each file has to be;
+            None: those of this file.
 
     Returns:
         The names of declared columns that neither the file has nor the directories above it.
@@ -89,6 +121,8 @@ def compare_columns(what: str, source: Source, file: str) -> list[str]:
             code="column-type",
             hint=f"declare {', '.join(f'{name} {fit}' for name, _, _, fit in wrong)}, and cast in a view",
         )
+    if nanos is not None:
+        _compare_units(what, file, columns, _units(described), nanos)
     names = {name.lower() for name in there.names}
     missing = [column.name for name, column in columns.items() if name not in names]
     if missing and needs_all_columns(source.options):
@@ -101,10 +135,27 @@ def compare_columns(what: str, source: Source, file: str) -> list[str]:
     return missing
 
 
-def compare_columns_if_readable(what: str, source: Source, file: str) -> list[str]:
+def _compare_units(
+    what: str, file: str, columns: Mapping[str, Column], units: Mapping[str, bool], nanos: Set[str]
+) -> None:
+    """Refuse times of a file that are in nanoseconds, or not, unlike those of the oldest."""
+    for name, is_ns in units.items():
+        if name in columns and columns[name].type in _TIMES and is_ns != (name in nanos):
+            unit = "in nanoseconds" if is_ns else "not in nanoseconds"
+            raise EngineError(
+                f"{what}: {columns[name].name} is {unit} in {shown(file)}, unlike in the oldest file",
+                code="column-type",
+                hint="write all files in one unit, or read those of each by a source of its own, and UNION"
+                " ALL them; when there are no others any more, run again",
+            )
+
+
+def compare_columns_if_readable(
+    what: str, source: Source, file: str, nanos: Set[str] | None = None
+) -> list[str]:
     """Do the same as `compare_columns`, but pass over what is no whole Parquet file: its reader says so."""
     with suppress(*UNREADABLE):
-        return compare_columns(what, source, file)
+        return compare_columns(what, source, file, nanos)
     return []
 
 
@@ -129,7 +180,8 @@ def _wrong(
     if len(leaves) != len(stored):  # of a type that is not known here
         return
     for (name, kind, declared), physical in zip(leaves, stored, strict=True):
-        if declared is None or reads(declared, kind, physical):
+        is_within = "." in name and _is_ns(kind) and physical != "INT96" and declared in _TIMES
+        if declared is None or (reads(declared, kind, physical) and not is_within):
             continue
         fits, has = types_of(kind, physical), f"{kind} ({physical})"
         if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
@@ -194,7 +246,8 @@ def types_of(kind: pa.DataType, physical: str) -> tuple[SqlType, ...]:
     if pa.types.is_timestamp(kind):
         if physical == "INT96":
             return _TIMES
-        return (BIGINT,) if kind.unit == "ns" else _TIMES if kind.tz else _TIMES[::-1]
+        of_zone = _TIMES if kind.tz else _TIMES[::-1]
+        return (BIGINT, *of_zone) if kind.unit == "ns" else of_zone
     if pa.types.is_decimal(kind):
         return (decimal(kind.precision, kind.scale),)
     if pa.types.is_fixed_size_binary(kind):

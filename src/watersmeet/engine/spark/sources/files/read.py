@@ -26,7 +26,10 @@ from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.sources.files.elsewhere import Gone
-from watersmeet.engine.spark.sources.files.parquet_types import compare_columns_if_readable
+from watersmeet.engine.spark.sources.files.parquet_types import (
+    compare_columns_if_readable,
+    nanosecond_columns,
+)
 from watersmeet.engine.spark.sources.files.there import (
     MIXED,
     NESTED,
@@ -168,6 +171,11 @@ class FilesRead:
         self._vanished: set[tuple[int, str]] = set()
         self._special: set[str] = set()
         self._missing: set[tuple[str, str]] = set()
+        self._nanos = {
+            number: nanosecond_columns(source)
+            for number, source in self._sources.items()
+            if format_of(source.options) == "parquet"
+        }
         for entry in file_lists.read(store, self._lists):
             self._remember(entry)
         self.changed = changed_in(host)
@@ -185,6 +193,12 @@ class FilesRead:
         for number, source in self._sources.items():
             self._check_place(source, self._known[number])
         self._waiting = self.look()
+        for number, names in self._nanos.items():
+            if names:
+                own = ", ".join(c.name for c in self._sources[number].columns if c.name.lower() in names)
+                self._note(
+                    f'"{self._sources[number].name}": {own} has nanoseconds, which are cut to microseconds'
+                )
         for source in self._sources.values():
             hidden = hidden_of(source)
             if hidden:
@@ -433,7 +447,8 @@ class FilesRead:
             self._report("torn", number, path, stat)
         check_partitions(f'file source "{source.name}"', source, path)
         if format_of(source.options) == "parquet":
-            missing = compare_columns_if_readable(f'file source "{source.name}"', source, path)
+            nanos = self._nanos[number]
+            missing = compare_columns_if_readable(f'file source "{source.name}"', source, path, nanos)
             self._note_missing(source, path, missing)
         return FileRead(number, step, url, time_ms, *stat)
 

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -91,6 +92,11 @@ class _Source:
     def rows_of(self, part: Part) -> Iterator[pa.RecordBatch]:
         """As the frame has them. Raises: NotPlain."""
         for rows in self.reader.rows_of(part, dict(self.columns.values())):
+            for declared, type_ in self.columns.values():
+                if type_.length:
+                    lengths = pc.utf8_length(rows.column(declared))
+                    if pc.any(pc.greater(lengths, type_.length)).as_py():
+                        raise NotPlain(f"{part.path}: {declared} has texts that are too long")
             arrays = [rows.column(declared) for declared, _ in self.columns.values()]
             names = list(self.columns)
             if self.view.parses:  # what has a record that does not parse is no plain file

@@ -1,0 +1,23 @@
+"""Notices of a run about its records, by the results of ticks."""
+
+from __future__ import annotations
+
+from watersmeet.engine.driver.counts import Broken
+from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.job.telling import Telling
+
+
+def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
+    """Such as a file that another program wrote; but not each of many."""
+    notes: list[str] = []
+    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    for tick, (rows, broken) in enumerate([(9, 1), (5, 5), (4, 4), (0, 0), (3, 3), (7, 0), (2, 2), (6, 1)]):
+        found = {"a": Broken(broken, "{x", broken == rows)} if broken else {}
+        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, found), {}, dict)
+    told = [note.partition(" did")[0] for note in notes]
+    assert told == [
+        '"a": 1 of 9 records of tick 0',
+        '"a": 5 of 5 records of tick 1',
+        '"a": 2 of 2 records of tick 6',
+    ]
