@@ -22,8 +22,9 @@ from watersmeet.types.sql_type import MOST_DIGITS, SqlType, decimal
 
 COMPACT_DIGITS = 18
 """Of decimals that Spark computes as 64 bits: others cost several times as much."""
-_LEAST_MORE = 4
-"""So many more digits behind the point are enough."""
+_LEAST_MORE, _MORE = 4, 9
+"""So many more digits behind the point are enough; so many there are beyond 64 bits: of more, usual values
+would be no 64 bits to Java, and cost more."""
 _TOO_LARGE = "!"
 """Before a value that no longer fits when it is rounded: 99.999 as DECIMAL(4,2)."""
 
@@ -32,13 +33,12 @@ def wider_decimal(type_: SqlType) -> SqlType | None:
     """Return the type as which a decimal is read; None: there is none with more digits behind the point.
 
     >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (18, 2), (38, 4))]
-    ['DECIMAL(18,10)', 'DECIMAL(38,22)', 'None']
+    ['DECIMAL(18,10)', 'DECIMAL(27,11)', 'None']
     """
-    for digits in (COMPACT_DIGITS, MOST_DIGITS):
-        scale = digits - type_.whole_digits
-        if scale >= type_.scale + _LEAST_MORE:
-            return decimal(digits, scale)
-    return None
+    more = COMPACT_DIGITS - type_.digits
+    if more < _LEAST_MORE:
+        more = min(_MORE, MOST_DIGITS - type_.digits)
+    return decimal(type_.digits + more, type_.scale + more) if more >= _LEAST_MORE else None
 
 
 def wider_columns(source: Source) -> dict[str, SqlType]:
