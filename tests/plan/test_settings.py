@@ -10,6 +10,7 @@ import pytest
 
 from watersmeet import conditions as vocabulary
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.identity.origins import origins_of
 from watersmeet.plan.identity.settings import (
     OMITTED,
     OMITTED_OPTIONS,
@@ -215,3 +216,42 @@ def test_what_states_say_of_nested_types_is_the_same_in_every_version():
     plan = plan_job(parse_job(NESTED))
     assert plan.queries[0].fingerprint == "9722e3f5b2af1c87a7923b2b3efed5a5"
     assert settings_of(plan)['joins and inputs of "pairs"'] == "plan 53b0ddf0edc403fd"
+
+
+COMPUTED = """
+CREATE MAPPING a (k STRING, n BIGINT, p DECIMAL(8, 2), t TIMESTAMP,
+  WATERMARK FOR t AS t - INTERVAL '5' SECONDS) TYPE File OPTIONS ('path' = 'in/a', 'format' = 'csv');
+CREATE MAPPING b (k STRING, t TIMESTAMP,
+  WATERMARK FOR t AS t - INTERVAL '5' SECONDS) TYPE File OPTIONS ('path' = 'in/b', 'format' = 'csv');
+CREATE MAPPING pairs TYPE File OPTIONS ('path' = 'out/pairs', 'format' = 'json');
+CREATE MAPPING sums TYPE File OPTIONS ('path' = 'out/sums', 'format' = 'json');
+CREATE VIEW v AS SELECT k, t, p * 2 AS twice, timestamp_millis(n) AS at, map(k, p) AS m, NULL AS none,
+  upper(k) AS u FROM a
+  UNION ALL SELECT k, t, p + 1, date_trunc('hour', t), map(k, p), 'x', k FROM a;
+CREATE VIEW w AS SELECT k, window_end AS t, avg(p * 0.2) AS mean, sum(CASE WHEN n > 1 THEN 1 END) AS many
+  FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), INTERVAL '1' HOUR)) GROUP BY k, window_start, window_end;
+INSERT INTO pairs SELECT v.twice, v.at, v.m, v.none, v.u, b.t FROM v JOIN b
+  ON v.k = b.k AND b.t BETWEEN v.t - INTERVAL '1' HOUR AND v.t;
+INSERT INTO sums SELECT w.mean, w.many, b.t FROM w LEFT JOIN b
+  ON w.k = b.k AND b.t BETWEEN w.t - INTERVAL '1' HOUR AND w.t;
+"""
+
+
+def test_what_states_say_of_computed_columns_is_the_same_in_every_version():
+    """Of what type they are was not told by versions that knew fewer of Spark's functions."""
+    plan = plan_job(parse_job(COMPUTED))
+    assert [query.fingerprint for query in plan.queries] == [
+        "dc796a2b65e706a7bebb561b8ac78bf8",
+        "60dbc0189194a24ca81e017c7c82d7e6",
+    ]
+    settings = settings_of(plan)
+    assert [settings[f'joins and inputs of "{query.name}"'] for query in plan.queries] == [
+        "plan ccdfe990c23748e6",
+        "plan fe74704ccf8ab847",
+    ]
+    every = [origins for query in plan.queries for origins in origins_of(query.nodes).values()]
+    digests = {name: origins[name].digest[:8] for origins in every for name in origins}
+    assert {name: digests[name] for name in ("twice", "at", "m", "none", "u", "mean", "many")} == {
+        "twice": "67057365", "at": "4ff14bec", "m": "b8bb578f", "none": "b291bd95", "u": "a0f5175e",
+        "mean": "7d5296b3", "many": "4389b011",
+    }  # fmt: skip

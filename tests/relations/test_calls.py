@@ -620,3 +620,42 @@ def test_problems_are_placed_in_the_text_of_their_argument():
         delivered().select("o.order_id", "o.nothing", "d.address ||\n d.nobody")
     places = [str(error.location) for error in caught.value.errors]
     assert places == ["select, item 2, line 1, column 3", "select, item 3, line 2, column 4"]
+
+
+def test_columns_are_of_the_types_that_spark_gives_them():
+    rows = ws.stream(
+        {"n": "BIGINT", "p": "DECIMAL(10,2)", "s": "STRING", "t": "TIMESTAMP"}, time="t", name="rows"
+    )
+    computed = rows.select(
+        "date_trunc('hour', t) AS h", "to_date(s, 'yyyy') AS d", "p * 2 AS twice", "t - t AS x", "NULL AS z"
+    )
+    assert [str(own.type) for own in computed.columns] == [
+        "TIMESTAMP", "DATE", "DECIMAL(12,2)", "INTERVAL DAY TO SECOND", "VOID",
+    ]  # fmt: skip
+    grouped = rows.group_by(ws.tumble("t", "1 hour"), "date_trunc('hour', t) AS h")
+    aggregates = grouped.agg("0.2 * avg(p) AS fifth", "sum(CASE WHEN n > 1 THEN 1 ELSE 0 END) AS many")
+    assert [str(own.type) for own in aggregates.columns[2:]] == ["TIMESTAMP", "DECIMAL(16,7)", "BIGINT"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "type_"),
+    [
+        ("timestamp_millis(n)", "TIMESTAMP"),
+        ("make_timestamp(y, 1, 1, 0, 0, 0)", "TIMESTAMP"),
+        ("date_trunc('hour', u)", "TIMESTAMP"),
+        ("coalesce(u, timestamp_seconds(n))", "TIMESTAMP"),
+        ("d + INTERVAL '1' HOUR", "TIMESTAMP"),
+        ("make_timestamp_ntz(y, 1, 1, 0, 0, 0)", "TIMESTAMP_NTZ"),
+        ("to_date(s, 'yyyy/MM/dd')", "DATE"),
+        ("if(y > 1, make_date(y, 1, 1), d)", "DATE"),
+        ("unix_millis(u) DIV 1000", "BIGINT"),
+    ],
+)
+def test_event_times_are_made_by_functions(expression, type_):
+    columns = {"n": "BIGINT", "y": "INT", "s": "STRING", "d": "DATE", "u": "TIMESTAMP"}
+    rows = ws.stream(columns, time="u", name="rows").select("n", f"{expression} AS at")
+    numbers = type_ == "BIGINT"
+    ordered = rows.impose_order("at", 5 if numbers else "5 seconds")
+    assert str(ordered.columns[1].type) == type_
+    counted = ordered.group_by(ws.tumble("at", 60 if numbers else "1 day")).agg("count(*) AS c")
+    assert f".at {type_}, lag" in counted.explain()

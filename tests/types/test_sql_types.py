@@ -11,8 +11,10 @@ import pytest
 
 from watersmeet.errors import SqlError
 from watersmeet.front.types.columns import type_named
+from watersmeet.spec.functions import function_names, signature_of
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.parser import sql_type
+from watersmeet.types.results import RULES
 from watersmeet.types.sql_type import (
     INT,
     PLAIN,
@@ -154,3 +156,8 @@ def test_lengths_are_of_plain_digits(written: str):
     with pytest.raises(SqlError, match="expected a length"):
         type_named(written)
     assert sql_type(written).name == written.upper()
+
+
+def test_each_rule_of_results_is_that_of_a_function():
+    signatures = map(signature_of, function_names())
+    assert {signature.result for signature in signatures if signature is not None} >= {*RULES}

@@ -234,7 +234,7 @@ class Relation(WithSinks):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Names and types, in order; UNKNOWN is a type that only Spark can tell."""
+        """Names and types, in order; UNKNOWN is the type of a function that is not Spark's own."""
         return self.flow().columns
 
     def flow(self) -> Flow | Joined:

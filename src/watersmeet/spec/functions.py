@@ -7,11 +7,14 @@ The table beside this module was made from the catalog of the Spark version that
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from watersmeet.types.arithmetic import Argument
 from watersmeet.types.parser import sql_type
+from watersmeet.types.results import RULES, result_of
 from watersmeet.types.sql_type import (
     BIGINT,
     BINARY,
@@ -107,18 +110,34 @@ _FAMILY_OF = {"TINYINT": "INT", "SMALLINT": "INT", "FLOAT": "DOUBLE"}
 @dataclass(frozen=True)
 class Signature:
     """``counts``: numbers of arguments; ``more``: and any greater one. ``refused``: per number, per position
-    the families that are not taken. ``result``: the type, if it is the same whatever the arguments. ``kind``:
-    scalar, aggregate, window, generator or table; ``deterministic``: the same again for the same rows."""
+    the families that are not taken. ``result``: its type, or the rule of `types.results` that tells it; None:
+    Spark alone does. ``kind``: scalar, aggregate, window, generator or table; ``deterministic``: the same
+    again for the same rows."""
 
     counts: tuple[int, ...]
     more: bool
     refused: dict[int, tuple[frozenset[str], ...]]
-    result: SqlType | None
+    result: str | None
     kind: str
     deterministic: bool
 
     def takes(self, count: int) -> bool:
         return count in self.counts or (self.more and count > MOST_ARGUMENTS)
+
+    def type_of(self, arguments: Sequence[Argument] | None) -> SqlType | None:
+        """The type of a call's result. ``arguments``: None where it is not known which they are.
+
+        >>> signature_of("coalesce").type_of([Argument(INT), Argument(BIGINT)])
+        SqlType('BIGINT')
+        """
+        if self.result is None:
+            return None
+        if self.result not in RULES:
+            collated = any(argument.type.is_collated for argument in arguments or ())
+            return None if collated else sql_type(self.result)
+        if arguments is None or any(argument.type.is_unknown for argument in arguments):
+            return None
+        return result_of(self.result, arguments)
 
     def words(self) -> str:
         """
@@ -152,7 +171,7 @@ def _table() -> _Table:
                 int(count): tuple(families[number] for number in lists)
                 for count, lists in signature.get("refused", {}).items()
             },
-            sql_type(signature["result"]) if "result" in signature else None,
+            signature.get("result"),
             signature["kind"],
             signature.get("deterministic", True),
         )

@@ -37,11 +37,17 @@ Expr = exp.Expression
 
 @dataclass(frozen=True)
 class Column:
-    """A named column; ``type``: Spark's, or UNKNOWN for an expression of a view whose type only Spark can
-    tell."""
+    """A named column; ``type``: Spark's, or UNKNOWN for an expression of a view whose type Spark alone can
+    tell. ``stored_type``: that by which stored rows know it, where that is another (`identity_type`)."""
 
     name: str
     type: SqlType
+    stored_type: SqlType | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def identity_type(self) -> SqlType:
+        """The type in digests of what columns are made of (`plan.identity.origins`)."""
+        return self.stored_type or self.type
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,11 @@ class SqlType:
         return bool(self.parts or self.fields)
 
     @property
+    def is_collated(self) -> bool:
+        """A STRING that is compared by a collation of its own."""
+        return self.name.startswith("STRING COLLATE")
+
+    @property
     def is_struct(self) -> bool:
         return self.name == "STRUCT"
 

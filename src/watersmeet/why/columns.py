@@ -21,7 +21,7 @@ from watersmeet.plan.exact import NotExact, compiled
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import joined_name
 from watersmeet.spec.model import Branch, Expr, Input, Source
-from watersmeet.types.sql_type import UNKNOWN, VOID
+from watersmeet.types.arrow import in_arrow
 
 
 class Same:
@@ -101,7 +101,7 @@ def columns_of(given: Input, branch: Branch, names: Sequence[str], rows: pa.Tabl
     for name in names:
         array = value_of(exprs[name], inputs, rows)
         column = given.column(name)
-        if column is not None and column.type not in (UNKNOWN, VOID):
+        if column is not None and in_arrow(column.type) is not None:
             kind = arrow_type(column.type)
             array = array if array.type == kind else array.cast(kind, safe=False)
         arrays.append(array)

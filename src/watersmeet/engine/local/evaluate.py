@@ -23,7 +23,7 @@ from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Column, Expr, Input, Source
 from watersmeet.spec.time_zones import UTC
-from watersmeet.types.sql_type import UNKNOWN, VOID
+from watersmeet.types.arrow import in_arrow
 
 
 def near_borders(hashes: Slots) -> Slots:
@@ -44,13 +44,10 @@ def row_inputs(node: NodePlan, zone: str = UTC) -> JoinInputs:
 
 def declared_schema(side: SidePlan) -> pa.Schema:
     """The kept columns of an input in native types, as far as these are declared."""
-    declared = {column.name: column for column in side.input.columns if column.type not in _OPEN}
+    declared = {column.name: column for column in side.input.columns if in_arrow(column.type) is not None}
     return pa.schema(
         [pa.field(name, arrow_type_of(declared[name])) for name in side.kept if name in declared]
     )
-
-
-_OPEN = (UNKNOWN, VOID)
 
 
 class BranchEvaluator:
@@ -73,12 +70,12 @@ class BranchEvaluator:
         self._casts = {
             name: arrow_type_of(declared[name])
             for name, _ in branch.columns
-            if name in declared and declared[name].type not in _OPEN
+            if name in declared and in_arrow(declared[name].type) is not None
         }
         self._casts |= {
             other.name: arrow_type_of(Column(other.name, other.type))
             for other in side.of_others
-            if other.type is not None and other.type not in _OPEN
+            if other.type is not None and in_arrow(other.type) is not None
         }
         self._names = [name for name, _ in branch.columns]
         mentioned = mentioned_by(branch)

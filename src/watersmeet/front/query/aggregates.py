@@ -23,11 +23,9 @@ from watersmeet.front.query.items import select_items, spark_name
 from watersmeet.front.query.scope import Scope, column_node, resolved
 from watersmeet.front.query.windows import WINDOW_COLUMNS, window_type
 from watersmeet.front.text.place import Refused, Text
-from watersmeet.front.types.aggregates import aggregate_type
-from watersmeet.front.types.infer import type_of
+from watersmeet.front.types.earlier import column_of
 from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query, Relation, Window
-from watersmeet.types.sql_type import UNKNOWN
 
 _GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
 _SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)
@@ -238,10 +236,8 @@ class Grouping:
     ) -> tuple[Query, tuple[Column, ...]]:
         """The query, and its columns."""
         aggregation = self.aggregation(having)
-        types = {column.name: column.type for column in aggregation.columns}
-        columns = (
-            Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs
-        )
+        own = {column.name: column for column in aggregation.columns}
+        columns = (column_of(o.name, o.expr, lambda node: own.get(node.name)) for o in outputs)
         return Query(self.rows.relation, condition, outputs, sql, aggregation), tuple(columns)
 
     def aggregation(self, having: Expr | None) -> Aggregation:
@@ -249,13 +245,10 @@ class Grouping:
         window, scope = self.rows.window, self.rows.scope
         columns = []
         if window is not None:
-            kind = window_type(type_of(window.time, scope.type_of))
-            columns = [Column(name, kind) for name in WINDOW_COLUMNS]
-        columns += [Column(key.name, type_of(key.expr, scope.type_of)) for key in self.keys]
-        for aggregate in self.aggregates:
-            columns.append(
-                Column(aggregate.name, aggregate_type(aggregate.expr, lambda e: type_of(e, scope.type_of)))
-            )
+            time = column_of("", window.time, scope.column_of)
+            types = window_type(time.type), window_type(time.identity_type)
+            columns = [Column(name, *types) for name in WINDOW_COLUMNS]
+        columns += [column_of(own.name, own.expr, scope.column_of) for own in (*self.keys, *self.aggregates)]
         return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(columns), having)
 
     def check_partition(self, select: exp.Select) -> None:

@@ -174,24 +174,34 @@ def union_all(flows: Sequence[Flow]) -> Flow:
     columns = list(flows[0].columns)
     for i in range(width):
         for flow in flows[1:]:
-            kind = united(columns[i].type, flow.columns[i].type)
+            one, other = columns[i], flow.columns[i]
+            kind = united(one.type, other.type)
             if kind is None:
                 raise FlowError(
-                    f'UNION ALL: column "{columns[i].name}" is {columns[i].type} in one branch'
-                    f" and {flow.columns[i].type} in another",
+                    f'UNION ALL: column "{one.name}" is {one.type} in one branch and {other.type} in another',
                     "wrong-type",
                     "cast them to one type",
                 )
-            columns[i] = Column(columns[i].name, kind)
-    ways = [_cast(way, flow, columns) for flow in flows for way in flow.ways]
+            columns[i] = Column(one.name, kind, united(one.identity_type, other.identity_type))
+    has_stages = any(flow.has_stages for flow in flows)
+    ways = [_cast(way, flow, columns, has_stages) for flow in flows for way in flow.ways]
     kept = [i for i in range(width) if all(i in way.lags for way in ways)]
     settled = (_settled(replace(way, lags={i: way.lags[i] for i in kept})) for way in ways)
     return Flow(tuple(columns), tuple(settled))
 
 
-def _cast(way: Way, flow: Flow, columns: Sequence[Column]) -> Way:
+def _cast(way: Way, flow: Flow, columns: Sequence[Column], has_stages: bool) -> Way:
+    """The way with its columns cast to those of the whole.
+
+    Rows of sources alone meet in one type anyway: there only those casts are written by which stored rows
+    have been known before.
+    """
+
+    def is_cast(own: Column, wanted: Column) -> bool:
+        return own.identity_type != wanted.identity_type or (has_stages and own.type != wanted.type)
+
     exprs = (
-        expr if own.type == wanted.type else exp.cast(expr.copy(), str(wanted.type), dialect="spark")
+        exp.cast(expr.copy(), str(wanted.type), dialect="spark") if is_cast(own, wanted) else expr
         for expr, own, wanted in zip(way.columns, flow.columns, columns, strict=True)
     )
     return replace(way, columns=tuple(exprs))

@@ -23,11 +23,10 @@ from watersmeet.front.query.padding import padded
 from watersmeet.front.query.scope import Named, Scope, resolved
 from watersmeet.front.query.using import natural, order_of, using_columns
 from watersmeet.front.text.place import Refused, Text
-from watersmeet.front.types.infer import type_of
+from watersmeet.front.types.earlier import column_of
 from watersmeet.spec.aggregates import is_aggregate
 from watersmeet.spec.model import (
     Clause,
-    Column,
     Expr,
     Input,
     Join,
@@ -87,7 +86,7 @@ def joined_select(
     items = list(distinct(items, select, text, by_position=by_position))
     assert isinstance(part.relation, Join)
     relation = part.relation if condition is None else filtered(part.relation, condition)
-    columns = (Column(item.name, type_of(item.expr, part.scope.type_of)) for item in items)
+    columns = (column_of(item.name, item.expr, part.scope.column_of) for item in items)
     return Joined(relation, tuple(columns), tuple(item.expr for item in items))
 
 

@@ -15,10 +15,10 @@ from watersmeet.front.query.expressions.checks import WINDOWED, check_expression
 from watersmeet.front.query.items import select_items
 from watersmeet.front.query.scope import column_node, resolved
 from watersmeet.front.text.place import Refused, Text
-from watersmeet.front.types.infer import type_of
+from watersmeet.front.types.earlier import column_of
 from watersmeet.spec.model import Column, Expr, OutputColumn, Query
 from watersmeet.spec.ranking import Ranking, SortKey
-from watersmeet.types.sql_type import INT, UNKNOWN
+from watersmeet.types.sql_type import INT
 
 _NAME = "row_number"
 
@@ -81,8 +81,8 @@ def ranked_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tupl
     aggregation = grouping.aggregation(None)
     ranking = Ranking(of_partition, tuple(once.values()), number, None, written)
     aggregation = replace(aggregation, columns=(*aggregation.columns, Column(number, INT)), ranking=ranking)
-    types = {column.name: column.type for column in aggregation.columns}
-    columns = (Column(o.name, type_of(o.expr, lambda node: types.get(node.name, UNKNOWN))) for o in outputs)
+    own = {column.name: column for column in aggregation.columns}
+    columns = (column_of(o.name, o.expr, lambda node: own.get(node.name)) for o in outputs)
     return Query(rows.relation, rows.where, tuple(outputs), sql, aggregation), tuple(columns)
 
 

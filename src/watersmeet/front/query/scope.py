@@ -123,17 +123,22 @@ class Scope:
 
     def type_of(self, node: exp.Column) -> SqlType:
         """The declared type of a resolved column."""
+        column = self.column_of(node)
+        return UNKNOWN if column is None else column.type
+
+    def column_of(self, node: exp.Column) -> Column | None:
+        """That which a resolved name means."""
         for named in self.relations:
             if named.relation is not None:
                 inner = next((i for i in inputs_of(named.relation) if i.alias == node.table), None)
                 column = inner.column(node.name) if inner is not None else None
-                if column is not None:
-                    return column.type
             elif not self.qualify or named.alias == node.table:
                 column = next((c for c in named.columns if c.name == node.name), None)
-                if column is not None:
-                    return column.type
-        return UNKNOWN
+            else:
+                continue
+            if column is not None:
+                return column
+        return None
 
     def candidates(self, name: str) -> list[ResolvedColumn]:
         """All that an unqualified name may mean; the columns of one USING count once."""

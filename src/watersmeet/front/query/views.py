@@ -33,7 +33,7 @@ from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
 from watersmeet.front.text.place import Refused, Text
-from watersmeet.front.types.infer import type_of
+from watersmeet.front.types.earlier import column_of
 from watersmeet.spec.model import Column, Query
 
 _TABLE_ARGS = {"this", "alias", "db", "catalog", "joins"}
@@ -236,7 +236,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
     if len(text.problems) > before:
         raise Refused
     items = list(distinct(items, select, text, by_position=by_position))
-    columns = [Column(item.name, type_of(item.expr, scope.type_of)) for item in items]
+    columns = [column_of(item.name, item.expr, scope.column_of) for item in items]
     if condition is not None:
         flow = filtered(flow, condition)
     return projected(flow, columns, [item.expr for item in items])

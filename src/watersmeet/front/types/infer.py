@@ -1,76 +1,221 @@
-"""Types of expressions, as far as they can be told without Spark: a wrong one would be worse than none."""
+"""Types of expressions, as Spark gives them: operators by the rules of `watersmeet.types`, functions by the
+table of Spark's (`spec.functions`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.annotate_types import annotate_types
 
 from watersmeet.errors import SqlError
+from watersmeet.front.types.calls import call_as_written
 from watersmeet.front.types.columns import type_named
+from watersmeet.front.types.lambdas import variable_type
+from watersmeet.spec.aggregates import aggregate_name
+from watersmeet.spec.functions import signature_of
 from watersmeet.spec.number_literals import NumberError, read_number
-from watersmeet.types.common import common_type
-from watersmeet.types.intervals import is_interval, is_of_days
+from watersmeet.types.arithmetic import Argument, computed_type
+from watersmeet.types.common import combined, common_of, common_type, holds
+from watersmeet.types.intervals import interval_type
+from watersmeet.types.results import RULES
 from watersmeet.types.sql_type import (
     BIGINT,
+    BINARY,
+    BOOLEAN,
     DATE,
-    INT,
-    PLAIN,
-    SMALLINT,
     STRING,
-    TIMES,
     TIMESTAMP,
-    TINYINT,
+    TIMESTAMP_NTZ,
     UNKNOWN,
     VOID,
+    Field,
     SqlType,
     array,
+    map_of,
+    struct,
 )
 
-_CERTAIN = {*PLAIN} - {TINYINT, SMALLINT}
-_INT_FUNCTIONS = (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear,
-                  exp.WeekOfYear, exp.Hour, exp.Minute, exp.Second, exp.Length)  # fmt: skip
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.IntDiv: "DIV",
+}  # fmt: skip
+_BITS = (exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor)
+_BY_RULE: dict[type[exp.Expr], str] = {
+    exp.DPipe: "concatenated", exp.BitwiseLeftShift: "shifted", exp.BitwiseRightShift: "shifted",
+    exp.BitwiseNot: "integer", exp.Neg: "number",
+}  # fmt: skip
+_CHAINED = (*_ARITHMETIC, *_BITS, exp.DPipe)
+"""Operators of which people write long rows."""
+_WRAPPERS = (
+    exp.Paren, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Window, exp.Order, exp.Ordered, exp.Lambda,
+)  # fmt: skip
+"""What has the type of that which it is around."""
+_SIZES = "bBdDfFlLsSyY"
+"""Letters behind numbers that say their types."""
+_CONDITIONS = (exp.Connector, exp.Predicate, exp.Not, exp.Boolean)
 
 
 def type_of(expr: exp.Expr, column_type: Callable[[exp.Column], SqlType]) -> SqlType:
-    """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell (decimals of arithmetic,
-    functions of its own, …)."""
-    plain = expr.unnest()
-    if isinstance(plain, exp.Column):
-        return column_type(plain)
-    if isinstance(plain, (exp.Cast, exp.TryCast)):
-        return _type_of_cast(plain.to)
+    """The Spark type of a resolved expression; `UNKNOWN` where only Spark can tell."""
+    return Types(column_type).of(expr)
+
+
+class Types:
+    """The types of the parts of resolved expressions, each found once."""
+
+    def __init__(self, column_type: Callable[[exp.Column], SqlType]) -> None:
+        self._column_type = column_type
+        self._types: dict[int, tuple[exp.Expr, SqlType]] = {}  # with the part, so that its id stays its own
+
+    def of(self, node: exp.Expr) -> SqlType:
+        chain: list[exp.Expr] = []
+        inner: exp.Expr = node
+        while id(inner) not in self._types and isinstance(inner, (*_CHAINED, exp.Paren)):
+            chain.append(inner)
+            inner = inner.this
+        for part in (*reversed(chain), node):
+            if id(part) not in self._types:
+                self._types[id(part)] = part, self._type(part)
+        return self._types[id(node)][1]
+
+    def argument(self, node: exp.Expr) -> Argument:
+        plain = node.unnest()
+        number = plain.this if isinstance(plain, exp.Neg) else plain
+        value = None
+        if isinstance(number, exp.Literal) and (number is plain or not number.is_string):
+            written = number.name if number.is_string else number.name.rstrip(_SIZES)
+            value = written if number is plain else f"-{written}"
+        name = plain.parts[-1].name if isinstance(plain, exp.Column) else None
+        if isinstance(plain, exp.Dot):
+            name = plain.expression.name
+        return Argument(self.of(node), value, name)
+
+    def _type(self, node: exp.Expr) -> SqlType:
+        if isinstance(node, exp.Column):
+            return self._column_type(node)
+        if isinstance(node, exp.Literal):
+            return STRING if node.is_string else number_type(node)
+        if isinstance(node, exp.Null):
+            return VOID
+        if isinstance(node, exp.Cast | exp.TryCast):
+            return type_of_data_type(node.to)
+        if isinstance(node, _WRAPPERS):
+            return self.of(node.this)
+        if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return number_type(node.this)
+        operator = _ARITHMETIC.get(type(node))
+        if operator is not None:
+            return self._computed(operator, node)
+        rule = _BY_RULE.get(type(node))
+        if rule is not None:
+            return self._by_rule(rule, list(node.iter_expressions()))
+        if isinstance(node, _BITS):
+            return common_of([self.of(node.this), self.of(node.expression)]) or UNKNOWN
+        if isinstance(node, exp.Case | exp.If):
+            return self._chosen(node)
+        if isinstance(node, exp.Dot | exp.Bracket):
+            return _type_within(node, self.of(node.this))
+        return self._further(node)
+
+    def _further(self, node: exp.Expr) -> SqlType:
+        if isinstance(node, exp.Identifier):
+            return variable_type(node, self.of)
+        if isinstance(node, exp.Interval):
+            return _interval(node)
+        if isinstance(node, exp.Distinct) and node.expressions:
+            return self.of(node.expressions[0])
+        if isinstance(node, exp.Struct | exp.Tuple):
+            return self._struct(node.expressions)
+        if isinstance(node, exp.Extract):
+            unit = Argument(STRING, node.name)
+            return RULES["part of a time"]([unit, self.argument(node.expression)]) or UNKNOWN
+        if isinstance(node, exp.AtTimeZone | exp.FromTimeZone):
+            return TIMESTAMP
+        if isinstance(node, exp.VarMap):
+            return self._map(node)
+        if isinstance(node, exp.WithinGroup):
+            return self._ordered(node)
+        if isinstance(node, exp.Collate):
+            name = node.expression.name.upper()
+            return STRING if name == "UTF8_BINARY" else SqlType(f"STRING COLLATE {name}")
+        if isinstance(node, _CONDITIONS) and not isinstance(node, exp.Query):
+            return BOOLEAN
+        return self._called(node) if isinstance(node, exp.Func) else UNKNOWN
+
+    def _computed(self, operator: str, node: exp.Expr) -> SqlType:
+        sides = self.argument(node.this), self.argument(node.expression)
+        return computed_type(operator, *sides) or UNKNOWN
+
+    def _by_rule(self, rule: str, nodes: Sequence[exp.Expr]) -> SqlType:
+        arguments = [self.argument(node) for node in nodes]
+        if any(argument.type.is_unknown for argument in arguments):
+            return UNKNOWN
+        return RULES[rule](arguments) or UNKNOWN
+
+    def _chosen(self, node: exp.Expr) -> SqlType:
+        branches = [branch.args["true"] for branch in node.args.get("ifs") or ()]
+        branches += [node.args[key] for key in ("true", "false", "default") if node.args.get(key) is not None]
+        return common_of(map(self.of, branches)) or UNKNOWN
+
+    def _struct(self, nodes: Sequence[exp.Expr]) -> SqlType:
+        fields = []
+        for place, node in enumerate(nodes, 1):
+            value = node.expression if isinstance(node, exp.PropertyEQ) else node
+            name = node.name if isinstance(node, exp.PropertyEQ) else self.argument(value).name
+            fields.append(Field(name or f"col{place}", self.of(value)))
+        return UNKNOWN if any(field.type.is_unknown for field in fields) else struct(fields)
+
+    def _map(self, node: exp.VarMap) -> SqlType:
+        key, value = (common_of(map(self.of, node.args[part].expressions)) for part in ("keys", "values"))
+        return UNKNOWN if key is None or value is None else map_of(key, value)
+
+    def _ordered(self, node: exp.WithinGroup) -> SqlType:
+        """``function(…) WITHIN GROUP (ORDER BY value)``: of the value."""
+        order = node.expression
+        own = [self.argument(part) for part in node.this.iter_expressions()]
+        value = self.argument(order.expressions[0].this if isinstance(order, exp.Order) else order)
+        signature = signature_of(aggregate_name(node))
+        return UNKNOWN if signature is None else signature.type_of([value, *own]) or UNKNOWN
+
+    def _called(self, node: exp.Func) -> SqlType:
+        if isinstance(node, exp.GroupConcat):
+            return STRING if self.of(node.this) != BINARY else BINARY
+        called = call_as_written(node)
+        if called is None:
+            return UNKNOWN
+        name, count, given = called
+        if count == 3 and name in ("date_add", "dateadd", "timestampadd"):
+            moved = self.of(node.this)
+            return moved if moved == TIMESTAMP_NTZ else TIMESTAMP
+        if count == 3 and name in ("datediff", "date_diff", "timestampdiff"):
+            return BIGINT
+        signature = signature_of(name)
+        if signature is None:
+            return UNKNOWN
+        arguments = None if given is None else [self.argument(argument) for argument in given]
+        return signature.type_of(arguments) or UNKNOWN
+
+
+def _type_within(node: exp.Expr, base: SqlType) -> SqlType:
+    """Of ``x[…]`` or ``x.field``, of a value of that type."""
+    if isinstance(node, exp.Dot):
+        name = node.expression
+        return (field_type(base, name.name) if isinstance(name, exp.Identifier) else None) or UNKNOWN
+    place = node.expressions[0] if len(node.expressions) == 1 else None
+    if base.entry is not None:
+        return base.entry[1]
+    if base.is_struct:
+        text = isinstance(place, exp.Literal) and place.is_string
+        return (field_type(base, place.name) if place is not None and text else None) or UNKNOWN
+    return base.element or UNKNOWN
+
+
+def _interval(node: exp.Interval) -> SqlType:
     try:
-        annotated = annotate_types(
-            plain.copy().transform(lambda node: _typed(node, column_type)), dialect="spark"
-        )
-    except (SqlglotError, ValueError, TypeError, KeyError):
+        return interval_type(node)
+    except ValueError:  # of a unit that Spark reads
         return UNKNOWN
-    if any(_misjudged(node) for node in annotated.find_all(exp.Add, exp.Sub, exp.Mul, exp.Div)):
-        return UNKNOWN
-    type_ = _type_of_node(annotated)
-    return type_ if type_ in _CERTAIN else UNKNOWN
-
-
-def _typed(node: exp.Expression, column_type: Callable[[exp.Column], SqlType]) -> exp.Expression:
-    """The node itself, or a NULL of its type where sqlglot would not know it or differ from Spark."""
-    kind = None
-    if isinstance(node, exp.Column):
-        kind = column_type(node)
-    elif isinstance(node, exp.IntDiv):
-        kind = BIGINT
-    elif isinstance(node, _INT_FUNCTIONS):
-        kind = INT
-    elif isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Interval):
-        kind = number_type(node)
-        if kind.is_decimal:
-            kind = UNKNOWN
-    if kind is None:
-        return node
-    return exp.Anonymous(this="unknown") if kind == UNKNOWN else null_of(kind)
 
 
 def null_of(kind: SqlType) -> exp.Cast:
@@ -93,23 +238,7 @@ def number_type(literal: exp.Expr) -> SqlType:
         return UNKNOWN
 
 
-def _misjudged(node: exp.Binary) -> bool:
-    """A difference of times is an interval, a number of times an interval one, too, and DATE plus hours a
-    TIMESTAMP: not what sqlglot says."""
-    if isinstance(node, exp.Mul | exp.Div):
-        return any(side.find(exp.Interval) is not None for side in (node.this, node.expression))
-    kinds = [_type_of_node(side) for side in (node.this, node.expression)]
-    if isinstance(node, exp.Sub) and all(kind in TIMES for kind in kinds):
-        return True
-    step = next((side for side in (node.this, node.expression) if is_interval(side)), None)
-    return DATE in kinds and step is not None and not is_of_days(step)
-
-
-def _type_of_node(node: exp.Expr) -> SqlType:
-    return _type_of_cast(node.type) if node.type else UNKNOWN
-
-
-def _type_of_cast(kind: exp.Expr) -> SqlType:
+def type_of_data_type(kind: exp.Expr) -> SqlType:
     if isinstance(kind, exp.DataType) and [name for name, value in kind.args.items() if value] == ["this"]:
         return _plain_type(kind.this)
     return _written_type(kind.sql("spark"))
@@ -129,10 +258,10 @@ def _written_type(text: str) -> SqlType:
 
 
 def united(a: SqlType, b: SqlType) -> SqlType | None:
-    """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: they must be
-    equal, integers, FLOAT or DOUBLE with any number, or DATE and TIMESTAMP.
+    """The type that both become in a UNION ALL, as in Spark; None when people are to cast them: no text
+    becomes anything else, no DECIMAL loses digits, and of times DATE alone becomes a TIMESTAMP.
 
-    >>> from watersmeet.types.sql_type import DOUBLE, FLOAT, decimal
+    >>> from watersmeet.types.sql_type import DOUBLE, FLOAT, INT, decimal
     >>> united(INT, BIGINT), united(INT, FLOAT), united(DOUBLE, decimal(8, 2))
     (SqlType('BIGINT'), SqlType('DOUBLE'), SqlType('DOUBLE'))
     """
@@ -140,11 +269,14 @@ def united(a: SqlType, b: SqlType) -> SqlType | None:
         return a
     if a in (UNKNOWN, VOID):
         return b
+    if a.is_nested:
+        return combined(a, b, united)
     common = common_type(a, b)
-    if common is None:
-        return None
-    numbers = a.is_number and b.is_number and not common.is_decimal
-    return common if numbers or {a, b} == {DATE, TIMESTAMP} else None
+    if common is None or common.is_decimal:
+        return common if common is not None and holds(common, a) and holds(common, b) else None
+    numbers = a.is_number and b.is_number
+    spans = a.is_interval and b.is_interval
+    return common if numbers or spans or {a, b} == {DATE, TIMESTAMP} else None
 
 
 def field_type(kind: SqlType, name: str) -> SqlType | None:

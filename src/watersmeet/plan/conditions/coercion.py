@@ -25,12 +25,10 @@ def typed(expr: Expr, inputs: JoinInputs) -> Expr:
     """A copy of ``expr`` whose nodes carry their types, from the declared types of its columns."""
     copy = expr.copy()
     for column in copy.find_all(exp.Column):
-        column.type = exp.DataType.build(
-            str(inputs.column((column.table, column.name)).type), dialect="spark"
-        )
+        column.type = _data_type(inputs.column((column.table, column.name)).type)
     for literal in copy.find_all(exp.Literal):
         if not literal.is_string:
-            literal.type = exp.DataType.build(str(_literal_type(literal)), dialect="spark")
+            literal.type = _data_type(_literal_type(literal))
     try:
         # A cast has a type from the start, and beneath a typed node nothing is typed: innermost first.
         for node in reversed(list(copy.find_all(exp.Cast))):
@@ -38,6 +36,12 @@ def typed(expr: Expr, inputs: JoinInputs) -> Expr:
         return annotate_types(copy, dialect="spark", overwrite_types=False)
     except SqlglotError:
         return copy
+
+
+def _data_type(type_: SqlType) -> exp.DataType:
+    """A type as sqlglot has it, who knows nothing of NULL's and of collations."""
+    name = "UNKNOWN" if type_.is_void or type_.is_collated else str(type_)
+    return exp.DataType.build(name, dialect="spark")
 
 
 def _literal_type(literal: exp.Literal) -> SqlType:

@@ -61,7 +61,7 @@ def side_origins(side: SidePlan, rows_of_nodes: Sequence[Origins] = ()) -> Origi
     """Of one side. ``rows_of_nodes``: per node, of the columns that leave it."""
     if side.feed is not None:
         return _fed(side.feed, rows_of_nodes)
-    types = {column.name: str(column.type) for column in side.input.columns}
+    types = {column.name: str(column.identity_type) for column in side.input.columns}
     branches = [
         _fed(branch, rows_of_nodes) if isinstance(branch, FeedPlan) else _read(branch)
         for branch in side.branches

@@ -23,7 +23,7 @@ from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
-from watersmeet.spec.model import Options, Sink, Source
+from watersmeet.spec.model import Column, Options, Sink, Source
 from watersmeet.spec.secrets import public_option
 from watersmeet.types.sql_type import SqlType
 
@@ -261,6 +261,8 @@ def _described(value: Any) -> Any:
         return [type(value).__name__, getattr(value, "name", None)]
     if isinstance(value, SqlType):
         return str(value)
+    if isinstance(value, Column):
+        return {"": "Column", "name": value.name, "type": str(value.identity_type)}
     if isinstance(value, exp.Expression):
         return value.sql(dialect="spark", comments=False)
     if isinstance(value, Enum):

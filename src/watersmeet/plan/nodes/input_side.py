@@ -19,7 +19,7 @@ from watersmeet.plan.model.sides import BranchPlan, FeedPlan, SidePlan, joined_n
 from watersmeet.plan.nodes.columns import Kept, branch_columns, kept_columns, source_columns
 from watersmeet.plan.nodes.join import Draft
 from watersmeet.spec.model import Branch, Expr, Input
-from watersmeet.types.sql_type import UNKNOWN, VOID
+from watersmeet.types.arrow import in_arrow
 
 _NULL_OF_NULL = (
     exp.Column,
@@ -193,7 +193,7 @@ class InputSide:
                 hint="cast it to one type in every branch of the UNION ALL",
             )
             for column in i.columns
-            if column.name in plan.kept and column.type in (UNKNOWN, VOID)
+            if column.name in plan.kept and in_arrow(column.type) is None
         ]
 
 

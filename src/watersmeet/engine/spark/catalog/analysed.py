@@ -49,7 +49,7 @@ class Analysed:
     def type(self) -> SqlType | None:
         """Spark's, if it is resolved."""
         try:
-            return sql_type(str(self._node.dataType().simpleString())) if self.resolved else None
+            return sql_type(str(self._node.dataType().sql())) if self.resolved else None
         except Exception:  # a function that asks for more than types
             return None
 

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.catalog.analysed import Analysed, Analyser
 from watersmeet.engine.spark.catalog.kinds import kinds
+from watersmeet.engine.spark.catalog.results import ResultTypes, rule_of
 from watersmeet.spec.functions import FAMILIES, FORMS, MOST_ARGUMENTS, MOST_TYPED, OPERATORS, TABLE
-from watersmeet.types.sql_type import SqlType
 
 Families = tuple[str, ...]
 
@@ -34,6 +34,11 @@ _OF_ANY = 4
 
 _SINGLY = 200
 """So many calls are asked one by one, of functions that throw instead of staying unresolved."""
+
+COMPUTING = ("scalar", "aggregate", "window")
+"""Kinds of functions whose calls are values."""
+
+_DRAWN_CALLS = 200
 
 _NULL = "NULL"
 """Beside the families: it fits nearly everywhere."""
@@ -73,11 +78,26 @@ def signatures(
     spark: SparkSession, wanted: Iterable[str], typed: int = MOST_TYPED
 ) -> dict[str, dict[str, Any]]:
     """Per function: ``counts``, the numbers of arguments that it takes, up to `MOST_ARGUMENTS` (and, as
-    ``+``: and any more), ``refused``: per count, per position the families that are never taken there, and
-    ``result``, where it is the same whatever the arguments are. ``typed``: of so many arguments the families
-    are asked."""
+    ``+``: and any more), and ``refused``: per count, per position the families that are never taken there.
+    ``typed``: of so many arguments the families are asked."""
     analyser = _prepared(spark)
     return {name: _signature(analyser, name, typed) for name in wanted}
+
+
+def results(spark: SparkSession, own: Mapping[str, Mapping[str, Any]], seed: int) -> dict[str, str]:
+    """Per function the type of its result, or the rule that tells it, where there is one.
+
+    Args:
+        own: per function its kind, and what `signatures` gives.
+    """
+    types = ResultTypes(spark, seed)
+    rules = {}
+    for name, signature in own.items():
+        if signature["kind"] in COMPUTING:
+            counts = [count for count in signature["counts"] if count != "+"]
+            refused = {int(count): lists for count, lists in signature.get("refused", {}).items()}
+            rules[name] = rule_of(types.of(name, counts, refused, _DRAWN_CALLS))
+    return {name: rule for name, rule in rules.items() if rule is not None}
 
 
 def operators(spark: SparkSession) -> dict[str, dict[str, list[str]]]:
@@ -114,15 +134,13 @@ def table(spark: SparkSession) -> dict[str, Any]:
     """All of it; with `kinds`."""
     wanted = names(spark)
     own, analyser = kinds(spark, wanted), _prepared(spark)
+    for name, signature in own.items():
+        signature |= _signature(analyser, name, 0 if signature["kind"] == "table" else MOST_TYPED)
+    for name, rule in results(spark, own, seed=1).items():
+        own[name]["result"] = rule
     return {
         "spark": __version__,
-        "functions": {
-            name: {
-                **own[name],
-                **_signature(analyser, name, 0 if own[name]["kind"] == "table" else MOST_TYPED),
-            }
-            for name in wanted
-        },
+        "functions": own,
         "operators": operators(spark),
         "forms": forms(spark),
     }
@@ -180,7 +198,6 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
     if _takes(analyser, name, _MANY):
         counts.append("+")
         typed = min(typed, _OF_ANY)
-    results: set[SqlType | None] = set()
     refused = {}
     shorter: Sequence[Families] = ()
     for count in range(1, typed + 1):
@@ -192,26 +209,12 @@ def _signature(analyser: Analyser, name: str, typed: int) -> dict[str, Any]:
             shorter = ()
             continue
         shorter = [families for families, answer in zip(asked, answers, strict=True) if answer.resolved]
-        if count <= 2:
-            results |= {answer.type for answer in answers if not answer.refused}
         lists = _but_alike(analyser, name, _never(asked, answers, count), shorter)
         if any(lists):
             refused[str(count)] = lists
     if refused:
         signature["refused"] = refused
-    if set(counts) <= {1, 2} and len(results) == 1 and _is_plain(refused, counts):
-        (result,) = results
-        if result is not None and not result.is_decimal:  # its digits go by the arguments
-            signature["result"] = str(result)
     return signature
-
-
-def _is_plain(refused: Mapping[str, Sequence[Sequence[str]]], counts: Sequence[Any]) -> bool:
-    """Whether it takes no nested values, of which only some were asked."""
-    lists = [refused.get(str(count)) for count in counts if count]
-    return all(
-        signature is not None and all("ARRAY" in families for families in signature) for signature in lists
-    )
 
 
 def _takes(analyser: Analyser, name: str, count: int) -> bool:

@@ -37,7 +37,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan, MatchPlan, SnapshotPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
-from watersmeet.types.sql_type import UNKNOWN, VOID
+from watersmeet.types.arrow import in_arrow
 
 _ANY = ours("any")
 
@@ -174,7 +174,7 @@ def _declared_schemas(spark: SparkSession, plan: JobPlan) -> dict[str, pa.Schema
         for side in query.sides:
             if not side.sources:
                 types_declared = {
-                    c.name: str(c.type) for c in side.input.columns if c.type not in (UNKNOWN, VOID)
+                    c.name: str(c.type) for c in side.input.columns if in_arrow(c.type) is not None
                 }
                 types = {name: types_declared[name] for name in side.kept if name in types_declared}
                 fields = _empty(spark, types).schema.fields if types else []

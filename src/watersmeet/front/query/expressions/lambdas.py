@@ -1,4 +1,4 @@
-"""Lambdas of functions of ARRAYs and MAPs: types of their parameters, and calls that Spark refuses."""
+"""Lambdas of functions of ARRAYs and MAPs: calls that Spark refuses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from watersmeet.front.query.expressions.operators import Kind, Problem, not_a_condition, shown
-from watersmeet.front.types.infer import null_of
 from watersmeet.spec.functions import family_of
 from watersmeet.spec.model import Expr
-from watersmeet.types.sql_type import INT, UNKNOWN, SqlType
 
 _COUNTS: dict[str, tuple[int, ...]] = {
     "transform": (1, 2), "filter": (1, 2), "exists": (1,), "forall": (1,), "array_sort": (2,),
@@ -18,68 +16,6 @@ _COUNTS: dict[str, tuple[int, ...]] = {
     "map_zip_with": (3,),
 }  # fmt: skip
 _CONDITIONS = ("filter", "exists", "forall", "map_filter")
-_NAMES: dict[type[exp.Expr], str] = {
-    exp.Transform: "transform",
-    exp.ArrayFilter: "filter",
-    exp.Exists: "exists",
-    exp.ArraySort: "array_sort",
-    exp.Reduce: "aggregate",
-}
-_NO_VARIABLES = (exp.Column, exp.ColumnDef, exp.Alias, exp.PropertyEQ)
-
-
-def variable_type(node: exp.Identifier, kind: Kind) -> SqlType:
-    """Of a parameter of the nearest lambda that has one of that name; unknown for what is none."""
-    parent = node.parent
-    if isinstance(parent, _NO_VARIABLES) or (isinstance(parent, exp.Dot) and node.arg_key == "expression"):
-        return UNKNOWN
-    below: exp.Expr = node
-    above = node.parent
-    while above is not None:
-        if isinstance(above, exp.Lambda) and below.arg_key == "this":
-            names = [parameter.name.lower() for parameter in above.expressions]
-            if node.name.lower() in names:
-                types = _types(above, kind)
-                place = names.index(node.name.lower())
-                return types[place] if place < len(types) else UNKNOWN
-        below, above = above, above.parent
-    return UNKNOWN
-
-
-def with_variables(tree: exp.Expr, kind: Kind) -> exp.Expr:
-    """A copy in which NULLs of their types stand for the parameters of lambdas around ``tree``."""
-    if tree.find_ancestor(exp.Lambda) is None:
-        return tree
-    copy = tree.copy()
-    for node, own in zip(list(tree.walk()), list(copy.walk()), strict=True):
-        if isinstance(node, exp.Identifier) and not isinstance(node.parent, exp.Lambda) and own.parent:
-            type_ = variable_type(node, kind)
-            if type_ != UNKNOWN:
-                own.replace(null_of(type_))
-    return copy
-
-
-def _types(node: exp.Lambda, kind: Kind) -> Sequence[SqlType]:
-    call = node.parent
-    if isinstance(call, exp.Reduce):
-        start = kind(call.args["initial"])
-        return [start, kind(call.this).element or UNKNOWN] if node.arg_key == "merge" else []
-    name = _name(call)
-    if name == "zip_with" and call is not None:
-        return [kind(argument).element or UNKNOWN for argument in call.expressions[:2]]
-    first = None if call is None else call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
-    if first is None:
-        return []
-    base = kind(first)
-    if name in ("transform", "filter", "exists", "forall"):
-        return [base.element or UNKNOWN, INT]
-    if name == "array_sort":
-        return [base.element or UNKNOWN] * 2
-    return base.entry or [] if name in ("map_filter", "transform_keys", "transform_values") else []
-
-
-def _name(call: exp.Expr | None) -> str | None:
-    return call.name.lower() if isinstance(call, exp.Anonymous) else _NAMES.get(type(call)) if call else None
 
 
 def lambda_problem(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
