@@ -36,6 +36,29 @@ def test_keys_are_brought_to_one_type():
     ]
 
 
+@pytest.mark.parametrize(
+    ("on", "text", "target"),
+    [
+        ("l.k = r.n", "l.k", "BIGINT"),
+        ("r.m <=> l.k", "l.k", "DOUBLE"),
+        ("upper(l.k) < r.d", "UPPER(l.k)", "DATE"),
+        ("(l.n = 1 OR l.k IN (r.n, 'x'))", "l.k", "BIGINT"),
+        ("l.ts = r.k", "r.k", "TIMESTAMP"),
+    ],
+)
+def test_texts_beside_other_types_are_warned_of(on, text, target):
+    (warning,) = joined(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings
+    assert f"the job stops at a text of {text} that is no {target}" in warning
+    assert warning.endswith(f"try_cast({text} AS {target})")
+
+
+@pytest.mark.parametrize(
+    "on", ["l.k = r.k", "l.n = r.m", "l.ts > '2024-01-01'", "try_cast(l.k AS INT) = r.n", "l.k = 'x'"]
+)
+def test_no_warning_where_no_text_can_fail(on):
+    assert joined(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings == ()
+
+
 def test_computed_numbers_are_brought_to_one_type():
     assert keys("l.n + 1 = r.n", STAMPS, STAMPS)[0][:2] == ("CAST(`n` + 1 AS BIGINT)", "CAST(`n` AS BIGINT)")
     assert keys("l.m * 2 = r.m", STAMPS, STAMPS)[0][:2] == (

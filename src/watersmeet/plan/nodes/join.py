@@ -23,6 +23,7 @@ from watersmeet.plan.conditions.conjuncts import Conjunct
 from watersmeet.plan.conditions.constants import constant_is_true
 from watersmeet.plan.conditions.keys import Equality, keys_of
 from watersmeet.plan.conditions.residual import Residual, residual_of
+from watersmeet.plan.conditions.texts import text_warnings
 from watersmeet.plan.join_inputs import JoinInputs, Ref, name_of
 from watersmeet.plan.model.conditions import Bands, Careful
 from watersmeet.plan.nodes.tree import JoinNode, Node
@@ -104,6 +105,7 @@ class Draft:
         return (
             f"all rows of {one} are compared with all rows of {other}, for no equality and no interval says"
             f" which can meet, only {text}. Add AND {aliases[0][0]}.key = {aliases[1][0]}.key, or bounds",
+            *text_warnings(self.conjuncts, self.join_inputs),
         )
 
 
