@@ -140,18 +140,17 @@ def test_types():
 
 def test_defaults_are_those_of_the_code():
     from watersmeet.engine.spark.sources import generator
-    from watersmeet.engine.spark.sources import kafka as read
-    from watersmeet.sinks.kafka import records as written
+    from watersmeet.engine.spark.sources.kafka import OFFSETS_PER_TICK
     from watersmeet.spec.limits import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
     from watersmeet.spec.options.changes import DELETES, INSERTS
-    from watersmeet.spec.options.kafka import METADATA
+    from watersmeet.spec.options.kafka import METADATA, SINK_FORMATS, SOURCE_FORMATS
 
     assert f"| `rate` | `{GENERATOR_ROWS_PER_SECOND}` |" in section("Generator")
     assert all(f"`{kind}`" in section("Generator") for kind in generator.KINDS)
-    assert f"| {read.OFFSETS_PER_TICK}, shared by the sources |" in section("Kafka source")
-    for name in (*METADATA, *read.FORMATS):
+    assert f"| {OFFSETS_PER_TICK}, shared by the sources |" in section("Kafka source")
+    for name in (*METADATA, *SOURCE_FORMATS):
         assert f"`{name}`" in section("Kafka source"), name
-    assert all(f"`{name}`" in section("Kafka sink") for name in written.FORMATS)
+    assert all(f"`{name}`" in section("Kafka sink") for name in SINK_FORMATS)
     assert f"`{','.join(INSERTS)}`" in PAGE
     assert f"`{','.join(DELETES)}`" in PAGE
     assert (

@@ -44,14 +44,36 @@ def sink(**options):
         ("startingOffsets", "{}", "wrong-option", "'earliest'"),
         ("maxOffsetsPerTrigger", "many", "wrong-option", "above zero"),
         ("minPartitions", "0", "wrong-option", "above zero"),
+        ("topic", " ", "missing-option", "'topic' = 'orders'"),
+        ("bootstrap.servers", "", "missing-option", "'localhost:9092'"),
+        ("format", "jsn", "unknown-format", 'did you mean "json"?'),
     ],
 )  # fmt: skip
 def test_options_of_sources(name, value, code, hint):
     (refused,) = source_option_problems(source(**{name: value}))
     assert refused.code == code
     assert 'Kafka source "a"' in refused.message
-    assert f'"{name}"' in refused.message or f"'{name}'" in refused.message
+    assert f'"{name}"' in refused.message or f"'{name}'" in refused.message or value in refused.message
     assert hint in refused.hint
+
+
+@pytest.mark.parametrize("format_", ["jsn", "parquet", "avro"])
+def test_formats_of_sinks(format_):
+    (refused,) = sink_option_problems(sink(format=format_))
+    assert refused.code == "unknown-format"
+    assert refused.message == f'Kafka sink "a" cannot write format "{format_}"'
+
+
+def test_places_of_sinks():
+    assert [p.code for p in sink_option_problems(Sink("a", "kafka", {}))] == ["missing-option"] * 2
+    assert sink_option_problems(Sink("a", "kafka", {"topic": "x", "Kafka.Bootstrap.Servers": "x:1"})) == []
+
+
+def test_raw_fills_one_column():
+    columns = (column("k", "STRING"), column("v", "STRING"), column("key", "STRING"))
+    (refused,) = source_option_problems(Source("a", columns, "kafka", {**NEEDED, "format": "raw"}))
+    assert (refused.code, "2 are declared" in refused.message) == ("raw-needs-one-column", True)
+    assert source_option_problems(Source("a", columns[1:], "kafka", {**NEEDED, "format": "raw"})) == []
 
 
 def test_what_is_taken():

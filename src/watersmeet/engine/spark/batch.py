@@ -26,7 +26,7 @@ from watersmeet.errors import EngineError
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import OF_SOURCES, format_of
-from watersmeet.spec.options.kafka import records_of
+from watersmeet.spec.options.kafka import records_of, topics_in
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.types.sql_type import BIGINT
 
@@ -95,7 +95,7 @@ class Batch:
             **{name: value for name, value in options.items() if name.startswith("kafka.")},
             "startingOffsets": "earliest",
             "endingOffsets": json.dumps(ends),
-            "subscribe": ",".join(kafka.topics_of(source)),
+            "subscribe": ",".join(topics_in(source.options)),
             "failOnDataLoss": "false",
         }
         with_offset = replace(

@@ -17,18 +17,14 @@ from watersmeet.sinks.base import (
     Schema,
     check_key_is_there,
     check_unique_names,
-    chosen_format,
     columns_of,
-    required_option,
     text_options_sql,
 )
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.formats import check_written
-from watersmeet.spec.options.kafka import KEYED, RAW, key_format, sink_problems
+from watersmeet.spec.options.kafka import KEYED, RAW, key_format, records_of, sink_problems
 from watersmeet.types.sql_type import BINARY, STRING, SqlType
-
-FORMATS = ("json", "csv", "raw", *KEYED)
 
 
 class Records:
@@ -37,10 +33,8 @@ class Records:
     def __init__(self, spec: SinkSpec) -> None:
         self._spec = spec
         raise_all(list(sink_problems(spec)))
-        self._format = chosen_format(spec, FORMATS, "json")
-        self.topic = required_option(spec, "topic", "delivered")
-        if "kafka.bootstrap.servers" not in spec.options:
-            required_option(spec, "bootstrap.servers", "localhost:9092")
+        self._format = records_of(spec.options)
+        self.topic = spec.options["topic"].strip()
         self._key = spec.options.get("key")
 
     @property

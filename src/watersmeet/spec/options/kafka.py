@@ -25,8 +25,10 @@ from watersmeet.spec.options.kafka_delivery import (
     delivery_problems,
     is_exactly_once,
     lacking,
+    plain_name,
 )
 from watersmeet.spec.options.kafka_names import CONSUMER, PRODUCER
+from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.options.records import record_problems
 from watersmeet.spec.options.values import Use, value_problems, wrong_value
@@ -49,6 +51,8 @@ KEYED = (UPSERT, DEBEZIUM)
 
 KEY_FORMAT = "key.format"
 JSON, RAW = "json", "raw"
+SOURCE_FORMATS = (JSON, "csv", RAW, DEBEZIUM, UPSERT, *WITH_SCHEMA)
+SINK_FORMATS = (JSON, "csv", RAW, *KEYED)
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """What brokers without ids of topics (before Kafka 2.8) give."""
@@ -115,6 +119,9 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
             continue
         else:
             yield from _of_client(what, name, CONSUMER, names)
+    yield from _place_problems(what, source.options, "orders")
+    yield from _format_problems(what, "read", records_of(source.options), SOURCE_FORMATS)
+    yield from _raw_problems(what, source)
     yield from _said_twice(what, source.options)
     yield from _key_problems(what, source)
     yield from record_problems(what, source, records_of(source.options))
@@ -123,6 +130,37 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
         yield from debezium_problems(what, source)
     for parser in _PARSERS:
         yield from _of_parser(what, source.options, parser)
+
+
+def _place_problems(what: str, options: Mapping[str, str], topic: str) -> Iterator[SpecError]:
+    """Of options that say where records are. ``topic``: an example."""
+    if not topics_in(options):
+        yield SpecError(
+            f'{what} needs the option "topic"', code="missing-option", hint=f"'topic' = '{topic}'"
+        )
+    if not servers_in(options):
+        yield SpecError(
+            f'{what} needs the option "bootstrap.servers"',
+            code="missing-option",
+            hint="'bootstrap.servers' = 'localhost:9092'",
+        )
+
+
+def _format_problems(what: str, does: str, wanted: str, formats: tuple[str, ...]) -> Iterator[SpecError]:
+    if wanted not in formats:
+        message = f'{what} cannot {does} format "{wanted}"'
+        yield SpecError(message, code="unknown-format", hint=near_names(wanted, formats))
+
+
+def _raw_problems(what: str, source: Source) -> Iterator[SpecError]:
+    filled = metadata_of(source)
+    values = [column for column in source.columns if column.name not in filled]
+    if records_of(source.options) == RAW and len(values) > 1:
+        yield SpecError(
+            f"{what}: format raw fills one column, {len(values)} are declared",
+            code="raw-needs-one-column",
+            hint="the others must be metadata: key, topic, partition, offset, timestamp",
+        )
 
 
 def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
@@ -160,6 +198,8 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
         else:
             names = PRODUCER | OF_LIBRDKAFKA if exactly_once else PRODUCER
             yield from _of_client(what, name, names, (*SINK_OURS, "bootstrap.servers"))
+    yield from _place_problems(what, sink.options, "delivered")
+    yield from _format_problems(what, "write", records_of(sink.options), SINK_FORMATS)
     yield from delivery_problems(sink)
     yield from _said_twice(what, sink.options)
     yield from _keyed_problems(what, sink)
@@ -291,7 +331,8 @@ def servers_in(options: Mapping[str, str]) -> list[str]:
 
 def servers_text(options: Mapping[str, str]) -> str:
     """The same as it is written; empty when it is not said."""
-    return (options.get("bootstrap.servers") or options.get("kafka.bootstrap.servers") or "").strip()
+    written = (value for name, value in options.items() if plain_name(name) == "bootstrap.servers")
+    return next(written, "").strip()
 
 
 def parser_of(format_: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from watersmeet.errors import SpecError, near_names
 from watersmeet.spec.connectors import OF_ALL_SOURCES, SPARK
@@ -10,6 +10,7 @@ from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options import function, kafka, lake, postgres, spark
 from watersmeet.spec.options.targets import shared_targets
 from watersmeet.spec.options.topics_apart import mixed_topics
+from watersmeet.spec.secrets import without_secrets
 
 JDBC = (
     "url", "dbtable", "query", "prepareQuery", "user", "password", "driver", "partitionColumn", "lowerBound",
@@ -78,6 +79,7 @@ def _of_source(source: Source) -> Iterator[SpecError]:
                 hint = _NOT_JDBC.get(name.lower()) or problem.hint
                 problem.hint = f"{hint}; properties of the driver are written '{JDBC_PROPERTIES}{name}'"
                 yield problem
+        yield from _jdbc_problems(f'jdbc table "{source.name}"', source.options)
     elif source.connector == "generator":
         fields = [f"field.{c.name}.{what}" for c in source.columns for what in ("kind", "nulls")]
         for name in source.options:
@@ -88,6 +90,24 @@ def _of_source(source: Source) -> Iterator[SpecError]:
     elif source.connector == "memory":
         for name in source.options:
             yield _unknown(f'memory source "{source.name}"', name, OF_ALL_SOURCES)
+
+
+def _jdbc_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
+    """Of options that say where the table is."""
+    given = {name.lower(): value for name, value in options.items()}
+    url = given.get("url", "")
+    example = "'url' = 'jdbc:postgresql://localhost:5432/shop'"
+    if not url:
+        yield SpecError(f'{what} needs the option "url"', code="missing-option", hint=example)
+    elif not url.startswith("jdbc:"):
+        message = f'{what}: "{without_secrets(url)}" does not begin with jdbc:'
+        yield SpecError(message, code="bad-option", hint=example)
+    if ("dbtable" in given) == ("query" in given):
+        yield SpecError(
+            f'{what} needs one of the options "dbtable" and "query"',
+            code="missing-option",
+            hint="'dbtable' = 'public.customers', or 'query' = 'SELECT … FROM …'",
+        )
 
 
 def _unknown(what: str, name: str, names: Iterable[str]) -> SpecError:

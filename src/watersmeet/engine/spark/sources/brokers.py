@@ -16,6 +16,7 @@ from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Source
+from watersmeet.spec.options.kafka import servers_text, topics_in
 
 ADMIN_TIMEOUT_MS = 15_000
 LOOK_TIMEOUT_MS = 2_000
@@ -47,7 +48,7 @@ class Brokers:
         """Of which none answers, whatever topics it has: servers -> names of the sources."""
         by_servers: dict[str, list[Source]] = {}
         for source in self._kafka(self._sources):
-            by_servers.setdefault(kafka.servers_of(source), []).append(source)
+            by_servers.setdefault(servers_text(source.options), []).append(source)
         return {
             servers: [source.name for source in sources]
             for servers, sources in by_servers.items()
@@ -71,7 +72,7 @@ class Brokers:
     def _never_read(self, source: Source) -> tuple[str, ...]:
         """Of a source that came to the job."""
         partitions = _not_empty(self._spark, source)
-        return tuple(kafka.topics_of(source)) if partitions is None else partitions
+        return tuple(topics_in(source.options)) if partitions is None else partitions
 
     def to_be_read(self, offsets: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
         """Per source the partitions that have rows for a run that begins now. A source is left out when that
@@ -112,8 +113,8 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
     Raises:
         EngineError: the broker does not answer, or a topic is not there; both are named.
     """
-    topics = kafka.topics_of(source)
-    servers = kafka.servers_of(source)
+    topics = topics_in(source.options)
+    servers = servers_text(source.options)
     jvm: Any = spark.sparkContext._jvm
     asked = properties(jvm, source, ADMIN_TIMEOUT_MS)
     try:
@@ -167,7 +168,7 @@ def unread(spark: SparkSession, source: Source, offsets: str) -> tuple[str, ...]
         }
         new = [
             partition
-            for partition in _described(jvm, admin, kafka.topics_of(source))
+            for partition in _described(jvm, admin, topics_in(source.options))
             if partition not in read
         ]
         return tuple(_names(source, behind | dict.fromkeys(new, 0)))
@@ -203,7 +204,7 @@ def _not_empty(spark: SparkSession, source: Source) -> tuple[str, ...] | None:
     except Exception:
         return None
     try:
-        partitions = _described(jvm, admin, kafka.topics_of(source))
+        partitions = _described(jvm, admin, topics_in(source.options))
         ends: list[list[int]] = []
         for spec in (client.clients.admin.OffsetSpec.earliest(), client.clients.admin.OffsetSpec.latest()):
             wanted = jvm.java.util.HashMap()

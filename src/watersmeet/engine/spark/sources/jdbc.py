@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.errors import readable_error, says
 from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.text import quoted
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, raise_all
+from watersmeet.errors import EngineError, WatersmeetError, raise_all
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.names import JDBC, JDBC_PROPERTIES, source_option_problems
 from watersmeet.spec.secrets import without_secrets
@@ -88,24 +88,6 @@ def reader_options(source: Source) -> dict[str, str]:
             options[name[len(JDBC_PROPERTIES) :]] = str(value)
         else:
             options[spelling[name.lower()]] = str(value)
-    if not options.get("url"):
-        raise SpecError(
-            f'jdbc table "{source.name}" needs the option "url"',
-            code="missing-option",
-            hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
-        )
-    if not options["url"].startswith("jdbc:"):
-        raise SpecError(
-            f'jdbc table "{source.name}": "{without_secrets(options["url"])}" does not begin with jdbc:',
-            code="bad-option",
-            hint="'url' = 'jdbc:postgresql://localhost:5432/shop'",
-        )
-    if ("dbtable" in options) == ("query" in options):
-        raise SpecError(
-            f'jdbc table "{source.name}" needs one of the options "dbtable" and "query"',
-            code="missing-option",
-            hint="'dbtable' = 'public.customers', or 'query' = 'SELECT … FROM …'",
-        )
     driver = _driver(options["url"])
     if driver is not None:
         options.setdefault("driver", driver[0])

@@ -23,7 +23,7 @@ from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
-from watersmeet.errors import SpecError, near_names, raise_all
+from watersmeet.errors import raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
@@ -44,7 +44,6 @@ from watersmeet.spec.records.json_names import JsonNames
 
 _PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
 
-FORMATS = ("json", "csv", "raw", DEBEZIUM, UPSERT, *WITH_SCHEMA)
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
 """How long a broker waits for rows that are not there: only those that are there are asked for. By Kafka's
@@ -60,7 +59,7 @@ _SPARKS = {name.lower(): name for name in READER}
 
 def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
     """The streaming frame; see `sources`."""
-    topics = topics_of(source)
+    topics = topics_in(source.options)
     options = {
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": str(max(1, OFFSETS_PER_TICK // sources)),
@@ -74,47 +73,26 @@ def read(spark: SparkSession, source: Source, sources: int) -> DataFrame:
 def parsed(raw: DataFrame, source: Source) -> DataFrame:
     """Kafka's records as `sources.frames.read` gives them."""
     partition = F.expr("CAST(partition AS STRING)")
-    if len(topics_of(source)) > 1:
+    if len(topics_in(source.options)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
     written = with_more_digits(as_written(source))
     return rounded(with_times(_parsed(raw, written, partition), source), source)
 
 
-def topics_of(source: Source) -> list[str]:
-    """The topics. Raises: SpecError when none is named."""
-    topics = topics_in(source.options)
-    if not topics:
-        raise SpecError(
-            f'Kafka source "{source.name}" needs the option "topic"',
-            code="missing-option",
-            hint="'topic' = 'orders'",
-        )
-    return topics
-
-
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:
     """The names that rows carry in `PARTITION`, of partitions per topic."""
-    if len(topics_of(source)) == 1:
+    if len(topics_in(source.options)) == 1:
         return tuple(str(number) for numbers in partitions.values() for number in sorted(numbers))
     return tuple(f"{topic}/{number}" for topic in sorted(partitions) for number in sorted(partitions[topic]))
-
-
-def servers_of(source: Source) -> str:
-    """Where the brokers are. Raises: SpecError when it is not said."""
-    servers = servers_text(source.options)
-    if not servers:
-        raise SpecError(
-            f'Kafka source "{source.name}" needs the option "bootstrap.servers"',
-            code="missing-option",
-            hint="'bootstrap.servers' = 'localhost:9092'",
-        )
-    return servers
 
 
 def reader_options(source: Source) -> dict[str, str]:
     """What Spark's reader is told; names that start with ``kafka.`` go on to Kafka. Raises: SpecError."""
     raise_all(source_option_problems(source))
-    options = {"kafka.bootstrap.servers": servers_of(source), "kafka.isolation.level": "read_committed"}
+    options = {
+        "kafka.bootstrap.servers": servers_text(source.options),
+        "kafka.isolation.level": "read_committed",
+    }
     for name, value in source.options.items():
         if name in (*SOURCE_OURS, *OF_SCHEMAS) or name.startswith(
             ("metadata.", "csv.", "json.", "debezium.")
@@ -129,12 +107,6 @@ def reader_options(source: Source) -> dict[str, str]:
 
 def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame:
     wanted = records_of(source.options)
-    if wanted not in FORMATS:
-        raise SpecError(
-            f'Kafka source "{source.name}" cannot read format "{wanted}"',
-            code="unknown-format",
-            hint=near_names(wanted, FORMATS),
-        )
     metadata = metadata_of(source)
     values = [column for column in source.columns if column.name not in metadata]
     by_name = {
@@ -144,12 +116,6 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     }
     tail = [partition.alias(PARTITION)]
     if wanted == "raw":
-        if len(values) > 1:
-            raise SpecError(
-                f'Kafka source "{source.name}": format raw fills one column, {len(values)} are declared',
-                code="raw-needs-one-column",
-                hint="the others must be metadata: key, topic, partition, offset, timestamp",
-            )
         by_name |= {c.name: F.expr(f"CAST(value AS {c.type})").alias(c.name) for c in values}
         columns = [by_name[column.name] for column in source.columns]
         return raw.select(*columns, *tail, F.lit(None).cast("string").alias(BROKEN))

@@ -16,10 +16,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
-from watersmeet.engine.spark.sources import brokers, kafka
+from watersmeet.engine.spark.sources import brokers
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.kafka import NO_TOPIC_ID
+from watersmeet.spec.options.kafka import NO_TOPIC_ID, servers_text, topics_in
 
 _GONE = ("topic-missing", "offsets-expired")
 """Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""
@@ -152,7 +152,7 @@ class Topics:
 
     def _described(self, source: Source) -> dict[str, tuple[str, list[int]]]:
         """Topic -> its id and partitions. Asked again for a while when a broker does not answer."""
-        topics, servers = kafka.topics_of(source), kafka.servers_of(source)
+        topics, servers = topics_in(source.options), servers_text(source.options)
         until = time.monotonic() + brokers.ADMIN_TIMEOUT_MS / 1000
         if source.name not in self._wanted:
             self._wanted[source.name] = brokers.java_list(self._jvm, topics)
@@ -189,7 +189,7 @@ class Topics:
             try:
                 got = self._admin(source).listOffsets(wanted).all().get()
             except Exception as error:
-                raise brokers.unreachable(source, kafka.servers_of(source), str(error)) from None
+                raise brokers.unreachable(source, servers_text(source.options), str(error)) from None
             ends.append(
                 {place: int(got.get(client.common.TopicPartition(*place)).offset()) for place in places}
             )
