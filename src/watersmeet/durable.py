@@ -6,7 +6,9 @@ one's, and so on. A local (or mounted) file system.
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -60,3 +62,17 @@ def make_folders(path: str | os.PathLike[str], mode: int | None = None) -> None:
             if not os.path.isdir(new_folder):
                 raise
         sync(os.path.dirname(new_folder))
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Check that names can be made in a folder, or, where it is missing, in the one above it that is there.
+
+    Raises:
+        OSError: they cannot, or what is there is no folder.
+    """
+    folder = os.path.abspath(path)
+    while not os.path.isdir(folder):
+        if os.path.lexists(folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+        folder = os.path.dirname(folder)
+    os.rmdir(tempfile.mkdtemp(prefix="_writable-", dir=folder))

@@ -8,12 +8,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.errors import SpecError, WatersmeetError, raise_all
+from watersmeet.errors import SpecError, raise_all
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About, Recording
@@ -21,7 +21,6 @@ from watersmeet.objects.setting import store_of
 from watersmeet.observe.asked import asked_watchers
 from watersmeet.observe.watching import Watched, Watcher, Watching, watched
 from watersmeet.page.asking import AskedJob
-from watersmeet.plan.checks.endpoints import check_checkpoint
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.base import RowPrinter
@@ -128,26 +127,36 @@ def run_planned(
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
     of_text: AskedJob | None = None,
+    java_ahead: bool = False,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
     ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
     process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
     that its settings ask for; ``of_text``: the job as a text, for who asks its page what became of
-    rows; None: it was made otherwise.
+    rows; None: it was made otherwise; ``java_ahead``: Java starts while the rest of the program is loaded,
+    and no other job begins meanwhile.
 
     Raises:
-        StateError: a reset of the job was interrupted, and more, as `run`.
+        WatersmeetError: as `run`.
     """
-    from watersmeet.engine.spark.job.job import run_job
     from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, RunSettings
+    from watersmeet.engine.spark.job_conf import java_begun
 
     asked = job.run
     directory = asked.get("checkpoint", checkpoint)
+    check_before_java(
+        job,
+        plan,
+        directory,
+        accept_loss=accept_loss,
+        accept_target=accept_target,
+        rebuild=rebuild,
+        functions=functions,
+        stop=stop,
+        on_notice=on_notice,
+    )
     store = store_of(asked)
-    raise_all(check_checkpoint(job, directory))
-    again = f"watersmeet reset JOB.sql --checkpoint {directory}"
     place = Checkpoint(directory, store)
-    check_not_half_gone(place, again)
     caught_up, finish = is_set(asked, "until_caught_up"), is_set(asked, "finish")
     every = RunSettings(directory, trigger=asked.get("trigger", DEFAULT_TRIGGER))
     pause_ms = 0 if caught_up or finish else every.trigger_ms
@@ -158,6 +167,8 @@ def run_planned(
         recording = Recording(lambda: place.store, About.of(job, plan))
 
     def run_watched(watching: Watching) -> RunResult:
+        from watersmeet.engine.spark.job.job import run_job  # takes as long to load as Java to start
+
         return run_job(
             job,
             plan,
@@ -207,16 +218,57 @@ def run_planned(
     with (
         _page_of(asked, place, recording is not None, text) as page,
         asked_watchers(asked, about, say) as own,
+        java_begun(job, plan) if java_ahead else nullcontext(),
     ):
         kept = [] if recording is None else [recording]
         return watched([*kept, *watchers, *own], run_shown)
 
 
-def known_problems(job: Job, plan: JobPlan, directory: str) -> list[WatersmeetError]:
-    """Return what is wrong with a job, its files and its checkpoint, as far as it is known without Spark."""
-    from watersmeet.engine.spark.sources.look import problems_of
+def check_before_java(
+    job: Job,
+    plan: JobPlan,
+    directory: str,
+    *,
+    accept_loss: Collection[str] = (),
+    accept_target: Collection[str] = (),
+    rebuild: bool = False,
+    functions: Mapping[str, OfBatches] | None = None,
+    stop: threading.Event | None = None,
+    on_notice: Callable[[str], None] | None = None,
+    servers: bool = True,
+) -> None:
+    """Check all that can be known of a run without Java; its servers, too, unless ``servers`` is False. Other
+    arguments as `run_planned`.
 
-    return [*check_checkpoint(job, directory), *problems_of(plan)]
+    Raises:
+        WatersmeetError: all that is wrong.
+    """
+    from watersmeet.engine.spark.preflight.run import (
+        IntendedRun,
+        problems_before_java,
+        problems_before_start,
+    )
+    from watersmeet.engine.spark.preflight.state import Resumption
+
+    resumption = Resumption(
+        mends=rebuild or bool(accept_loss),
+        changes=is_set(job.run, "change_queries"),
+        finishes=is_set(job.run, "finish"),
+    )
+    run = IntendedRun(
+        job,
+        plan,
+        directory,
+        Checkpoint(directory, store_of(job.run)),
+        resumption,
+        accept_loss,
+        accept_target,
+        functions or {},
+    )
+    if servers:
+        raise_all(problems_before_java(run, stop or threading.Event(), each_of(on_notice)))
+    else:
+        raise_all(problems_before_start(run))
 
 
 @contextmanager

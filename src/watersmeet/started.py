@@ -10,7 +10,7 @@ from traceback import format_exception
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, raise_all
+from watersmeet.errors import SpecError, WatersmeetError, near_names, printable
 from watersmeet.observe.account import Account
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.notebook import Displays
@@ -19,7 +19,7 @@ from watersmeet.observe.progress import Recent, TickReport
 from watersmeet.observe.reports import TickResult, account_of, integer_times
 from watersmeet.observe.result import Result
 from watersmeet.observe.watching import Watcher
-from watersmeet.running import known_problems, no_checkpoint, run_planned
+from watersmeet.running import check_before_java, no_checkpoint, run_planned
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.connectors import MEMORY
 from watersmeet.spec.options.function import OfBatches
@@ -69,7 +69,7 @@ class StartedJob:
         checkpoint = description.run.get("checkpoint")
         if checkpoint is None:
             raise no_checkpoint("job(…, checkpoint='state/delivered')")
-        raise_all(known_problems(description, plan, checkpoint))
+        check_before_java(description, plan, checkpoint, functions=functions, servers=False)
         self.notices = list(notices)
         self._stop = threading.Event()
         self._begun = threading.Event()

@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from watersmeet import running
 from watersmeet.cli.main import main
 from watersmeet.history.recording import Recording
 
@@ -82,6 +83,7 @@ def engine(monkeypatch):
     module = ModuleType("watersmeet.engine.spark.job.job")
     module.run_job = fake.run_job
     monkeypatch.setitem(sys.modules, "watersmeet.engine.spark.job.job", module)
+    monkeypatch.setattr(running, "check_before_java", lambda *_, **__: None)  # nothing is read or written
     monkeypatch.setattr(Recording, "started", lambda *_: None)  # it has no checkpoint to keep one in
     return fake
 

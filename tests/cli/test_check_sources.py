@@ -102,11 +102,11 @@ def test_the_first_records_that_are_not_read_are_told(watersmeet, job, tmp_path)
 ANSWERS = [
     (answer(("other", 0), ("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
     (answer(("x", 29)), "topic-not-allowed", "may not be read"),
-    (answer(("other", 0)), "broker-away", "does not answer as Kafka does"),
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "broker-away", "does not answer as Kafka does"),
-    (answer(("x", 0))[:30], "broker-away", "ends the connection"),
-    (struct.pack(">i", 9) + b"\x7f" * 9, "broker-away", "no broker answers"),
-    (b"", "broker-away", "'kafka.security.protocol'"),
+    (answer(("other", 0)), "kafka-unreachable", "does not answer as Kafka does"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "kafka-unreachable", "does not answer as Kafka does"),
+    (answer(("x", 0))[:30], "kafka-unreachable", "ends the connection"),
+    (struct.pack(">i", 9) + b"\x7f" * 9, "kafka-unreachable", "no broker answers"),
+    (b"", "kafka-unreachable", "'kafka.security.protocol'"),
 ]
 
 
@@ -121,15 +121,15 @@ def test_what_a_broker_says(watersmeet, job, tmp_path, given, code, said):
 
 
 def test_a_broker_that_never_answers(watersmeet, job, tmp_path, monkeypatch):
-    from watersmeet.engine.spark.sources import topic_check
+    from watersmeet.engine.spark.preflight import topics
 
-    monkeypatch.setattr(topic_check, "ANSWER_S", 0.2)
+    monkeypatch.setattr(topics, "ANSWER_S", 0.2)
     (tmp_path / "in").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         job.write_text(JOB.replace("PORT", str(silent.getsockname()[1])))
         found = watersmeet("explain", job, "--check-sources")
     assert found.status == 2
-    assert "EngineError[broker-away]" in found.err
+    assert "EngineError[kafka-unreachable]" in found.err
 
 
 def test_brokers_of_other_protocols_are_only_connected_to(watersmeet, job, tmp_path):
@@ -145,7 +145,7 @@ def test_a_broker_that_is_away(watersmeet, job, tmp_path):
     job.write_text(JOB.replace("PORT", "1"))
     found = watersmeet("explain", job, "--check-sources")
     assert found.status == 2
-    assert "broker-away" in found.err
+    assert "kafka-unreachable" in found.err
 
 
 def test_a_run_is_refused_before_spark_starts(watersmeet, job, monkeypatch):

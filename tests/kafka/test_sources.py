@@ -12,8 +12,8 @@ import pytest
 from tests.engine.spark.running import Running, until_caught_up
 from tests.kafka.away import away
 from tests.support.columns import column
+from watersmeet.engine.spark.preflight.topics import check_topics
 from watersmeet.engine.spark.sources import brokers
-from watersmeet.engine.spark.sources.topic_check import check_topics
 from watersmeet.errors import WatersmeetError
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source

@@ -116,7 +116,7 @@ def looked_at(text: str, source_name: str | None, overrides: Mapping[str, str], 
     """
     from watersmeet.cli.job_file import job_in
     from watersmeet.engine.spark.broken_records import sample_notes
-    from watersmeet.engine.spark.sources.look import problems_of
+    from watersmeet.engine.spark.preflight.sources import problems_of
     from watersmeet.plan.planner import plan_job
 
     job = job_in(text, source_name, overrides, infer=Inferring())
@@ -140,7 +140,7 @@ def check_sources(plan: Any) -> None:
     Raises:
         WatersmeetError: all that is wrong with them.
     """
-    from watersmeet.engine.spark.sources.look import notes_of, problems_of
+    from watersmeet.engine.spark.preflight.sources import notes_of, problems_of
 
     raise_all(problems_of(plan, thorough=True))
     for words in notes_of(plan):
@@ -407,24 +407,23 @@ def _run(
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's; ``of_text``:
     the job, as its page asks about rows of it."""
-    from watersmeet.engine.spark.job_conf import java_begun
     from watersmeet.running import run_planned
 
-    with java_begun(job, plan):
-        result = run_planned(
-            job,
-            plan,
-            checkpoint=default_checkpoint,
-            rebuild=recovery.rebuild,
-            accept_loss=recovery.accept_loss,
-            accept_target=recovery.accept_target,
-            inferred=inferred,
-            watchers=views,
-            on_notice=said.notice,
-            on_tick=lambda result, seconds, parts: on_result(result),
-            console=printer,
-            of_text=of_text,
-        )
+    result = run_planned(
+        job,
+        plan,
+        checkpoint=default_checkpoint,
+        rebuild=recovery.rebuild,
+        accept_loss=recovery.accept_loss,
+        accept_target=recovery.accept_target,
+        inferred=inferred,
+        watchers=views,
+        on_notice=said.notice,
+        on_tick=lambda result, seconds, parts: on_result(result),
+        console=printer,
+        of_text=of_text,
+        java_ahead=True,
+    )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"
         said.plain(f"{why}: nothing was read")

@@ -182,6 +182,19 @@ class RemembersTarget(Protocol):
 
 
 @runtime_checkable
+class ChecksTarget(Protocol):
+    """A sink that can see without Spark whether its target is there, and this job's."""
+
+    def check_target(self, owner: str | None, wait_s: float | None) -> None:
+        """Raise what `prepare` would say of the target, and write nothing; what is in doubt is left to it.
+
+        Args:
+            owner: of the job's state; None: nobody owns it yet.
+            wait_s: maximum seconds to wait for a server; None: no server is asked.
+        """
+
+
+@runtime_checkable
 class NeedsSession(Protocol):
     """A sink that asks Spark for more than the frames that it is given tell."""
 
@@ -395,33 +408,3 @@ def recorded_inserts(files: Files, names: Iterable[str], tick: int) -> list[tupl
         if name.startswith(recorded_parts(tick, "")[:-5])
     ]
     return [(str(one["sink"]), str(one["insert"])) for one in told]
-
-
-def required_option(sink: SinkSpec, name: str, example: str) -> str:
-    """The option's value; SpecError when it is missing or empty."""
-    value = option(sink, name, "").strip()
-    if not value:
-        near = near_names(name, sink.options) if sink.options else None
-        raise SpecError(
-            f'{sink.connector} sink "{sink.name}" needs the option "{name}"',
-            code="missing-option",
-            hint=f"'{name}' = '{example}'" + (f" ({near})" if near and near.startswith("did") else ""),
-        )
-    return value
-
-
-def chosen_format(sink: SinkSpec, formats: Sequence[str], default: str) -> str:
-    """The option ``format`` in lower case; SpecError for one that the sink does not have."""
-    value = option(sink, "format", default).strip().lower()
-    if value not in formats:
-        raise SpecError(
-            f'{sink.connector} sink "{sink.name}" cannot write format "{value}"',
-            code="unknown-format",
-            hint=near_names(value, formats),
-        )
-    return value
-
-
-def option(sink: SinkSpec, name: str, default: str) -> str:
-    """The option of that name, however its letters are written."""
-    return next((value for key, value in sink.options.items() if key.lower() == name.lower()), default)

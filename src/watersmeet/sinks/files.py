@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote, unquote
 
-from watersmeet.durable import make_folders, sync, sync_all
+from watersmeet.durable import check_folder, make_folders, sync, sync_all
 from watersmeet.errors import EngineError, SpecError, raise_all
 from watersmeet.sinks.base import (
     TEXT_OPTIONS,
@@ -115,17 +115,31 @@ class FileSink:
             )
         try:
             make_folders(self._path)
-            probe = self._path / f"_writable-{os.getpid()}"
-            probe.mkdir(exist_ok=True)
-            probe.rmdir()
+            check_folder(self._path)
             self._take(owner)
             shutil.rmtree(self._path / ATTEMPTS, ignore_errors=True)
         except OSError as error:
-            raise EngineError(
-                f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
-                code="sink-not-writable",
-                hint="give a directory that exists or can be made, that you may write to, with room in it",
-            ) from error
+            raise self._not_writable(error) from error
+
+    def check_target(self, owner: str | None, wait_s: float | None) -> None:
+        """See `ChecksTarget`."""
+        try:
+            check_folder(self._path)
+            if not self._path.is_dir():
+                return
+            mark = self._path / OWNER
+            stored = mark.read_text(errors="replace").strip() if mark.exists() else None
+            if (stored is None or stored != owner) and self._has_parts():
+                raise of_another(self._path, self._spec.name, has_parts=True)
+        except OSError as error:
+            raise self._not_writable(error) from None
+
+    def _not_writable(self, error: OSError) -> EngineError:
+        return EngineError(
+            f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
+            code="sink-not-writable",
+            hint="give a directory that exists or can be made, that you may write to, with room in it",
+        )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         staged = self._staged(insert, tick, attempt)

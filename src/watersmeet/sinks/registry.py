@@ -7,13 +7,13 @@ first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, cast
 
 from watersmeet.errors import SpecError, near_names
-from watersmeet.sinks.base import ArrowPart, RowPrinter, Sink
+from watersmeet.sinks.base import ArrowPart, RemembersTarget, RowPrinter, Sink
 from watersmeet.sinks.function.batches import ForeachBatchSink
 from watersmeet.spec.connectors import FOREACH_BATCH
 from watersmeet.spec.model import Sink as SinkSpec
@@ -69,6 +69,19 @@ def make_sink(
             hint=near_names(spec.connector, [name for name in CONNECTORS if name != STORED]),
         ) from None
     return cast(Sink, getattr(import_module(module), name)(spec, console))
+
+
+def remembering(sinks: Mapping[str, Sink], names: Collection[str]) -> list[RemembersTarget]:
+    """Return the sinks of these names, which remember their target. Raises: SpecError."""
+    targets = {name: sink for name, sink in sinks.items() if isinstance(sink, RemembersTarget)}
+    for name in names:
+        if name not in targets:
+            raise SpecError(
+                f'--accept-target {name}: the job has no sink "{name}" that remembers its table',
+                code="wrong-option",
+                hint=near_names(name, targets) or "sinks of the connector postgres do",
+            )
+    return [targets[name] for name in names]
 
 
 def known_to_tasks(part: ArrowPart) -> bool:

@@ -211,7 +211,7 @@ class LocalStore:
     def names(self, folder: str) -> list[str]:
         try:
             entries = os.listdir(self._path(folder))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(
             f"{folder}/{entry}" for entry in entries if not entry.endswith(STAGED) and entry[0] != "."

@@ -196,19 +196,16 @@ def test_what_one_said_that_was_begun_and_ended_is_told(started, monkeypatch):
     assert len(processes) == 1
 
 
-@pytest.mark.parametrize(("jars", "begun"), [("", 1), ("/there/are/none", 0)])
-def test_a_job_whose_settings_are_refused_begins_none(started, monkeypatch, jars, begun):
-    """It is said when the job is run, with what else is wrong."""
+def test_the_java_of_a_job_ends_with_what_it_was_begun_for(started, monkeypatch):
     processes = started(SAYS)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     job = parse_job(
-        f"SET jars = '{jars}'; CREATE TABLE a (id BIGINT) WITH ('connector' = 'memory');"
+        "CREATE TABLE a (id BIGINT) WITH ('connector' = 'memory');"
         "CREATE SINK out WITH ('connector' = 'console'); INSERT INTO out SELECT id FROM a"
     )
     with java_begun(job, plan_job(job)):
-        assert len(processes) == begun
-        assert all(process.poll() is None for process in processes)
-    assert all(process.poll() == -9 for process in processes)
+        assert [process.poll() for process in processes] == [None]
+    assert [process.poll() for process in processes] == [-9]
 
 
 def test_one_that_is_there_is_kept(started, monkeypatch):

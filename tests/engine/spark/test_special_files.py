@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from tests.engine.spark.running import until_caught_up
 from watersmeet.cli.job_file import read_text
+from watersmeet.engine.spark.preflight.sources import notes_of, problems_of
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.spark.sources.files.inferred import infer
-from watersmeet.engine.spark.sources.look import notes_of, problems_of
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job

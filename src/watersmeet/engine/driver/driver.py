@@ -28,7 +28,7 @@ from watersmeet.engine.driver.late import late_below
 from watersmeet.engine.driver.merge_policy import most_gone
 from watersmeet.engine.driver.opening.as_kept import check_as_kept
 from watersmeet.engine.driver.opening.changed_queries import known_by, with_changed
-from watersmeet.engine.driver.opening.checks import check_columns, check_same_job
+from watersmeet.engine.driver.opening.checks import check_columns, check_not_finished, check_same_job
 from watersmeet.engine.driver.opening.contents import Contents
 from watersmeet.engine.driver.opening.moved_on import again_if_moved_on
 from watersmeet.engine.driver.query_tick import QueryTick
@@ -48,7 +48,7 @@ from watersmeet.engine.messages.work import TickStart, read_work
 from watersmeet.engine.nodes.task import Alone, NodeTask
 from watersmeet.engine.tasks.share import ManyMatches
 from watersmeet.engine.tasks.write import FLUSH_BYTES, FLUSH_ROWS, Placing
-from watersmeet.errors import EngineError, StateError
+from watersmeet.errors import EngineError
 from watersmeet.event_time import Watermark
 from watersmeet.plan.identity.fingerprint import place_of
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -170,12 +170,7 @@ class TickDriver:
 
     def begin(self, clock_us: int) -> TickStart:
         """Begin the next tick, again if it was begun and not committed. ``clock_us``: its one clock."""
-        if self.manifest is not None and self.manifest.finished:
-            raise StateError(
-                "the job is finished: its input was ended and it takes no more rows",
-                code="job-finished",
-                hint="use a new checkpoint directory to run it again",
-            )
+        check_not_finished(self.manifest)
         inputs = self.inputs.at(self.manifest, clock_us)
         late = {q.name: late_below(q, inputs[q.name], self._before(q).late_below) for q in self.plan.queries}
         start = TickStart(

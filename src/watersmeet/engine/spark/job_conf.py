@@ -6,12 +6,11 @@ Loads little itself: what is loaded here, Java waits for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.submitted import refuse_connect, submitted
 from watersmeet.engine.spark.tick.reading.java_rows import rows_pass_java
-from watersmeet.errors import WatersmeetError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Job
 
@@ -44,15 +43,15 @@ def conf_of(
     return settings
 
 
+def conf_of_run(job: Job, plan: JobPlan) -> dict[str, str]:
+    """By the settings of the job's run, too. Raises: EngineError as `conf_of`."""
+    run = job.run
+    return conf_of(job, plan, master=run.get("master"), jars=run.get("jars"), conf=dict(job.settings))
+
+
 @contextmanager
 def java_begun(job: Job, plan: JobPlan) -> Iterator[None]:
-    """Within, the Java starts that `run_job` will want by the settings of the job's run, if there is none in
-    this process. What is wrong with the settings is said there."""
-    try:
-        conf = conf_of(
-            job, plan, master=job.run.get("master"), jars=job.run.get("jars"), conf=dict(job.settings)
-        )
-    except WatersmeetError:
-        conf = None
-    with nullcontext() if conf is None else session.begun(conf):
+    """Within, the Java starts that `run_job` will want, if there is none in this process. Raises: EngineError
+    as `conf_of`."""
+    with session.begun(conf_of_run(job, plan)):
         yield

@@ -90,6 +90,7 @@ class Draft:
             *empty,
             *self.never,
             *self._all_pairs,
+            *text_warnings(self.conjuncts, self.join_inputs),
         )
 
     @property
@@ -105,7 +106,6 @@ class Draft:
         return (
             f"all rows of {one} are compared with all rows of {other}, for no equality and no interval says"
             f" which can meet, only {text}. Add AND {aliases[0][0]}.key = {aliases[1][0]}.key, or bounds",
-            *text_warnings(self.conjuncts, self.join_inputs),
         )
 
 

@@ -121,6 +121,10 @@ class KafkaSink:
         self._last = dict(producing.marks.ticks)
         self._producing = producing
 
+    def check_target(self, owner: str | None, wait_s: float | None) -> None:
+        """See `ChecksTarget`; brokers are asked for it (`engine.spark.preflight.topics`)."""
+        library()
+
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         parts = {(insert, tick): identity for insert, (tick, identity) in self._last.items()}
         try:

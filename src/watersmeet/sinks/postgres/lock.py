@@ -16,6 +16,15 @@ LOCK_WAIT_S = 10.0
 """Seconds to wait for the lock: the session of a killed run may hold it for a while."""
 
 
+KEEPALIVES = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
+    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
+    ('tcp_user_timeout', '60000')) AS ours (name, wanted) USING (name)"""
+"""Sets those that the server has: it notices then that this machine is gone, and ends its session."""
+
+ALL_ROWS = "SELECT set_config('row_security', 'off', false)"
+"""A policy that would hide rows from a keyed sink is an error then: they would not be replaced."""
+
+
 def session_of(cursor: Cursor) -> int:
     """The number of the server's process."""
     ((number,),) = rows_of(cursor, "SELECT pg_backend_pid()")

@@ -47,7 +47,7 @@ from watersmeet.sinks.by_tasks import staged_by_tasks
 from watersmeet.sinks.part_mark import Identity, Resumed, check_same, listed, newer_parts
 from watersmeet.sinks.postgres.identity import EmptyCheck, identity_of
 from watersmeet.sinks.postgres.ledger import Ledger
-from watersmeet.sinks.postgres.lock import pooled, session_of, take_lock
+from watersmeet.sinks.postgres.lock import ALL_ROWS, KEEPALIVES, pooled, session_of, take_lock
 from watersmeet.sinks.postgres.moving import move, refused_row
 from watersmeet.sinks.postgres.part import PostgresPart
 from watersmeet.sinks.postgres.refused import RefusedRows
@@ -143,6 +143,16 @@ class PostgresSink:
                 self.server.close()
             raise
 
+    def check_target(self, owner: str | None, wait_s: float | None) -> None:
+        """See `ChecksTarget`."""
+        client()
+        if wait_s is None:
+            return
+        try:
+            self._do(lambda c: check_schema(c, self._find(c).schema, self._spec.name), "be asked", wait_s)
+        finally:
+            self.server.close()
+
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
         ledger = self._ledger = self._do(self._find, "be asked", _FIRST_WAIT_S)
@@ -223,7 +233,7 @@ class PostgresSink:
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
         columns = columns_of(frame.schema)
-        texts = [_quoted_by_spark(column.name) for column in columns]
+        texts = ["`" + column.name.replace("`", "``") + "`" for column in columns]
         values = [
             f"to_json({text}, {text_options_sql('json')}) AS {text}" if is_as_json(column.type) else text
             for column, text in zip(columns, texts, strict=True)
@@ -366,9 +376,9 @@ class PostgresSink:
     def _opened(self, cursor: Cursor) -> None:
         """A new connection: the server notices it if this machine is gone, and lets go of what it holds. One
         that took another's place: the lock, if it is to be had."""
-        cursor.execute(_PATIENT)
+        cursor.execute(KEEPALIVES)
         if self._key:
-            cursor.execute(_ALL_ROWS)
+            cursor.execute(ALL_ROWS)
         self._session = session_of(cursor)
         if self._is_locked and self._ledger is not None:
             rows_of(cursor, "SELECT pg_try_advisory_lock($1)", self._ledger.lock)
@@ -477,14 +487,6 @@ DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
     WHERE current_setting('synchronous_commit') = 'off'"""
 """What a server has confirmed and then loses would be lost here, for the checkpoint goes on."""
 
-_PATIENT = """SELECT set_config(name, wanted, false) FROM pg_settings JOIN (VALUES
-    ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'), ('tcp_keepalives_count', '3'),
-    ('tcp_user_timeout', '60000')) AS ours (name, wanted) USING (name)"""
-"""Of those that the server has."""
-
-_ALL_ROWS = "SELECT set_config('row_security', 'off', false)"
-"""A policy that would hide rows from a keyed sink is an error then: they would not be replaced."""
-
 _RESTORE = (
     "restore the checkpoint and the database from copies of one moment, or start anew with an empty"
     " checkpoint and an empty table"
@@ -494,7 +496,3 @@ _RESTORE = (
 def _of_a_table(error: EngineError) -> EngineError:
     """The same where nothing can be set aside: rows of a tick are among others in the table."""
     return EngineError(error.message, code=error.code, hint=_RESTORE)
-
-
-def _quoted_by_spark(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -112,6 +112,17 @@ class StoredFileSink:
             with suppress(StateError):
                 remove(self._place, beneath(self._place, ATTEMPTS), _LEFT_S)
 
+    def check_target(self, owner: str | None, wait_s: float | None) -> None:
+        """See `ChecksTarget`."""
+        if wait_s is None:
+            return
+        with told_of(self._spec.name):
+            store = ObjectStore(self._place)
+            if not store.has(OWNER):
+                self._check_nobodys()
+            elif bytes(store.read(OWNER)).decode(errors="replace") != owner:
+                raise of_another(self._url, self._spec.name, has_parts=bool(self.parts()))
+
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         with told_of(self._spec.name):
             newer = newer_parts(self._spec.name, self._url, self.parts(), inserts, self._identity, resumed)
@@ -260,19 +271,22 @@ class StoredFileSink:
         content = owner.encode()
         store = ObjectStore(self._place)
         if not store.has(OWNER):
-            folders, objects = there(self._place)
-            parts = [name for name in folders if _PART.fullmatch(name)]
-            others = [name for name in (*folders, *objects) if name[0] not in "._" and name not in parts]
-            if parts:
-                raise of_another(self._url, self._spec.name, has_parts=True)
-            if others:
-                raise EngineError(
-                    f'{self._url} holds what no run put there: "{others[0]}", … (sink "{self._spec.name}")',
-                    code="sink-not-empty",
-                    hint="give a path of its own, with nothing there yet",
-                )
+            self._check_nobodys()
         if not store.create(OWNER, content):
             raise of_another(self._url, self._spec.name, has_parts=bool(self.parts()))
+
+    def _check_nobodys(self) -> None:
+        folders, objects = there(self._place)
+        parts = [name for name in folders if _PART.fullmatch(name)]
+        others = [name for name in (*folders, *objects) if name[0] not in "._" and name not in parts]
+        if parts:
+            raise of_another(self._url, self._spec.name, has_parts=True)
+        if others:
+            raise EngineError(
+                f'{self._url} holds what no run put there: "{others[0]}", … (sink "{self._spec.name}")',
+                code="sink-not-empty",
+                hint="give a path of its own, with nothing there yet",
+            )
 
     def _check_owner(self) -> None:
         if self._owner is None:

@@ -42,6 +42,16 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
         )
 
 
+def check_not_finished(manifest: Manifest | None) -> None:
+    """Raise: StateError, if the job's input was ended."""
+    if manifest is not None and manifest.finished:
+        raise StateError(
+            "the job is finished: its input was ended and it takes no more rows",
+            code="job-finished",
+            hint="use a new checkpoint directory to run it again",
+        )
+
+
 def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]], store: Store) -> None:
     """Whether the stored rows have what the query needs of them. They may have more: in changelog mode a row
     is then taken away by one that is equal to it in what the query needs, and which of those is all the same;

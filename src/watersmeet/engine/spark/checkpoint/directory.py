@@ -19,12 +19,13 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from watersmeet.durable import check_folder
 from watersmeet.engine.spark.checkpoint import small_files
-from watersmeet.engine.spark.checkpoint.held import Hold, holder
+from watersmeet.engine.spark.checkpoint.held import LOCK, Hold, check_free, holder
 from watersmeet.engine.spark.checkpoint.small_files import read_value, write_value
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
@@ -156,11 +157,7 @@ class Checkpoint:
                     make_private(self.state / folder)
             hold = Hold(self.root)
         except OSError as error:
-            raise EngineError(
-                f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
-                code="checkpoint-not-writable",
-                hint="--checkpoint DIR names a directory that you may write to",
-            ) from None
+            raise self._not_writable(error) from None
         self._run = hold.run
         try:
             small_files.sweep(self.root)
@@ -172,6 +169,31 @@ class Checkpoint:
         finally:
             self._run = None
             hold.release()
+
+    def check_free(self) -> None:
+        """Check what `locked` would, and hold nothing.
+
+        Raises:
+            EngineError: the directory cannot be made or written.
+            StateError: another run holds it, or the state is somewhere else.
+        """
+        try:
+            if (self.root / LOCK).exists():
+                os.close(os.open(self.root / LOCK, os.O_RDWR))
+            else:
+                check_folder(self.root)
+        except OSError as error:
+            raise self._not_writable(error) from None
+        with suppress(OSError):  # a file system without locks is refused by `locked`
+            check_free(self.root)
+        self._check_place()
+
+    def _not_writable(self, error: OSError) -> EngineError:
+        return EngineError(
+            f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
+            code="checkpoint-not-writable",
+            hint="--checkpoint DIR names a directory that you may write to",
+        )
 
     def holder(self) -> str | None:
         """The run that goes on, by its id, here or wherever the directory is seen; None when none does."""

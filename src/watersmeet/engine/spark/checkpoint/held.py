@@ -45,11 +45,7 @@ class Hold:
                     code="checkpoint-not-lockable",
                     hint="keep the checkpoint on another file system: a local disk, or NFS with its locks",
                 ) from None
-            raise StateError(
-                f"another run of the job uses the checkpoint directory {root}",
-                code="checkpoint-locked",
-                hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
-            ) from None
+            raise _in_use(root) from None
         try:
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, self.run.encode(), 0)
@@ -59,6 +55,16 @@ class Hold:
 
     def release(self) -> None:
         os.close(self._handle)
+
+
+def check_free(root: Path) -> None:
+    """Raise: StateError, if a run holds the directory, and not only who looks whether one does."""
+    for pause_s in _PAUSES_S:
+        if holder(root) is None:
+            return
+        if pause_s is not None:
+            time.sleep(pause_s)
+    raise _in_use(root)
 
 
 def holder(root: Path) -> str | None:
@@ -85,6 +91,14 @@ def holder(root: Path) -> str | None:
         return None
     finally:
         os.close(handle)
+
+
+def _in_use(root: Path) -> StateError:
+    return StateError(
+        f"another run of the job uses the checkpoint directory {root}",
+        code="checkpoint-locked",
+        hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
+    )
 
 
 def _lock(handle: int) -> None:

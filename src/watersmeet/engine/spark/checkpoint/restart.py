@@ -122,6 +122,35 @@ def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, pla
     Raises:
         StateError: one of the two is lost, belongs to another job, or is behind the other.
     """
+    _check_time(checkpoint, host, plan)
+    damage = find_damage(checkpoint, host, plan) if host else None
+    if damage is not None:
+        raise StateError(
+            f"Spark's checkpoint in {checkpoint.spark} is damaged: {damage}; the state is whole",
+            code="spark-checkpoint-damaged",
+            hint=REBUILD,
+        )
+
+
+def check_ahead(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: JobPlan) -> None:
+    """Check as `check_checkpoint` before `recover`, whether the two are of one time; nothing is mended. What
+    `recover` would mend is not refused, and the lists of files that were read are not compared.
+
+    Raises:
+        StateError: as `check_checkpoint`.
+    """
+    try:
+        _check_time(checkpoint, host, plan)
+    except StateError as error:
+        if not host or error.code == "sources-changed":
+            raise
+        if checkpoint.spark_files.torn_commits():
+            return
+        if find_damage(checkpoint, host, plan) or not find_damage_ahead(checkpoint, host, plan):
+            raise
+
+
+def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: JobPlan) -> None:
     query_id, planned = checkpoint.query_id(), checkpoint.last_planned()
     committed = checkpoint.last_committed()
     if host is None:
@@ -159,13 +188,6 @@ def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, pla
             f"the state at batch {host[BATCH]}: one of them is of another time",
             code="checkpoint-gap",
             hint=f"if the state in {checkpoint.state} is the one to go on from, {REBUILD}",
-        )
-    damage = find_damage(checkpoint, host, plan)
-    if damage is not None:
-        raise StateError(
-            f"Spark's checkpoint in {checkpoint.spark} is damaged: {damage}; the state is whole",
-            code="spark-checkpoint-damaged",
-            hint=REBUILD,
         )
 
 

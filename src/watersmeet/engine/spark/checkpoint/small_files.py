@@ -44,7 +44,7 @@ def read_value(path: Path, hint: str) -> dict[str, Any] | None:
     """
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     what = f'file "{path}"'
     value = json.loads(unsealed(path.name, data, what=what, hint=hint))

@@ -69,17 +69,21 @@ class SparkFiles:
         """The batches that have a file in ``offsets`` or ``commits``, in order."""
         try:
             names = os.listdir(self.root / kind)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(int(name) for name in names if name.isdigit())
 
     def drop_torn_commits(self) -> list[int]:
         """Remove commits that a power failure left without content; which. Batches without one come again."""
-        torn = [number for number in self.numbers("commits") if not self._is_commit(number)]
+        torn = self.torn_commits()
         for number in torn:
             for name in _named(number):
                 (self.root / "commits" / name).unlink(missing_ok=True)
         return torn
+
+    def torn_commits(self) -> list[int]:
+        """Batches whose commits have no content, or not all of it."""
+        return [number for number in self.numbers("commits") if not self._is_commit(number)]
 
     def _is_commit(self, number: int) -> bool:
         try:

@@ -186,6 +186,13 @@ def _is_secret(name: str, value: str) -> bool:
     return isinstance(value, Secret) or public_setting(name, value) != value
 
 
+def check_start(conf: Mapping[str, str]) -> None:
+    """Check what `launch` would start, if there is no JVM yet. Raises: EngineError."""
+    if current_gateway() is None:
+        with names_in_utf8():
+            _check_programs(_command(conf))
+
+
 def has_ended(within_s: float) -> bool:
     """Return True if the JVM that PySpark uses was started by this process, and ends within the time."""
     process = getattr(current_gateway(), "proc", None)

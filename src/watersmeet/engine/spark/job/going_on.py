@@ -3,7 +3,7 @@ sources that came or went are seen to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from watersmeet.engine.driver.opening.changed_sources import goes_on
@@ -13,7 +13,7 @@ from watersmeet.engine.spark.checkpoint.host import TOPICS, offsets_in
 from watersmeet.engine.spark.checkpoint.restart import batch_in, check_sources, recover
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.topics import Topics, accepted
-from watersmeet.errors import SpecError, near_names
+from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.state.manifest import Manifest
 
@@ -31,6 +31,20 @@ def of_the_sources(
         settings.inferred,
     )
     return manifest.model_copy(update={"host": host})
+
+
+def unknown_losses(accepted: Iterable[str], plan: JobPlan) -> list[SpecError]:
+    """Return an error for each name of which a loss is accepted and that is no Kafka source."""
+    kafkas = [source.name for source in plan.sources if source.traits.log]
+    return [
+        SpecError(
+            f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
+            code="wrong-option",
+            hint=near_names(name, kafkas) or "the job has no Kafka sources",
+        )
+        for name in accepted
+        if name not in kafkas
+    ]
 
 
 def recovered(
@@ -57,14 +71,7 @@ def recovered(
         SpecError: a loss is accepted of what is no Kafka source.
     """
     host = batch_in(manifest)
-    kafkas = [source.name for source in plan.sources if source.traits.log]
-    for name in settings.accept_loss:
-        if name not in kafkas:
-            raise SpecError(
-                f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
-                code="wrong-option",
-                hint=near_names(name, kafkas) or "the job has no Kafka sources",
-            )
+    raise_all(unknown_losses(settings.accept_loss, plan))
     losses = []
     if host and topics:
         check_sources(host, plan)

@@ -14,9 +14,9 @@ from watersmeet.engine.spark.job.query import run
 from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, OnStart, RunResult, RunSettings
 from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.job_conf import conf_of
+from watersmeet.engine.spark.preflight.sources import notes_of_tables
 from watersmeet.engine.spark.sources.backlog import Backlog
 from watersmeet.engine.spark.sources.dataframes import Maker, look_at
-from watersmeet.engine.spark.sources.look import notes_of_tables, problems_of
 from watersmeet.engine.spark.tick.reading.first_tick import needs_tasks
 from watersmeet.engine.spark.tick.tick import (
     BROKEN_INSERT,
@@ -25,14 +25,14 @@ from watersmeet.engine.spark.tick.tick import (
     SHED_INSERT,
     Outputs,
 )
-from watersmeet.errors import SpecError, near_names, raise_all
+from watersmeet.errors import SpecError, raise_all
 from watersmeet.kernel.embedded import connection
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.plan.model.nodes import GroupedPlan
-from watersmeet.sinks.base import RemembersTarget, RowPrinter, Sink
-from watersmeet.sinks.registry import make_sink
+from watersmeet.sinks.base import RowPrinter, Sink
+from watersmeet.sinks.registry import make_sink, remembering
 from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column, Job
 from watersmeet.spec.options.function import OfBatches
@@ -112,7 +112,7 @@ def run_job(
     with java_needed():
         theirs = session_of(settings.given)
         looked = look_at(plan, settings.given)
-    raise_all([*problems_of(plan), *looked.problems])
+    raise_all(looked.problems)
     with java_needed():
         conf = conf_of(job, plan, master=master, jars=jars, conf=conf)
     notes = [*looked.notes, *notes_of_tables(plan)]
@@ -171,14 +171,7 @@ def outputs_of(
     for setting in BESIDE:
         wanted = job.run.get(setting)
         beside[setting] = None if wanted is None else sink_named(wanted)
-    remembering = {name: sink for name, sink in made.items() if isinstance(sink, RemembersTarget)}
-    for name in accept_target:
-        if name not in remembering:
-            raise SpecError(
-                f'--accept-target {name}: the job has no sink "{name}" that remembers its table',
-                code="wrong-option",
-                hint=near_names(name, remembering) or "sinks of the connector postgres do",
-            )
-        remembering[name].accept_target()
+    for sink in remembering(made, accept_target):
+        sink.accept_target()
     late, broken, shed, progress = (beside[name] for name in BESIDE)
     return Outputs(queries, late, broken, progress, shed)

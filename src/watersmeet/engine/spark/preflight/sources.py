@@ -1,19 +1,21 @@
-"""What can be known of a job's sources without starting Spark: paths, headers and columns of files, options
-of generators, what files hold, whether a Kafka broker answers and has the topics, and whether a schema
-registry answers."""
+"""What can be known of a job's sources before Java starts: paths, headers and columns of files, options
+of generators, what files hold, whether a Kafka broker answers and has the topics, and whether databases and
+schema registries answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from watersmeet.engine.records.decoders import registry_of
+from watersmeet.engine.spark.preflight.databases import check_database, servers_of
+from watersmeet.engine.spark.preflight.patience import Patience
+from watersmeet.engine.spark.preflight.registry import registry_notes, registry_problems
+from watersmeet.engine.spark.preflight.topics import check_topics, is_plain
 from watersmeet.engine.spark.sources import generator
 from watersmeet.engine.spark.sources.files.contents import notes_in, problems_in
 from watersmeet.engine.spark.sources.files.there import special_note, special_of
 from watersmeet.engine.spark.sources.frames import check_files
-from watersmeet.engine.spark.sources.registry_check import registry_notes, registry_problems
 from watersmeet.engine.spark.sources.tables import check_table_files
-from watersmeet.engine.spark.sources.topic_check import check_topics, is_plain
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.model import Source
@@ -24,7 +26,7 @@ def problems_of(plan: JobPlan, *, thorough: bool = False) -> list[WatersmeetErro
     """What is wrong with the plan's sources and tables, as far as this process can see.
 
     Args:
-        thorough: look into files and ask Kafka brokers, too.
+        thorough: look into files, and ask Kafka brokers and databases, too.
     """
     problems: list[WatersmeetError] = []
     for source, table in _all(plan):
@@ -52,13 +54,14 @@ def notes_of(plan: JobPlan) -> list[str]:
     for source, table in _all(plan):
         what = f'{"table" if table else "source"} "{source.name}"'
         if source.traits.log:
-            if not is_plain(source):
+            if not is_plain(source.options):
                 words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
             registry = registry_of(source)
             if registry is not None:
                 words += [f"{what}: {note}" for note in registry_notes(source, registry)]
         elif source.traits.snapshot:
-            words.append(f"{what}: a database is asked by Spark alone, when the job runs")
+            answers = "a database answers; " if servers_of(source) else ""
+            words.append(f"{what}: {answers}Spark looks for the table when the job runs")
         elif source.traits.files and local_path(path_of(source.options)) is not None:
             words += notes_in(_what(source, table), source)
         elif source.traits.files:
@@ -93,3 +96,5 @@ def _look(source: Source, table: bool, thorough: bool) -> None:
         generator.check(source)
     elif source.traits.log and thorough:
         check_topics(source)
+    elif source.traits.snapshot and thorough:
+        check_database(source, Patience())

@@ -1,4 +1,4 @@
-"""Whether a Kafka broker answers and has the topics that a source reads, without Spark and its Java client.
+"""Whether Kafka brokers answer, and have the topics that a source reads, without Spark and its Java client.
 
 One request of Kafka's protocol (Metadata, version 4, which every broker since 0.11 knows) over a plain
 connection; it creates no topic. Brokers that want more than a plain connection are only connected to.
@@ -6,82 +6,139 @@ connection; it creates no topic. Brokers that want more than a plain connection 
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from watersmeet.engine.spark.preflight.patience import BROKERS_S, Patience
 from watersmeet.errors import EngineError
-from watersmeet.spec.model import Source
+from watersmeet.spec.model import Sink, Source
 from watersmeet.spec.options.kafka import servers_in, topics_in
+from watersmeet.spec.options.kafka_delivery import plain_name, wait_of
 
 ANSWER_S = 3.0
 """How long one broker may take, connecting and answering."""
 
 KAFKA_PORT = 9092
 
+UNREACHABLE = "kafka-unreachable"
+
 _METADATA, _VERSION = 3, 4
 _LARGEST = 64 << 20
 _UNKNOWN_TOPIC, _NOT_ALLOWED = 3, 29
 
 
-def is_plain(source: Source) -> bool:
-    """Whether its brokers take plain connections, so that they can be asked."""
-    protocol = next(
-        (
-            v
-            for k, v in source.options.items()
-            if k.lower() in ("kafka.security.protocol", "security.protocol")
-        ),
-        "PLAINTEXT",
-    )
-    return protocol.strip().upper() == "PLAINTEXT"
+_ADDRESS = re.compile(r"(?:[a-zA-Z][\w+.-]*://)?\[?(?P<host>[^\[\]]*?)\]?(?::(?P<port>\d{1,5}))?")
+"""Of a broker, as Kafka's clients take it."""
 
 
-def check_topics(source: Source) -> None:
+def is_plain(options: Mapping[str, str]) -> bool:
+    """Whether the brokers take plain connections, so that they can be asked."""
+    protocols = (value for name, value in options.items() if plain_name(name) == "security.protocol")
+    return next(protocols, "PLAINTEXT").strip().upper() == "PLAINTEXT"
+
+
+def check_topics(source: Source, patience: Patience | None = None) -> None:
     """Ask the brokers of ``source``, one after the other, until one answers.
+
+    Args:
+        patience: None: they are asked once, and one that takes too long to answer is away. Else that is left
+            to the run.
 
     Raises:
         EngineError: none answers, or a topic is not there, or may not be read.
     """
-    servers = servers_in(source.options)
-    why = "none is named"
+    what = f'Kafka source "{source.name}"'
+    _check(what, source.options, topics_in(source.options), patience, BROKERS_S, UNREACHABLE)
+
+
+def check_brokers(sink: Sink, patience: Patience, limit_s: float) -> None:
+    """Ask the brokers of ``sink``, whose topic may be made by its first record.
+
+    Args:
+        limit_s: maximum seconds to wait for them, if the sink's option says no less.
+
+    Raises:
+        EngineError: none answers.
+    """
+    limit_s = min(limit_s, wait_of(sink.options))
+    _check(f'Kafka sink "{sink.name}"', sink.options, [], patience, limit_s, "sink-unreachable")
+
+
+def _check(
+    what: str,
+    options: Mapping[str, str],
+    topics: Sequence[str],
+    patience: Patience | None,
+    limit_s: float,
+    code: str,
+) -> None:
+    def ask() -> None:
+        _ask(what, options, topics, code, is_certain=patience is None)
+
+    (patience or Patience()).ask(ask, code, limit_s)
+
+
+def _ask(
+    what: str, options: Mapping[str, str], topics: Sequence[str], code: str, *, is_certain: bool
+) -> None:
+    servers = servers_in(options)
+    reason = "none is named"
     for server in servers:
-        host, _, port = server.rpartition(":")
+        is_connected = False
         try:
-            with socket.create_connection((host or port, int(port) if host else KAFKA_PORT), ANSWER_S) as to:
-                codes = _asked(to, topics_in(source.options)) if is_plain(source) else {}
+            with socket.create_connection(_address(server), ANSWER_S) as to:
+                is_connected = True
+                codes = _asked(to, topics) if is_plain(options) else {}
+        except TimeoutError as error:
+            if is_connected and not is_certain:
+                return  # it may be slow
+            reason = str(error)
         except (OSError, ValueError, struct.error, OverflowError) as error:
-            why = str(error) or "it does not answer as Kafka does"
-            continue
-        _judge(source, codes, server)
-        return
+            reason = str(error) or "it does not answer as Kafka does"
+        else:
+            _judge(what, topics, codes, server)
+            return
     raise EngineError(
-        f'Kafka source "{source.name}": no broker answers at {", ".join(servers)}: {why}',
-        code="broker-away",
+        f"{what}: no broker answers at {', '.join(servers)}: {reason}",
+        code=code,
         hint="check 'bootstrap.servers', whether the broker runs, and 'kafka.security.protocol'",
     )
 
 
-def _judge(source: Source, codes: dict[str, int], server: str) -> None:
-    for topic in topics_in(source.options):
+def _address(server: str) -> tuple[str, int]:
+    """Host and port.
+
+    >>> _address("PLAINTEXT://[::1]:9093"), _address("kafka")
+    (('::1', 9093), ('kafka', 9092))
+    """
+    match = _ADDRESS.fullmatch(server)
+    if match is None:
+        raise ValueError(f"{server} is not of the form host:port")
+    return match["host"], int(match["port"] or KAFKA_PORT)
+
+
+def _judge(what: str, topics: Sequence[str], codes: Mapping[str, int], server: str) -> None:
+    for topic in topics:
         code = codes.get(topic, 0)
         if code == _NOT_ALLOWED:
             raise EngineError(
-                f'Kafka source "{source.name}": the topic "{topic}" may not be read',
+                f'{what}: the topic "{topic}" may not be read',
                 code="topic-not-allowed",
                 hint="ask for the right to describe and read it",
             )
         if code == _UNKNOWN_TOPIC:
             raise EngineError(
-                f'Kafka source "{source.name}": there is no topic "{topic}" at {server}',
+                f'{what}: there is no topic "{topic}" at {server}',
                 code="topic-missing",
                 hint="create it, or check its name and 'bootstrap.servers'",
             )
 
 
-def _asked(to: socket.socket, topics: list[str]) -> dict[str, int]:
+def _asked(to: socket.socket, topics: Sequence[str]) -> dict[str, int]:
     """Per topic the broker's error code; 0: it is there."""
     body = struct.pack(">hhi", _METADATA, _VERSION, 1) + _text("watersmeet")
     body += struct.pack(">i", len(topics)) + b"".join(map(_text, topics)) + b"\x00"

@@ -1,0 +1,126 @@
+"""All that is wrong with a run as far as it is known before Java starts, reported at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event
+
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.job.gateway import check_start
+from watersmeet.engine.spark.job.going_on import unknown_losses
+from watersmeet.engine.spark.job.session import VARIABLES
+from watersmeet.engine.spark.job_conf import conf_of_run
+from watersmeet.engine.spark.preflight.databases import check_database
+from watersmeet.engine.spark.preflight.patience import Patience, waiting_notice
+from watersmeet.engine.spark.preflight.sources import problems_of
+from watersmeet.engine.spark.preflight.state import Resumption, check_state
+from watersmeet.engine.spark.preflight.topics import check_brokers, check_topics
+from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet.plan.checks.endpoints import check_checkpoint, written_sinks
+from watersmeet.plan.model.job import JobPlan
+from watersmeet.sinks.base import ChecksTarget, Sink
+from watersmeet.sinks.registry import make_sink, remembering
+from watersmeet.spec.model import Job
+from watersmeet.spec.model import Sink as SinkSpec
+from watersmeet.spec.options.function import OfBatches
+from watersmeet.spec.options.kafka_delivery import is_exactly_once
+
+SINK_S = 30.0
+"""Seconds to wait for the servers of sinks; their options may say less."""
+
+
+@dataclass(frozen=True)
+class IntendedRun:
+    """A run that is to be checked. ``directory``: of its checkpoint, as it is named; ``functions``: of sinks
+    that are one of this process; ``accept_loss``, ``accept_target``: as for the run."""
+
+    job: Job
+    plan: JobPlan
+    directory: str
+    checkpoint: Checkpoint
+    resumption: Resumption
+    accept_loss: Collection[str] = ()
+    accept_target: Collection[str] = ()
+    functions: Mapping[str, OfBatches] = field(default_factory=dict)
+
+
+def problems_before_start(run: IntendedRun) -> list[WatersmeetError]:
+    """Return what is wrong with the sources, the checkpoint, Java and the sinks. Of servers, only schema
+    registries and stores of the job's state are asked."""
+    return _problems(run, None, lambda notice: None)
+
+
+def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], None]) -> list[WatersmeetError]:
+    """Return all of that, and the Kafka brokers, databases and servers of sinks that do not answer.
+
+    Args:
+        stop: ends waiting for servers.
+        say: is told of servers that are waited for.
+    """
+    given_up = Event()
+    servers = _server_checks(run, Patience(True, given_up, stop, say))
+    with ThreadPoolExecutor(max(1, len(servers))) as threads:
+        asked = [threads.submit(_problems_in, check) for check in servers]
+        try:
+            problems = _problems(run, SINK_S, say)
+            if problems:
+                given_up.set()
+            return [*problems, *(problem for one in asked for problem in one.result())]
+        except BaseException:
+            given_up.set()
+            raise
+
+
+def _server_checks(run: IntendedRun, patience: Patience) -> list[Callable[[], None]]:
+    said = [*run.job.settings.values(), *(os.environ.get(name, "") for name in VARIABLES)]
+    if any("socksProxyHost" in options for options in said):
+        return []  # Java connects in another way than this process
+    sinks = [sink for sink in written_sinks(run.job) if sink.traits.log and is_exactly_once(sink.options)]
+    return [
+        *(partial(check_topics, source, patience) for source in run.plan.sources if source.traits.log),
+        *(partial(check_database, table, patience) for table in run.plan.tables if table.traits.snapshot),
+        *(partial(check_brokers, sink, patience, SINK_S) for sink in sinks),
+    ]
+
+
+def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None]) -> list[WatersmeetError]:
+    """``sinks_s``: maximum seconds to wait for a server of a sink; None: none is asked."""
+    state = check_state(run.checkpoint, run.directory, run.plan, run.resumption)
+    problems = [
+        *problems_of(run.plan),
+        *unknown_losses(run.accept_loss, run.plan),
+        *check_checkpoint(run.job, run.directory),
+        *state.problems,
+        *_problems_in(lambda: check_start(conf_of_run(run.job, run.plan))),
+    ]
+    sinks: dict[str, Sink] = {}
+    for spec in written_sinks(run.job):
+        problems += _problems_in(partial(_make, run, spec, sinks))
+    if len(sinks) == len(written_sinks(run.job)):
+        problems += _problems_in(lambda: remembering(sinks, run.accept_target))
+    for name, sink in sinks.items():
+        if isinstance(sink, ChecksTarget) and state.is_known:  # else nobody knows whose targets should be
+            of_target = _problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
+            if sinks_s and not problems and [problem.code for problem in of_target] == ["sink-unreachable"]:
+                say(waiting_notice(f'the server of sink "{name}" does not answer', sinks_s))  # or its 'wait'
+                of_target = _problems_in(partial(sink.check_target, state.owner, sinks_s))
+            problems += of_target
+    return problems
+
+
+def _make(run: IntendedRun, spec: SinkSpec, sinks: dict[str, Sink]) -> None:
+    sinks[spec.name] = make_sink(spec, functions=run.functions)
+
+
+def _problems_in(check: Callable[[], object]) -> Sequence[WatersmeetError]:
+    try:
+        check()
+    except SeveralErrors as several:
+        return several.errors
+    except WatersmeetError as error:
+        return [error]
+    return []

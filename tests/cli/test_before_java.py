@@ -1,0 +1,289 @@
+"""What is known without Java is told before it starts, all at once, and nothing that a run would accept."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from tests.cli.test_check_sources import answer
+from watersmeet import StateError, WatersmeetError, declared, files, job, run
+from watersmeet.engine.driver.opening.changed_queries import known_by
+from watersmeet.engine.spark.checkpoint.directory import Checkpoint
+from watersmeet.engine.spark.checkpoint.held import Hold, holder
+from watersmeet.engine.spark.checkpoint.restart import host_of
+from watersmeet.engine.spark.job import gateway, session
+from watersmeet.engine.spark.preflight import patience, topics
+from watersmeet.engine.spark.preflight.run import IntendedRun, problems_before_java
+from watersmeet.engine.spark.preflight.state import Resumption
+from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.front.sql import parse_job
+from watersmeet.plan.planner import plan_job
+from watersmeet.state.commits import commit
+from watersmeet.state.manifest import Manifest, NodeState, QueryState
+
+JOB = """
+CREATE TABLE a (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'in', 'format' = 'json');
+CREATE SINK o WITH ({sink});
+INSERT INTO o SELECT k, t FROM a;
+"""
+FILES = "'connector' = 'file', 'path' = 'out', 'format' = 'parquet'"
+TOPIC = "'connector' = 'kafka', 'topic' = 'x', 'bootstrap.servers' = '127.0.0.1:{port}'"
+SERVER = "'connector' = 'postgres', 'url' = 'postgresql://127.0.0.1:9/db', 'table' = 't', 'wait' = '1 s'"
+TABLE = """CREATE TABLE d (k STRING, v INT) WITH ('connector' = 'jdbc', 'dbtable' = 'd',
+  'url' = 'jdbc:postgresql://127.0.0.1:9/db');"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A directory to work in, and a Java that leaves a trace if anybody starts it."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    (home / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    monkeypatch.setattr(gateway, "current_gateway", lambda: None)
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "start", partial(pytest.fail, "Spark was started"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"k": "x", "t": "2024-01-01T00:00:00Z"}\n')
+    yield tmp_path
+    assert not (tmp_path / "started").exists(), "Java was started"
+
+
+def checked(text: str, **how) -> list[WatersmeetError]:
+    asked = parse_job(text)
+    to_check = IntendedRun(asked, plan_job(asked), "state", Checkpoint("state"), Resumption(**how))
+    return problems_before_java(to_check, threading.Event(), lambda notice: None)
+
+
+def codes(text: str, **how) -> list[str]:
+    return [problem.code for problem in checked(text, **how)]
+
+
+def keep_state(text: str, *, committed: int = 0, **more) -> Checkpoint:
+    """A checkpoint as it is after a first tick of one batch."""
+    checkpoint, plan = Checkpoint("state"), plan_job(parse_job(text))
+    for name in ("offsets", "commits", "sources/0"):
+        (checkpoint.spark / name).mkdir(parents=True)
+    (checkpoint.spark / "metadata").write_text('{"id": "q"}')
+    offsets = f'v1\n{{"batchTimestampMs":0}}\n{json.dumps({"logOffset": -1})}'
+    (checkpoint.spark / "offsets" / "0").write_text(offsets)
+    for batch in range(committed + 1):
+        (checkpoint.spark / "commits" / str(batch)).write_text("v1\n{}")
+    with checkpoint.locked():
+        host = host_of("q", checkpoint.offsets(0), plan, {}, BatchFiles([], [], {}))
+        queries = {q.name: QueryState(nodes=[NodeState() for _ in q.nodes]) for q in plan.queries}
+        known = {"sources": [source.name for source in plan.sources], **known_by(plan)}
+        made = {"tick": 1, "clock_us": 0, "queries": queries, "host": host, "owner": checkpoint.owner()}
+        commit(checkpoint.store, Manifest(**{**made, **known, **more}))
+    return checkpoint
+
+
+def test_all_problems_are_told_at_once(watersmeet, folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "notes.txt").touch()
+    (folder / "file").touch()
+    text = f"""{JOB.format(sink=FILES.replace("'out'", "'mine'"))}
+        CREATE SINK p WITH ({FILES.replace("'out'", "'file/out'")});
+        INSERT INTO p SELECT k, t FROM a"""
+    (folder / "job.sql").write_text(text)
+    told = watersmeet("run", "job.sql", "--accept-loss", "a", "--checkpoint", "file/state", "--jars", "none")
+    assert told.status == 2
+    starts = [line.split("]")[0].split("[")[1] for line in told.err.splitlines() if "Error[" in line]
+    assert starts == ["wrong-option", "checkpoint-not-writable", "jars-missing"]
+    told = watersmeet("run", "job.sql", "--accept-target", "z", "--checkpoint", "state")
+    starts = [line.split("]")[0].split("[")[1] for line in told.err.splitlines() if "Error[" in line]
+    assert starts == ["wrong-option", "sink-not-empty", "sink-not-writable"]
+    assert not (folder / "state").exists(), "nothing is made"
+
+
+def test_python_is_told_alike(folder):
+    (folder / "out").mkdir()
+    (folder / "out" / "notes.txt").touch()
+    with pytest.raises(WatersmeetError) as told:
+        run(JOB.format(sink=FILES), {"checkpoint": "state"})
+    assert told.value.code == "sink-not-empty"
+    rows = declared(JOB[: JOB.index("CREATE SINK")])["a"]
+    with pytest.raises(WatersmeetError) as told:
+        job(rows.to_sink(files("out")), checkpoint="state").start()
+    assert told.value.code == "sink-not-empty"
+
+
+def test_a_started_job_fails_by_a_broker_that_is_away(monkeypatch):
+    monkeypatch.setattr(topics, "BROKERS_S", 0.3)
+    text = JOB.replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
+    started = job(
+        declared(text[: text.index("CREATE SINK")])["a"].to_sink(files("out")), checkpoint="s"
+    ).start()
+    with pytest.raises(WatersmeetError) as told:
+        started.await_termination(20)
+    assert told.value.code == "kafka-unreachable"
+    assert "asked again" in started.notices[0]
+
+
+def test_a_state_that_does_not_fit_is_told():
+    text = JOB.format(sink=FILES)
+    checkpoint = keep_state(text)
+    assert codes(text) == []
+    assert codes(text.replace("SELECT k, t", "SELECT k, t, 1 AS n")) == [], "columns may change"
+    other = text.replace("FROM a;", "FROM a WHERE k > 'b';")
+    assert codes(other) == ["changed-query"]
+    assert codes(other, changes=True) == []
+    with checkpoint.locked():
+        assert codes(text) == ["checkpoint-locked"]
+    (checkpoint.spark / "metadata").rename("metadata")
+    assert codes(text) == ["spark-checkpoint-lost"]
+    assert codes(text, mends=True) == []
+
+
+def test_lost_state_is_told():
+    text = JOB.format(sink=FILES)
+    checkpoint = keep_state(text)
+    for manifest in (checkpoint.state / "manifests").iterdir():
+        manifest.unlink()
+    assert codes(text) == ["state-lost"]
+
+
+def test_a_finished_job_is_told():
+    text = JOB.format(sink=FILES)
+    keep_state(text, finished=True)
+    assert codes(text) == ["job-finished"]
+    assert codes(text, finishes=True) == []
+
+
+def test_what_a_run_would_mend_is_not_refused():
+    """A commit that a power failure tore, and a batch that was only planned, of which nothing is whole."""
+    text = JOB.format(sink=FILES)
+    checkpoint = keep_state(text, committed=1)
+    assert codes(text) == ["checkpoint-gap"]
+    (checkpoint.spark / "commits" / "1").write_text("")
+    assert codes(text) == []
+    (checkpoint.spark / "commits" / "1").unlink()
+    (checkpoint.spark / "offsets" / "1").write_text("")
+    (checkpoint.spark / "metadata").write_text("")
+    assert codes(text) == []
+
+
+def test_own_earlier_output_is_not_refused(folder):
+    text = JOB.format(sink=FILES)
+    owner = keep_state(text).owner()
+    (folder / "out" / "o-000000000001").mkdir(parents=True)
+    assert codes(text) == ["sink-of-another-run"], "nobody's"
+    (folder / "out" / "_owner").write_text(f"{owner}\n")
+    assert codes(text) == []
+    (folder / "out" / "_owner").write_text("another\n")
+    assert codes(text) == ["sink-of-another-run"]
+    (folder / "out" / "o-000000000001").rmdir()
+    assert codes(text) == [], "it may change hands"
+
+
+def test_who_looks_at_a_checkpoint_does_not_hold_it(folder):
+    text, looking = JOB.format(sink=FILES), threading.Event()
+    root = keep_state(text).root
+
+    def look():
+        while not looking.is_set():
+            holder(root)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert [codes(text) for _ in range(20)] == [[]] * 20
+    finally:
+        looking.set()
+        for thread in threads:
+            thread.join()
+    hold = Hold(root)
+    with pytest.raises(StateError, match="another run"):
+        Checkpoint("state").check_free()
+    hold.release()
+
+
+@pytest.mark.parametrize(
+    ("library", "sink"),
+    [
+        ("confluent_kafka", TOPIC.format(port=9)),
+        ("adbc_driver_postgresql", SERVER),
+        ("deltalake", "'connector' = 'delta', 'path' = 'out'"),
+    ],
+)
+def test_a_missing_extra_is_told(monkeypatch, library, sink):
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr("watersmeet.spec.options.lake.find_spec", lambda module: None)
+    assert "missing-library" in codes(JOB.format(sink=sink))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9)), "kafka"),
+        (JOB.format(sink=TOPIC.format(port=9)), "sink"),
+        (JOB.format(sink=SERVER), "sink"),
+        (
+            f"{TABLE}{JOB.format(sink=FILES)}".replace("SELECT k, t FROM a", "SELECT a.k, d.v FROM a JOIN d")[
+                :-2
+            ]
+            + " FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = d.k",
+            "database",
+        ),
+    ],
+)
+def test_servers_that_are_away_are_told(monkeypatch, text, code):
+    monkeypatch.setattr("watersmeet.engine.spark.preflight.run.SINK_S", 0.3)
+    monkeypatch.setattr(topics, "BROKERS_S", 0.3)
+    monkeypatch.setattr("watersmeet.engine.spark.preflight.databases.DATABASE_S", 0.3)
+    assert codes(text) == [f"{code}-unreachable"]
+
+
+def test_a_broker_that_comes_up_in_time_is_waited_for(monkeypatch):
+    monkeypatch.setattr(patience, "PAUSE_S", 0.05)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=port))
+
+    def come_up():
+        time.sleep(0.3)
+        with socket.create_server(("127.0.0.1", port)) as server:
+            to, _ = server.accept()
+            with to:
+                to.recv(1000)
+                to.sendall(answer(("x", 0)))
+
+    broker = threading.Thread(target=come_up)
+    broker.start()
+    assert codes(text) == []
+    broker.join()
+
+
+def test_servers_behind_a_proxy_of_java_are_left_to_it():
+    text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
+    proxy = "SET spark.driver.extraJavaOptions = '-DsocksProxyHost=proxy';"
+    assert codes(proxy + text) == []
+
+
+def test_what_else_is_wrong_is_not_told_later_for_a_broker_that_is_away(folder):
+    (folder / "out").mkdir()
+    (folder / "out" / "notes.txt").touch()
+    text = JOB.format(sink=FILES).replace("'file', 'path' = 'in'", TOPIC[14:].format(port=9))
+    began = time.monotonic()
+    assert codes(text) == ["sink-not-empty", "kafka-unreachable"]
+    assert time.monotonic() - began < patience.BROKERS_S / 2
+
+
+def test_a_broker_that_is_slow_is_left_to_the_run(monkeypatch):
+    monkeypatch.setattr(topics, "ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        text = JOB.format(sink=FILES).replace(
+            "'file', 'path' = 'in'", TOPIC[14:].format(port=silent.getsockname()[1])
+        )
+        assert codes(text) == []
