@@ -254,12 +254,13 @@ def test_a_broker_that_comes_up_in_time_is_waited_for(monkeypatch):
     def come_up():
         time.sleep(0.3)
         with socket.create_server(("127.0.0.1", port)) as server:
+            server.settimeout(10)
             to, _ = server.accept()
             with to:
                 to.recv(1000)
                 to.sendall(answer(("x", 0)))
 
-    broker = threading.Thread(target=come_up)
+    broker = threading.Thread(target=come_up, daemon=True)
     broker.start()
     assert codes(text) == []
     broker.join()

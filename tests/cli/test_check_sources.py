@@ -140,6 +140,41 @@ def test_brokers_of_other_protocols_are_only_connected_to(watersmeet, job, tmp_p
     assert 'note: source "b": a broker answers; Spark looks for its topics' in found.err
 
 
+def test_brokers_are_named_as_kafka_takes_them(watersmeet, job, tmp_path):
+    (tmp_path / "in").mkdir()
+    job.write_text(job.read_text().replace("127.0.0.1:", "nowhere:1, PLAINTEXT://[127.0.0.1]:"))
+    found = watersmeet("explain", job, "--check-sources")
+    assert found.status == 0, found.err
+
+
+@pytest.mark.parametrize(
+    ("url", "answers"),
+    [
+        ("jdbc:postgresql://127.0.0.1:1,[127.0.0.1]:{port}/shop?a=b", True),
+        ("jdbc:postgresql://127.0.0.1:1/shop", False),
+        ("jdbc:mysql://127.0.0.1:1", False),
+        (
+            "jdbc:postgresql://127.0.0.1:1/shop?socketFactory=com.google.cloud.sql.postgres.SocketFactory",
+            None,
+        ),
+        ("jdbc:mysql:replication://127.0.0.1:1,127.0.0.1:2/shop", None),
+        ("jdbc:oracle:thin:@127.0.0.1:1:shop", None),
+    ],
+)
+def test_databases_are_connected_to(watersmeet, job, url, answers):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        job.write_text(f"""
+            CREATE TABLE g (k BIGINT, t TIMESTAMP, WATERMARK FOR t) WITH ('connector' = 'generator');
+            CREATE TABLE d (k BIGINT, v INT) WITH ('connector' = 'jdbc', 'dbtable' = 'd',
+              'url' = '{url.format(port=server.getsockname()[1])}');
+            SELECT g.t, d.v FROM g JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON g.k = d.k""")
+        found = watersmeet("explain", job, "--check-sources")
+    assert found.status == (2 if answers is False else 0), found.err
+    assert ("EngineError[database-unreachable]" in found.err) == (answers is False)
+    assert ('note: table "d": a database answers' in found.err) == (answers is True)
+    assert ('note: table "d": Spark looks for the table' in found.err) == (answers is None)
+
+
 def test_a_broker_that_is_away(watersmeet, job, tmp_path):
     (tmp_path / "in").mkdir()
     job.write_text(JOB.replace("PORT", "1"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from threading import Event
+from threading import Event, Thread
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.gateway import check_start
@@ -63,16 +63,28 @@ def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], Non
     """
     given_up = Event()
     servers = _server_checks(run, Patience(True, given_up, stop, say))
-    with ThreadPoolExecutor(max(1, len(servers))) as threads:
-        asked = [threads.submit(_problems_in, check) for check in servers]
-        try:
-            problems = _problems(run, SINK_S, say)
-            if problems:
-                given_up.set()
-            return [*problems, *(problem for one in asked for problem in one.result())]
-        except BaseException:
+    asked = [_begin(check) for check in servers]
+    try:
+        problems = _problems(run, SINK_S, say)
+        if problems:
             given_up.set()
-            raise
+        return [*problems, *(problem for one in asked for problem in one.result())]
+    finally:
+        given_up.set()
+
+
+def _begin(check: Callable[[], None]) -> Future[Sequence[WatersmeetError]]:
+    """Check in a thread for which neither Ctrl-C nor the end of the program waits."""
+    future: Future[Sequence[WatersmeetError]] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(_problems_in(check))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=work, name="preflight", daemon=True).start()
+    return future
 
 
 def _server_checks(run: IntendedRun, patience: Patience) -> list[Callable[[], None]]:
