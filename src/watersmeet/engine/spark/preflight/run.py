@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Thread
@@ -31,6 +31,8 @@ from watersmeet.spec.options.kafka_delivery import is_exactly_once
 
 SINK_S = 30.0
 """Seconds to wait for the servers of sinks; their options may say less."""
+BRIEF_WAIT_S = 1.0
+"""Seconds to wait for what servers say where something else is wrong."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], Non
         problems = _problems(run, SINK_S, say)
         if problems:
             given_up.set()
-        return [*problems, *(problem for one in asked for problem in one.result())]
+        done, _ = wait(asked, BRIEF_WAIT_S if problems else None)  # a name server may take longer
+        return [*problems, *(problem for one in asked if one in done for problem in one.result())]
     finally:
         given_up.set()
 
