@@ -24,8 +24,11 @@ from watersmeet.engine.spark.preflight.state import Resumption
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.spec.model import Column, Sink
 from watersmeet.state.commits import commit
 from watersmeet.state.manifest import Manifest, NodeState, QueryState
+from watersmeet.types.sql_type import STRING
 
 JOB = """
 CREATE TABLE a (k STRING, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '5' SECONDS)
@@ -127,6 +130,13 @@ def test_a_started_job_fails_by_a_broker_that_is_away(monkeypatch):
         started.await_termination(20)
     assert told.value.code == "kafka-unreachable"
     assert "asked again" in started.notices[0]
+
+
+def test_results_of_an_earlier_job_stay():
+    sink = MemorySink(Sink("o", "memory"))
+    sink.prepare([Column("k", STRING)], "me")
+    assert codes(JOB.format(sink="'connector' = 'memory'")) == []
+    assert MemorySink.table("o").column_names == ["k"]
 
 
 def test_a_state_that_does_not_fit_is_told():

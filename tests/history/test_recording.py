@@ -228,6 +228,7 @@ def test_that_it_cannot_be_written_is_told_to_all_who_watch(monkeypatch, tmp_pat
     def denied(*_):
         raise OSError("denied")
 
+    monkeypatch.setattr("watersmeet.running.check_before_java", lambda *_, **__: None)
     monkeypatch.setattr("watersmeet.engine.spark.job.job.run_job", run_job)
     monkeypatch.setattr("watersmeet.history.runs.begin", denied)
     description, heard, said = watersmeet.parse_job(TEXT), Heard(), []

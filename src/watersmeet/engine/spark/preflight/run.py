@@ -24,6 +24,7 @@ from watersmeet.plan.checks.endpoints import check_checkpoint, written_sinks
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.sinks.base import ChecksTarget, Sink
 from watersmeet.sinks.registry import make_sink, remembering
+from watersmeet.spec.connectors import MEMORY
 from watersmeet.spec.model import Job
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.function import OfBatches
@@ -113,9 +114,10 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
         *_problems_in(lambda: check_start(conf_of_run(run.job, run.plan))),
     ]
     sinks: dict[str, Sink] = {}
-    for spec in written_sinks(run.job):
+    specs = [spec for spec in written_sinks(run.job) if spec.connector != MEMORY]  # a new one forgets columns
+    for spec in specs:
         problems += _problems_in(partial(_make, run, spec, sinks))
-    if len(sinks) == len(written_sinks(run.job)):
+    if len(sinks) == len(specs):
         problems += _problems_in(lambda: remembering(sinks, run.accept_target))
     for name, sink in sinks.items():
         if isinstance(sink, ChecksTarget) and state.is_known:  # else nobody knows whose targets should be
