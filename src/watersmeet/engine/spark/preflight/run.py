@@ -52,13 +52,14 @@ class IntendedRun:
 
 
 def problems_before_start(run: IntendedRun) -> list[WatersmeetError]:
-    """Return what is wrong with the sources, the checkpoint, Java and the sinks. Of servers, only schema
-    registries and stores of the job's state are asked."""
+    """Return what is wrong with the sources, the checkpoint and the sinks. Of servers, only schema registries
+    and stores of the job's state are asked."""
     return _problems(run, None, lambda notice: None)
 
 
 def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], None]) -> list[WatersmeetError]:
-    """Return all of that, and the Kafka brokers, databases and servers of sinks that do not answer.
+    """Return all of that, what Java lacks, and the Kafka brokers, databases and servers of sinks that do not
+    answer.
 
     Args:
         stop: ends waiting for servers.
@@ -107,12 +108,13 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
     """``sinks_s``: maximum seconds to wait for a server of a sink; None: none is asked."""
     state = check_state(run.checkpoint, run.directory, run.plan, run.resumption)
     problems = [
+        *check_checkpoint(run.job, run.directory),
         *problems_of(run.plan),
         *unknown_losses(run.accept_loss, run.plan),
-        *check_checkpoint(run.job, run.directory),
         *state.problems,
-        *_problems_in(lambda: check_start(conf_of_run(run.job, run.plan))),
     ]
+    if sinks_s is not None:
+        problems += _problems_in(lambda: check_start(conf_of_run(run.job, run.plan)))
     sinks: dict[str, Sink] = {}
     specs = [spec for spec in written_sinks(run.job) if spec.connector != MEMORY]  # a new one forgets columns
     for spec in specs:
