@@ -7,9 +7,16 @@ import errno
 import glob
 import io
 import os
+import re
 import stat
+from collections.abc import Sequence
+
+from watersmeet.errors import SpecError
 
 _HIDDEN = (".", "_")
+_TOKEN = re.compile(r"\\.|\[[^\]]+\]|.", re.DOTALL)
+"""Of a pattern: an escaped character, a set of characters, or a character."""
+MOST_ALTERNATIVES = 10_000
 _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What this process has open: a pipe of a shell's ``<(…)``, whose writer is there."""
 
@@ -62,10 +69,13 @@ def matching_paths(path: str, *, recursive: bool = False) -> list[str]:
 
     Args:
         recursive: whether ``**`` stands for any directories.
+
+    Raises:
+        SpecError: it stands for too many.
     """
     if os.path.exists(path):
         return [path]
-    patterns = (one.replace("[^", "[!") for one in alternatives(path))
+    patterns = (_as_glob(one) for one in alternatives(path))
     return sorted({own for pattern in patterns for own in glob.iglob(pattern, recursive=recursive)})
 
 
@@ -75,17 +85,43 @@ def alternatives(path: str) -> list[str]:
     >>> alternatives("in/{2024,2025/{01,02}}/*.json")
     ['in/2024/*.json', 'in/2025/01/*.json', 'in/2025/02/*.json']
     """
-    start = path.find("{")
-    depth, parts, begun = 0, list[str](), start + 1
-    for place in range(start, len(path)) if start >= 0 else ():
-        character = path[place]
-        depth += {"{": 1, "}": -1}.get(character, 0)
-        if depth == 0 or (depth == 1 and character == ","):
-            parts.append(path[begun:place])
+    texts = _alternatives(_TOKEN.findall(path))
+    if texts is None:
+        raise SpecError(
+            f"{path[:80]} stands for more than {MOST_ALTERNATIVES:,} paths",
+            code="wrong-option",
+            hint="write a pattern with * and ? in the place of {…}",
+        )
+    return texts
+
+
+def _alternatives(tokens: Sequence[str]) -> list[str] | None:
+    """None: they are too many."""
+    start = next((place for place, token in enumerate(tokens) if token == "{"), len(tokens))
+    depth, heads, begun = 0, list[str](), start + 1
+    for place in range(start, len(tokens)):
+        depth += {"{": 1, "}": -1}.get(tokens[place], 0)
+        if depth == 0 or (depth == 1 and tokens[place] == ","):
+            inner = _alternatives(tokens[begun:place])
+            if inner is None:
+                return None
+            heads += inner
             begun = place + 1
         if depth == 0:
-            return [own for part in parts for own in alternatives(path[:start] + part + path[begun:])]
-    return [path]
+            tails = _alternatives(tokens[begun:])
+            if tails is None or len(heads) * len(tails) > MOST_ALTERNATIVES:
+                return None
+            before = "".join(tokens[:start])
+            return [before + head + tail for head in heads for tail in tails]
+    return ["".join(tokens)]
+
+
+def _as_glob(pattern: str) -> str:
+    """A pattern of Hadoop's without ``{a,b}`` as `glob` has it."""
+    return "".join(
+        glob.escape(token[1:]) if token[0] == "\\" and len(token) > 1 else token.replace("[^", "[!")
+        for token in _TOKEN.findall(pattern)
+    )
 
 
 def named_files(path: str) -> list[str]:

@@ -37,7 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "event_time": {"errors"},
     "measure": {"names"},
     "names": set(),
-    "regular_files": set(),
+    "regular_files": {"errors"},
     "time_texts": {"zones"},
     "types": {"errors"},
     "zones": set(),

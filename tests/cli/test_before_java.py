@@ -254,6 +254,23 @@ def test_servers_that_are_away_are_told(monkeypatch, text, code):
     assert codes(text) == [f"{code}-unreachable"]
 
 
+def test_a_host_that_has_no_name_is_told(monkeypatch):
+    monkeypatch.setattr("watersmeet.engine.spark.preflight.databases.DATABASE_S", 0)
+    text = f"{TABLE}{JOB.format(sink=FILES)}".replace("127.0.0.1:9", f"{'a' * 64}.example")
+    joined = "SELECT a.k FROM a JOIN d FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = d.k"
+    assert codes(text.replace("SELECT k, t FROM a", joined)) == ["database-unreachable"]
+
+
+def test_a_stop_ends_waiting_and_nothing_is_said_of_servers(monkeypatch):
+    asked = parse_job(JOB.format(sink=TOPIC.format(port=9)))
+    to_check = IntendedRun(asked, plan_job(asked), "state", Checkpoint("state"), Resumption())
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    began = time.monotonic()
+    assert problems_before_java(to_check, stop, lambda notice: None) == []
+    assert time.monotonic() - began < 5
+
+
 def test_a_broker_that_comes_up_in_time_is_waited_for(monkeypatch):
     monkeypatch.setattr(patience, "PAUSE_S", 0.05)
     with socket.socket() as found:

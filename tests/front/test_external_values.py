@@ -195,6 +195,8 @@ def test_a_wrong_value_that_is_secret_is_not_shown(monkeypatch):
         ),
         *(("file", name) for name in (*files.OF_SOURCES, *files.ANY_READER, "sep", "encoding", "timeZone")),
         *(("generator", name) for name in names.GENERATOR),
+        *((kind, "format") for kind in ("kafka", "file")),
+        ("${A_PASSWORD}", "path"),
         *(("kafka", name) for name in ("idle", "rows_per_second", "lateness", "max_ahead", "partitions")),
     ]
     of_sinks = [

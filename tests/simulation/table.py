@@ -132,6 +132,9 @@ class SimulatedTable:
     def append(self, files: Sequence[Mapping[str, Any]], commit: Commit) -> None:
         self._commit(f"append tick {commit.tick}", lambda: self._add(files, commit))
 
+    def removals(self, owner: str) -> list[str]:
+        return []
+
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
         raise NotImplementedError
 

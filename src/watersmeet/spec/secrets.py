@@ -60,13 +60,13 @@ def public(name: str, value: str) -> str:
 
 
 def without_value(message: str, name: str, value: str) -> str:
-    """Return a message about an option's value, such as that of an error, with no more than may be shown.
+    """Return a message about an option's value, or, if that may not be shown, what can be said without it.
 
     >>> without_value("'abc' is no interval", "max_ahead", OpaqueSecret("abc"))
-    "'***' is no interval"
+    '*** cannot be its value'
     """
     shown = public_option(name, value)
-    return message if shown == value or not value.strip() else message.replace(str.strip(value), shown)
+    return message if shown == value else f"{shown} cannot be its value"
 
 
 def public_setting(name: str, value: str) -> str:

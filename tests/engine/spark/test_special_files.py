@@ -19,7 +19,7 @@ from watersmeet.engine.spark.sources.files.inferred import infer
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.regular_files import named_files, read_bytes
+from watersmeet.regular_files import MOST_ALTERNATIVES, matching_paths, named_files, read_bytes
 from watersmeet.sinks.memory import MemorySink
 
 FORMATS = ("parquet", "csv", "json")
@@ -175,3 +175,23 @@ def test_a_table_passes_over_what_is_no_file(spark, folders, suffix):
     MemorySink.clear("out")
     until_caught_up(spark, text, folders / "state")
     assert [(row["k"], row["v"]) for row in MemorySink.rows("out")] == [("a", 1)]
+
+
+def test_alternatives_and_escapes_are_those_of_hadoop(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["a1", "b1", "c1", "{a,b}1", "{xa", "{xb", "*1"]
+    for name in names:
+        (tmp_path / name).touch()
+    for pattern, wanted in {
+        "{a,b}1": ["{a,b}1"],  # a file of that name
+        "{a,b}[0-9]": ["a1", "b1"],
+        "{a,{b,c}}?": ["a1", "b1", "c1"],
+        r"\{a,b\}?": ["{a,b}1"],
+        "[{]x{a,b}": ["{xa", "{xb"],
+        r"\*?": ["*1"],
+        "[^a*{]1": ["b1", "c1"],
+        "{a": [],
+    }.items():
+        assert matching_paths(pattern) == wanted, pattern
+    with pytest.raises(SpecError, match=f"more than {MOST_ALTERNATIVES:,} paths"):
+        matching_paths("{a,b}" * 40)

@@ -411,6 +411,13 @@ def test_rows_that_others_take_away_are_told_of_once(table, keyed, is_running, c
     assert ("DELETE (" if table.connector == "delta" else "a deletion of all rows (") in message
 
 
+def test_what_others_did_before_the_job_had_rows_there_is_not_told(table, caplog):
+    put(sink_of(table, owner="job-0"), 1)
+    table.delete(None)
+    put(sink_of(table), 1)
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_a_table_that_is_made_anew_while_a_job_runs(table, last):
     """Nobody is told that another run has begun, which there is not."""

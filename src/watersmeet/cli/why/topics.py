@@ -23,7 +23,7 @@ from watersmeet.errors import WatersmeetError, counted
 from watersmeet.kernel.batches import one_table
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import UPSERT
-from watersmeet.spec.options.kafka import NO_TOPIC_ID, records_of, servers_text, topics_in
+from watersmeet.spec.options.kafka import is_another_topic, records_of, servers_text, topics_in
 from watersmeet.topics.reading import (
     KEY,
     OFFSET,
@@ -143,11 +143,11 @@ class _Again:
     def _spans(self, topics: Mapping[str, Topic]) -> dict[Place, _Span]:
         spans: dict[Place, _Span] = {}
         for name in topics_in(self._source.options):
-            topic, was = topics.get(name), self._ids.get(name, NO_TOPIC_ID)
+            topic, was = topics.get(name), self._ids.get(name)
             own = {place: until for place, until in self._until.items() if place.topic == name}
             if topic is None:
                 self._lacks(f"topic {name} is not there any more")
-            elif NO_TOPIC_ID not in (was, topic.id) and was != topic.id:
+            elif is_another_topic(was, topic.id):
                 self._lacks(f"topic {name} was deleted and made again, and has other records now")
             else:
                 for place in own:

@@ -41,6 +41,7 @@ from watersmeet.spec.model import Column, EventTime, Sink, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, refuse_time_of
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.spec.options.records import inlined
+from watersmeet.spec.secrets import public_option
 from watersmeet.types.parser import parse_type
 from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
 
@@ -239,7 +240,8 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
     connector = BY_NAME.get(named.lower())
     if connector is None:
         hint = format_hint(named) or near_names(named, [name.capitalize() for name in CONNECTORS])
-        raise cursor.text.error(f'unknown connector "{named}"', "unknown-connector", start, hint)
+        shown = public_option("connector", named)
+        raise cursor.text.error(f'unknown connector "{shown}"', "unknown-connector", start, hint)
     return connector.name
 
 

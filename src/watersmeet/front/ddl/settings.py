@@ -223,12 +223,8 @@ def _check_spark_setting(name: str, value: str, location: Location | None) -> No
 def _most_broken(value: str, location: Location | None) -> int | Fraction | None:
     most = count_or_share(value)
     if most is None and not is_none(value):
-        raise SqlError(
-            f"max_broken is '{value}'",
-            code="bad-setting",
-            hint="it can be a whole number of records, a share of them such as '1 %', or 'none'",
-            location=location,
-        )
+        hint = "it can be a whole number of records, a share of them such as '1 %', or 'none'"
+        raise _wrong_value("max_broken", value, hint, location)
     return most
 
 

@@ -93,7 +93,7 @@ class Control:
             "unfenced": sorted(run.unfenced),
             "has_all": has_all,
             "ticks": {insert: tick for insert, (tick, _) in marks.ticks.items()},
-            "topic_id": self.topic_id(),
+            "topic_id": self.topic_id() or marks.topic_id,
         }
         return self._key(sink=self.client.sink), _bytes(value)
 
@@ -114,7 +114,7 @@ class Control:
         try:
             asked = self.client.admin().describe_topics(topics, request_timeout=_REQUEST_S)
             return str(asked[self.topic].result(_REQUEST_S).topic_id)
-        except library().KafkaException as error:
+        except (library().KafkaException, TimeoutError) as error:
             LOG.debug("asking for the id of %s: %s", self.topic, self.client.words(error))
             return None
 

@@ -21,6 +21,7 @@ from typing import Any
 from watersmeet.errors import EngineError
 from watersmeet.sinks.kafka.client import LOG, Client, library
 from watersmeet.sinks.kafka.control import Control, Marks, Run, run_in
+from watersmeet.spec.options.kafka import is_another_topic
 
 Record = tuple[bytes | None, bytes | None]
 """Key and value."""
@@ -196,8 +197,8 @@ class Producing:
 
     def _tell_if_made_anew(self) -> None:
         """Warn, once, when the topic is not the one that earlier ticks were sent to."""
-        before, now = self.marks.topic_id, self.control.topic_id()
-        if self._is_told or not self.marks.ticks or None in (before, now) or before == now:
+        before = self.marks.topic_id
+        if self._is_told or not self.marks.ticks or not is_another_topic(before, self.control.topic_id()):
             return
         self._is_told = True
         LOG.warning(

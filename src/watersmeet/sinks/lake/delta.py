@@ -56,6 +56,8 @@ _MOST_COMMITS = 1000
 """Others' commits looked through for removals between two of a run."""
 _REPLACES = re.compile("RESTORE|TRUNCATE|(CREATE OR )?REPLACE TABLE.*")
 """Operations after which rows that were there are not."""
+_OF_ALL = ("[]", '["true"]', "true")
+"""Conditions of others' commits that hold for all rows; Spark writes a list in JSON."""
 _META = "watersmeet"
 _DRAWN = re.compile("\\x1b\\[[0-9;]*m|\u21b3")
 """Colours and arrows in what the library says."""
@@ -151,7 +153,9 @@ class DeltaLakeTable:
         self._looked_through = now
         if since == now:
             return []
-        told = []
+        if since is not None and since > now:
+            since = None  # the table was made anew
+        told = list[str]()
         for commit in self._table.history(_HISTORY if since is None else min(now - since, _MOST_COMMITS)):
             own: Mapping[str, Any] = identity_from(commit.get(_META)) or {}
             if since is None and str(own.get("app", "")).startswith(_app_prefix(owner)):
@@ -182,7 +186,7 @@ class DeltaLakeTable:
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
         from deltalake.exceptions import CommitFailedError
 
-        table = self._table
+        table, is_looked_through = self._table, self._is_looked_through
         names = [name for name in rows.column_names if name != DELETED]
         values = {_of("t", name): _of("s", name) for name in names}
         deleted = _of("s", DELETED)
@@ -204,6 +208,8 @@ class DeltaLakeTable:
             self._sync_log()
         if table.version() == before:  # there was nothing to change, and the library commits nothing
             self._commit([], self._properties(commit))
+        elif is_looked_through:
+            self._looked_through = table.version()
 
     def fence(self, writer: Writer, number: int) -> None:
         app = _app(writer)
@@ -216,9 +222,15 @@ class DeltaLakeTable:
             {"app": app, "tick": commit.tick, "made_from": flat(commit.made_from)},
         )
 
+    @property
+    def _is_looked_through(self) -> bool:
+        """Whether what others did until the version at hand was looked at."""
+        return bool(self._looked_through == self._table.version())
+
     def _commit(self, adds: list[Any], properties: Any) -> None:
         from deltalake.exceptions import CommitFailedError
 
+        is_looked_through = self._is_looked_through
         try:
             self._table.create_write_transaction(
                 adds, "append", self._table.schema(), commit_properties=properties
@@ -227,6 +239,8 @@ class DeltaLakeTable:
             raise OvertakenError from error
         finally:
             self._sync_log()
+        if is_looked_through:
+            self._looked_through = self._table.version()
 
     def _sync_log(self) -> None:
         if not self._storage.s3:
@@ -338,12 +352,10 @@ def _app_prefix(owner: str) -> str:
 
 def _removes(operation: str, parameters: Mapping[str, Any]) -> bool:
     """Return True for a commit after which the rows from before are not there."""
-    if operation == "DELETE":  # Spark writes the conditions as a list in JSON
-        return str(parameters.get("predicate") or "[]") in ("[]", '["true"]', "true")
+    is_of_all = str(parameters.get("predicate") or "[]") in _OF_ALL
     if operation == "WRITE":
-        is_whole = str(parameters.get("predicate") or "[]") in ("[]", '["true"]', "true")
-        return str(parameters.get("mode", "")).lower() == "overwrite" and is_whole
-    return _REPLACES.fullmatch(operation) is not None
+        return is_of_all and str(parameters.get("mode", "")).lower() == "overwrite"
+    return (operation == "DELETE" and is_of_all) or _REPLACES.fullmatch(operation) is not None
 
 
 def _one_line(said: str) -> str:

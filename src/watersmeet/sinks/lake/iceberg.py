@@ -66,6 +66,7 @@ class IcebergTable:
         self._table: Any = None
         self._wanted: list[pa.Schema] = []
         self._checked: str | None = None
+        self._looked_through: int | None = None
 
     @property
     def storage(self) -> Storage:
@@ -115,24 +116,31 @@ class IcebergTable:
         return said["made_from"] if said.get("tick") == tick else None
 
     def removals(self, owner: str) -> list[str]:
+        from pyiceberg.table.snapshots import TOTAL_RECORDS
+
         metadata = self._table.metadata
-        snapshots = {each.snapshot_id: each for each in metadata.snapshots}
+        if metadata.current_snapshot_id == self._looked_through:
+            return []
+        self._looked_through = metadata.current_snapshot_id
+        snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         lineage = []
-        each = snapshots.get(metadata.current_snapshot_id)
-        while each is not None:
-            lineage.append(each)
-            each = snapshots.get(each.parent_snapshot_id)
-        own = [each for each in snapshots.values() if _told(each, "watersmeet.job") == owner]
-        newest = max(own, key=lambda each: (each.sequence_number or 0, each.timestamp_ms), default=None)
+        snapshot = snapshots.get(metadata.current_snapshot_id)
+        while snapshot is not None:
+            lineage.append(snapshot)
+            snapshot = snapshots.get(snapshot.parent_snapshot_id)
+        own = [snapshot for snapshot in snapshots.values() if _told(snapshot, "watersmeet.job") == owner]
+        newest = max(
+            own, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms), default=None
+        )
         told = []
-        if newest is not None and newest not in lineage:
+        if newest is not None and newest.snapshot_id not in {snapshot.snapshot_id for snapshot in lineage}:
             tick = _told(newest, "watersmeet.tick")
             told.append(f"a rollback to before tick {tick} (snapshot {newest.snapshot_id})")
-        for each in lineage:
-            if each is newest:
+        for snapshot in lineage:
+            if snapshot is newest:
                 break
-            if not _is_own(each) and _told(each, "total-records") == "0" and _takes_away(each):
-                told.append(f"a deletion of all rows (snapshot {each.snapshot_id})")
+            if not _is_own(snapshot) and _told(snapshot, TOTAL_RECORDS) == "0" and _takes_away(snapshot):
+                told.append(f"a deletion of all rows (snapshot {snapshot.snapshot_id})")
         return told
 
     def append(self, files: Sequence[StagedPart], commit: Commit) -> None:
@@ -162,7 +170,7 @@ class IcebergTable:
             transaction.append(new, snapshot_properties=said)
 
     def fence(self, writer: Writer, number: int) -> None:
-        with _overtaken(self._table) as table, table.transaction() as transaction:
+        with self._own_commit() as table, table.transaction() as transaction:
             said = {"watersmeet.fence": str(number)}
             with transaction.update_snapshot(snapshot_properties=said).fast_append():
                 pass  # a snapshot without rows: by it others see that they were overtaken
@@ -183,9 +191,18 @@ class IcebergTable:
             "made_from": dict(commit.made_from),
             "attempt": commit.as_committed.attempt,
         }
-        with _overtaken(self._table) as table, table.transaction() as transaction:
+        with self._own_commit() as table, table.transaction() as transaction:
             yield transaction, said
             transaction.set_properties({_property(writer): json.dumps(told, sort_keys=True)})
+
+    @contextmanager
+    def _own_commit(self) -> Iterator[Any]:
+        """The table as `_overtaken` gives it; a commit behind what was looked through was looked at, too."""
+        is_looked_through = self._looked_through == self._table.metadata.current_snapshot_id
+        with _overtaken(self._table) as table:
+            yield table
+        if is_looked_through:
+            self._looked_through = self._table.metadata.current_snapshot_id
 
     def _load(self) -> Any:
         """The table as it is now; a change of it by others is checked.

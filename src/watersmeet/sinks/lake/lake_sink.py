@@ -137,7 +137,8 @@ class LakeSink:
             )
         for insert in inserts:
             self._check_not_behind(insert, there.get(insert), last_parts.get(insert))
-        self._tell_of_removals(resumed.committed + 1)
+        if there:
+            self._tell_of_removals(resumed.committed + 1)
         for insert in inserts:
             self._begin(insert, seen[insert], resumed.committed, knows_part=insert in last_parts)
         return []
@@ -231,7 +232,8 @@ class LakeSink:
 
     def _put(self, files: Sequence[StagedPart], commit: Commit) -> None:
         self._check_staged(files, commit)
-        self._tell_of_removals(commit.tick)
+        if commit.before is not None:
+            self._tell_of_removals(commit.tick)
         if self.keyed is None:
             self.table.append(files, commit)
             return
@@ -256,7 +258,8 @@ class LakeSink:
 
     def _tell_of_removals(self, tick: int) -> None:
         """Warn, once each, of what others did to the table by which rows of earlier ticks may be gone."""
-        new = [each for each in self.table.removals(self._owner or "") if each not in self._removals]
+        removals = self.table.removals(self._owner or "")
+        new = [removal for removal in removals if removal not in self._removals]
         self._removals.update(new)
         if new:
             LOG.warning(

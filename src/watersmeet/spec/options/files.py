@@ -21,6 +21,7 @@ from watersmeet.spec.options.debezium import value_problems as debezium_problems
 from watersmeet.spec.options.stored_files import in_store, stored_problems
 from watersmeet.spec.options.values import Use, value_problems, wrong_value
 from watersmeet.spec.records.counted_times import UNIT, unit_problems
+from watersmeet.spec.secrets import public_option
 
 FILE_READER = "file_reader"
 
@@ -234,9 +235,10 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
     formats = tuple(READERS) if does == "read" else FORMATS
     if wanted not in formats:
         of_keys = does == "read" and wanted == UPSERT
+        shown = public_option("format", wanted)
         problems.append(
             SpecError(
-                f'{what} cannot {does} format "{wanted}"',
+                f'{what} cannot {does} format "{shown}"',
                 code="unknown-format",
                 hint=f"a line of a file has no key beside its row: 'op.column' or {DEBEZIUM} say deletes"
                 if of_keys

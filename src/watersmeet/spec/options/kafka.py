@@ -33,6 +33,7 @@ from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.options.records import record_problems
 from watersmeet.spec.options.values import Use, value_problems, wrong_value
 from watersmeet.spec.records.counted_times import UNIT, unit_problems
+from watersmeet.spec.secrets import public_option
 
 READER = (
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "failOnDataLoss",
@@ -148,7 +149,8 @@ def _place_problems(what: str, options: Mapping[str, str], topic: str) -> Iterat
 
 def _format_problems(what: str, does: str, wanted: str, formats: tuple[str, ...]) -> Iterator[SpecError]:
     if wanted not in formats:
-        message = f'{what} cannot {does} format "{wanted}"'
+        shown = public_option("format", wanted)
+        message = f'{what} cannot {does} format "{shown}"'
         yield SpecError(message, code="unknown-format", hint=near_names(wanted, formats))
 
 
@@ -362,6 +364,11 @@ def metadata_of(source: Source) -> dict[str, str]:
             column.name: column.name.lower() for column in source.columns if column.name.lower() in METADATA
         }
     return metadata
+
+
+def is_another_topic(before: str | None, now: str | None) -> bool:
+    """Return True if two ids are those of two topics; brokers may give none."""
+    return before != now and not {before, now} & {None, NO_TOPIC_ID}
 
 
 def lost_records(sink: Sink) -> list[SpecError]:

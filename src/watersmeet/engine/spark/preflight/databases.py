@@ -9,7 +9,8 @@ from watersmeet.engine.spark.preflight.patience import DATABASE_S, Patience
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
-CONNECT_S = 3.0
+CONNECT_S = 10.0
+"""Seconds for one connection, as PostgreSQL's driver has it."""
 UNREACHABLE = "database-unreachable"
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -54,7 +55,7 @@ def _connect(table: str, servers: list[tuple[str, int]]) -> None:
     for server in servers:
         try:
             socket.create_connection(server, CONNECT_S).close()
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, ValueError) as error:  # ValueError: a name that cannot be one
             reason = str(error)
         else:
             return

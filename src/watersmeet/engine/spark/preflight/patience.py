@@ -11,7 +11,7 @@ from watersmeet.errors import EngineError
 
 BROKERS_S = 15.0
 """Seconds to wait for Kafka brokers before a run."""
-DATABASE_S = 5.0
+DATABASE_S = 15.0
 """Seconds to wait for a database that is read as a table."""
 PAUSE_S = 0.5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from watersmeet.spec.options.kafka_delivery import is_exactly_once
 
 SINK_S = 30.0
 """Seconds to wait for the servers of sinks; their options may say less."""
+_LOOK_S = 0.1
+"""Seconds between two looks whether the run is to stop."""
 BRIEF_WAIT_S = 1.0
 """Seconds to wait for what servers say where something else is wrong."""
 
@@ -62,7 +65,7 @@ def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], Non
     answer.
 
     Args:
-        stop: ends waiting for servers.
+        stop: ends waiting for servers, of which nothing is reported then.
         say: is told of servers that are waited for.
     """
     given_up = Event()
@@ -72,8 +75,12 @@ def problems_before_java(run: IntendedRun, stop: Event, say: Callable[[str], Non
         problems = _problems(run, SINK_S, say)
         if problems:
             given_up.set()
-        done, _ = wait(asked, BRIEF_WAIT_S if problems else None)  # a name server may take longer
-        return [*problems, *(problem for one in asked if one in done for problem in one.result())]
+        until = time.monotonic() + BRIEF_WAIT_S  # a name server may take longer
+        done, pending = wait(asked, 0)
+        while pending and not stop.is_set() and not (problems and time.monotonic() > until):
+            done, pending = wait(asked, _LOOK_S)
+        answers = [] if stop.is_set() else [one for one in asked if one in done]
+        return [*problems, *(problem for one in answers for problem in one.result())]
     finally:
         given_up.set()
 

@@ -19,7 +19,7 @@ from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import brokers
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.kafka import NO_TOPIC_ID, servers_text, topics_in
+from watersmeet.spec.options.kafka import is_another_topic, servers_text, topics_in
 
 _GONE = ("topic-missing", "offsets-expired")
 """Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""
@@ -213,11 +213,7 @@ def accepted(losses: Sequence[Loss], sources: Collection[str]) -> dict[str, str]
 
 
 def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    return [
-        topic
-        for topic, was in before.items()
-        if topic in now and NO_TOPIC_ID not in (was, now[topic]) and was != now[topic]
-    ]
+    return [topic for topic, was in before.items() if is_another_topic(was, now.get(topic))]
 
 
 def _made_again(source: Source, topics: Sequence[str], when: str) -> EngineError:
