@@ -108,8 +108,9 @@ def send(broker, name: str, *quarters: int) -> None:
     broker.produce(name, [(0, None, json.dumps({"k": n, "t": time})) for n, time in times.items()])
 
 
+@pytest.mark.full
 @pytest.mark.kafka
-@pytest.mark.parametrize("goes_idle", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("goes_idle", [False, True])
 def test_topics_and_one_that_falls_silent(spark, tmp_path, kafka_broker, goes_idle):
     """Rows of l are there all the time; r comes to a standstill, and goes on, or is idle in the end. All the
     while it is one query of Spark."""

@@ -55,6 +55,7 @@ print("ticks", run(3))
 """
 
 
+@pytest.mark.full
 def test_a_program_begins_another_java_when_one_has_died(tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

@@ -91,6 +91,7 @@ def test_a_signal_to_all_processes_of_a_service_is_a_stop(growing, tmp_path):
     _check_rest(tmp_path)
 
 
+@pytest.mark.full
 def test_a_stop_that_java_does_not_outlive_gives_up_the_tick(growing, tmp_path, monkeypatch):
     """Started by `spark-submit`, Java ends at SIGTERM."""
     monkeypatch.setenv("SPARK_LAUNCHER_OPTS", " ")
