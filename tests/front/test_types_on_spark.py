@@ -12,8 +12,10 @@ import sqlglot
 
 from tests.support.effort import at_effort
 from watersmeet.engine.spark.catalog.analysed import Analyser
+from watersmeet.front.sql import parse_job
 from watersmeet.front.text.dialect import Watersmeet
 from watersmeet.front.types.infer import type_of
+from watersmeet.plan.planner import plan_job
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import UNKNOWN
 
@@ -123,3 +125,36 @@ def test_types_are_those_of_spark(spark, seed):
             wrong.append(f"{text}: {own}, to Spark {answer.type}")
     assert not wrong, "\n".join(wrong)
     assert not silent, "\n".join(silent)
+
+
+UNIONS = {
+    "p * 2": "hypot(p, 1)",
+    "i | 1": "b | 1",
+    "CAST(p AS DECIMAL(10,2))": "CAST(p AS DECIMAL(14,2))",
+    "NULL": "p * 2",
+}
+ABOVE = ["v", "CAST(v AS STRING)", "v / 3", "v + 1", "CASE WHEN v > 0 THEN v ELSE 0 END", "typeof(v)"]
+
+
+@pytest.mark.parametrize(("one", "other"), UNIONS.items())
+def test_what_is_computed_of_a_union_is_computed_of_its_type(spark, one, other):
+    outputs = ", ".join(f"{expression} AS c{place}" for place, expression in enumerate(ABOVE))
+    view = f"SELECT {one} AS v FROM a UNION ALL SELECT {other} FROM a"
+    plan = plan_job(
+        parse_job(
+            "CREATE TABLE a (i INT, b BIGINT, p DECIMAL(10,2)) WITH ('connector' = 'memory');"
+            f" CREATE VIEW u AS {view}; CREATE VIEW w AS SELECT {outputs} FROM u; SELECT * FROM w"
+        )
+    )
+    (side,) = plan.queries[0].sides
+    branches = [
+        ", ".join(f"{expr.sql('spark')} AS {name}" for name, expr in branch.columns)
+        for _, branch in side.sources
+    ]
+    spark.sql("SELECT 2147483647 AS i, 4L AS b, 2.00BD AS p").selectExpr(
+        "i", "b", "CAST(p AS DECIMAL(10,2)) AS p"
+    ).createOrReplaceTempView("watersmeet_union")
+    planned = spark.sql(" UNION ALL ".join(f"SELECT {columns} FROM watersmeet_union" for columns in branches))
+    batch = spark.sql(f"SELECT {outputs} FROM ({view.replace('FROM a', 'FROM watersmeet_union')})")
+    assert planned.schema == batch.schema
+    assert planned.collect() == batch.collect()

@@ -34,6 +34,8 @@ from watersmeet.types.sql_type import SqlType
 Expr = exp.Expression
 """A sqlglot tree in the Spark dialect."""
 
+_BARE = "bare"
+
 
 @dataclass(frozen=True)
 class Column:
@@ -135,13 +137,26 @@ class Source:
         return next((c for c in self.columns if c.name == name), None)
 
 
+def with_bare(expr: Expr, stored: Expr) -> Expr:
+    """Return ``expr``, which `bare` takes back to ``stored``."""
+    expr.meta[_BARE] = stored
+    return expr
+
+
+def bare(expr: Expr) -> Expr:
+    """Return a branch's column as it is stored: what is computed of it is computed of ``expr``."""
+    stored: Expr = expr.meta.get(_BARE, expr)
+    return stored
+
+
 @dataclass(frozen=True)
 class Branch:
     """One source's way into an input: views flattened to expressions over the source's columns.
 
     ``columns`` is aligned with `Input.columns`; ``lags`` with `Input.event_times`. ``beneath`` filters before
     IMPOSE_ORDER (rows that fail it are not part of the stream); ``above`` filters after it (rows that fail
-    are still judged for lateness and move the watermark). None: no filter.
+    are still judged for lateness and move the watermark). None: no filter. Branches of one input meet in the
+    input's types: `bare` is a column as it is stored, without a cast to that type.
     """
 
     source: Source

@@ -24,6 +24,8 @@ from watersmeet.spec.model import (
     Query,
     Source,
     StageBranch,
+    bare,
+    with_bare,
 )
 from watersmeet.spec.stages import output_time
 
@@ -193,17 +195,20 @@ def union_all(flows: Sequence[Flow]) -> Flow:
 def _cast(way: Way, flow: Flow, columns: Sequence[Column], has_stages: bool) -> Way:
     """The way with its columns cast to those of the whole.
 
-    Rows of sources alone meet in one type anyway: there only those casts are written by which stored rows
-    have been known before.
+    Rows of sources alone are stored with those casts only by which they have been known before: they meet in
+    one type anyway. What is computed of them is computed per branch, and needs all casts.
     """
 
-    def is_cast(own: Column, wanted: Column) -> bool:
-        return own.identity_type != wanted.identity_type or (has_stages and own.type != wanted.type)
+    def one(expr: Expr, own: Column, wanted: Column) -> Expr:
+        if own.type == wanted.type and own.identity_type == wanted.identity_type:
+            return expr
+        stored, kind = bare(expr), str(wanted.type)
+        whole = exp.Cast(this=stored.copy(), to=exp.DataType.build(kind, dialect="spark"))
+        if has_stages or own.identity_type != wanted.identity_type:
+            stored = exp.cast(stored.copy(), kind, dialect="spark")  # leaves a DECIMAL's digits as they are
+        return stored if has_stages or stored == whole else with_bare(whole, stored)
 
-    exprs = (
-        exp.cast(expr.copy(), str(wanted.type), dialect="spark") if is_cast(own, wanted) else expr
-        for expr, own, wanted in zip(way.columns, flow.columns, columns, strict=True)
-    )
+    exprs = (one(*place) for place in zip(way.columns, flow.columns, columns, strict=True))
     return replace(way, columns=tuple(exprs))
 
 

@@ -23,7 +23,7 @@ from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB, Lateness
-from watersmeet.spec.model import Column, Options, Sink, Source
+from watersmeet.spec.model import Column, Options, Sink, Source, bare
 from watersmeet.spec.secrets import public_option
 from watersmeet.types.sql_type import SqlType
 
@@ -264,7 +264,7 @@ def _described(value: Any) -> Any:
     if isinstance(value, Column):
         return {"": "Column", "name": value.name, "type": str(value.identity_type)}
     if isinstance(value, exp.Expression):
-        return value.sql(dialect="spark", comments=False)
+        return bare(value).sql(dialect="spark", comments=False)
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):

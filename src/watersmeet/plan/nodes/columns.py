@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from watersmeet.plan.conditions.conjuncts import join_all
 from watersmeet.plan.conditions.flags import over_source
-from watersmeet.spec.model import Branch, Expr, Input
+from watersmeet.spec.model import Branch, Expr, Input, bare
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def branch_columns(
     """
     pairs = []
     for name in kept.kept:
-        expr = columns[name].copy() if name in columns else over_source(computed[name], columns)
+        expr = bare(columns[name]).copy() if name in columns else over_source(computed[name], columns)
         mentioned = list(expr.find_all(exp.Column))
         others = [] if name in columns else [column for column in there if column not in mentioned]
         asked = join_all([*first, *(() if name in times else then), *map(_is_not_null, others)])
