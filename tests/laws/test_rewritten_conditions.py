@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 import watersmeet
 from watersmeet import LocalJob, MemoryStore
-from watersmeet.plan.planner import as_written, of_queries
+from watersmeet.plan.planner import as_written, by_rules, of_queries
+from watersmeet.plan.rules import Planning
 
 SOURCES = """
-CREATE TABLE l (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
+CREATE TABLE l (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, d DATE,
+  WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
 WITH ('connector' = 'memory');
-CREATE TABLE r (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
+CREATE TABLE r (k INT, t BIGINT, ts TIMESTAMP, v BIGINT, d DATE,
+  WATERMARK FOR t AS t - 4, WATERMARK FOR ts AS ts)
 WITH ('connector' = 'memory');
 """
 BOUND = "l.t BETWEEN r.t - {0} AND r.t + {0}"
@@ -25,6 +29,14 @@ CONDITIONS = (
     "NOT l.t > r.t",
     "NOT (l.v > r.v OR l.k <> r.k)",
     "timestampdiff(SECOND, l.ts, r.ts) BETWEEN -2 AND 2",
+)
+
+PLAIN = (
+    "l.k = r.k AND l.v < 3",
+    "l.v BETWEEN r.v - 2 AND r.v + 2",
+    "l.ts <= r.ts + INTERVAL '1' HOUR",
+    "l.v + r.v < 7.5 AND (l.d = r.d)",
+    "l.d < r.ts",
 )
 
 
@@ -69,3 +81,12 @@ def test_a_state_by_conditions_as_written_goes_on(seed, condition, reach):
     )
     assert found == wanted
     assert found
+
+
+@pytest.mark.parametrize("condition", PLAIN)
+def test_a_query_that_is_planned_as_it_is_written_is_not_planned_so_again(condition):
+    (query,) = job_of(condition, 6).apart
+    assert as_written(query) is None
+    written = replace(query.asked, as_written=True)
+    again, _ = by_rules(Planning(query.name, query.sink, query.options, written, query.sql))
+    assert again.nodes == query.nodes

@@ -17,6 +17,7 @@ from watersmeet.plan.checks.endpoints import check_endpoints, check_sources, war
 from watersmeet.plan.checks.one_row import has_one_row_per
 from watersmeet.plan.checks.shedding import check_shed_together, check_some_limit
 from watersmeet.plan.checks.source_limits import check_source_limits
+from watersmeet.plan.conditions.rewritten import is_plain
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
@@ -37,6 +38,7 @@ from watersmeet.plan.rules import Planning, Rule
 from watersmeet.plan.shared import with_shared
 from watersmeet.plan.taken import MayTake, with_taken
 from watersmeet.spec.model import Job, Join, Options, OutputMode, PlanChoice, Query, Sink
+from watersmeet.spec.time_zones import UTC
 
 RULES = (
     Rule("tree", rules.tree_grown),
@@ -120,8 +122,10 @@ def in_order_of(
 
 
 def as_written(plan: QueryPlan) -> QueryPlan | None:
-    """The plan by conditions as they are written (`FoldedQuery`); None: it cannot be run so."""
-    return None if plan.asked is None else _again(plan, as_written=True)
+    """The plan by conditions as they are written (`FoldedQuery`); None: it is this one, or cannot be run."""
+    if plan.asked is None or (plan.options.time_zone == UTC and is_plain(plan.asked.query)):
+        return None
+    return _again(plan, as_written=True)
 
 
 def _again(plan: QueryPlan, **other: Any) -> QueryPlan | None:
