@@ -25,7 +25,7 @@ from watersmeet.plan.conditions.forms import LinearForm
 from watersmeet.plan.conditions.intervals import Ends, IntervalPart
 from watersmeet.plan.conditions.linear import compared, linear_form
 from watersmeet.plan.conditions.overflow import sums_of
-from watersmeet.plan.conditions.rewritten import without_abs
+from watersmeet.plan.conditions.rewritten import halves_of_abs
 from watersmeet.plan.join_inputs import JoinInputs, Ref, Unit, name_of, refs
 from watersmeet.spec.model import Expr
 
@@ -75,7 +75,7 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
     bands: list[BandPart] = []
     band_columns: list[Ref] = []
     errors: list[PlanError] = []
-    for conjunct in (own for given in conjuncts for own in _without_abs(given, inputs)):
+    for conjunct in (own for given in conjuncts for own in _by_halves(given, inputs)):
         sides = inputs.sides(conjunct.expr)
         if not sides:
             constants.append(conjunct)
@@ -121,9 +121,9 @@ def classify(conjuncts: Iterable[Conjunct], inputs: JoinInputs) -> tuple[Parts, 
     return parts, errors
 
 
-def _without_abs(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
+def _by_halves(conjunct: Conjunct, inputs: JoinInputs) -> tuple[Conjunct, ...]:
     """The conjuncts that stand for one with `abs`, if rows are found by both; else the one."""
-    halves = () if inputs.as_written else without_abs(conjunct)
+    halves = () if inputs.as_written else halves_of_abs(conjunct)
     if not halves or len(inputs.sides(conjunct.expr)) < 2:
         return (conjunct,)
     try:

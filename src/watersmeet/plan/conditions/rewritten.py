@@ -79,7 +79,7 @@ def _conditions(query: Query) -> Iterator[Expr | None]:
             yield from (branch.above for branch in relation.branches)
 
 
-def without_abs(conjunct: Conjunct) -> tuple[Conjunct, ...]:
+def halves_of_abs(conjunct: Conjunct) -> tuple[Conjunct, ...]:
     """Return the two conjuncts that ``abs(x) <= c`` stands for; none where it is no such one."""
     expr = conjunct.expr
     if isinstance(expr, _AT_MOST):

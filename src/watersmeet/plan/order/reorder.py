@@ -133,13 +133,13 @@ def parts_of(relation: Relation) -> list[Relation]:
 
 
 def _conditions(query: Query) -> list[Expr]:
-    def conjuncts_of(relation: Relation) -> list[Expr]:
+    def of_relation(relation: Relation) -> list[Expr]:
         if isinstance(relation, Input):
             return []
         own = [*written(relation.on), *written(relation.where)]
-        return conjuncts_of(relation.left) + conjuncts_of(relation.right) + own
+        return of_relation(relation.left) + of_relation(relation.right) + own
 
-    return conjuncts_of(query.relation) + written(query.where)
+    return of_relation(query.relation) + written(query.where)
 
 
 def _orders(top: Join, links: Sequence[frozenset[str]]) -> Iterator[Join]:
