@@ -14,6 +14,7 @@ JOB = "CREATE TABLE l (t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memo
         ("spark.sql.session.timeZone", "UTC", "SET time_zone"),
         ("spark.sql.session.timezone", "Asia/Tokyo", "SET time_zone"),
         ("spark.sql.ansi.enabled", "false", "ANSI"),
+        ("spark.sql.functionResolution.sessionOrder", "first", "function of yours"),
         ("spark.sql.caseSensitive", "true", "case"),
         ("spark.sql.storeAssignmentPolicy", "LEGACY", "ANSI"),
         ("spark.sql.timestampType", "TIMESTAMP_NTZ", "types"),

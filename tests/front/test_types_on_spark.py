@@ -129,7 +129,7 @@ def test_types_are_those_of_spark(spark, seed):
 
 UNIONS = {
     "p * 2": "hypot(p, 1)",
-    "i | 1": "b | 1",
+    "positive(i)": "positive(b)",
     "CAST(p AS DECIMAL(10,2))": "CAST(p AS DECIMAL(14,2))",
     "NULL": "p * 2",
 }
@@ -158,3 +158,9 @@ def test_what_is_computed_of_a_union_is_computed_of_its_type(spark, one, other):
     batch = spark.sql(f"SELECT {outputs} FROM ({view.replace('FROM a', 'FROM watersmeet_union')})")
     assert planned.schema == batch.schema
     assert planned.collect() == batch.collect()
+
+
+def test_a_users_function_of_a_name_of_sparks_is_not_called(spark):
+    session = spark.newSession()  # with the settings of jobs
+    session.udf.register("upper", lambda text: 7, "INT")
+    assert session.sql("SELECT upper('a')").schema[0].dataType.simpleString() == "string"

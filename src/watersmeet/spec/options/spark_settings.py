@@ -22,6 +22,10 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.timestampType": ("TIMESTAMP_LTZ", _TYPES),
     "spark.sql.decimalOperations.allowPrecisionLoss": ("true", _TYPES),
     "spark.sql.preserveCharVarcharTypeInfo": ("false", _TYPES),
+    "spark.sql.functionResolution.sessionOrder": (
+        "second",
+        "a function of yours would be called by the name of one of Spark's",
+    ),
     "spark.sql.session.collation.default": ("UTF8_BINARY", "tasks compare texts by their bytes"),
     "spark.sql.mapKeyDedupPolicy": ("EXCEPTION", _RAISES),
     "spark.sql.icu.caseMappings.enabled": (
