@@ -35,7 +35,6 @@ from watersmeet.engine.files.partitions import (
 from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.counted_times import as_written, counted_of, with_times
 from watersmeet.engine.spark.errors import colon_in_name
-from watersmeet.engine.spark.rounded_decimals import rounded, with_more_digits
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
@@ -172,9 +171,9 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    written = with_more_digits(as_written(source))
+    written = as_written(source)
     frame = read_records(spark.readStream, written, wanted, path, options)
-    return rounded(with_times(_as_told(frame, written), source), source)
+    return with_times(_as_told(frame, written), source)
 
 
 def _as_told(frame: DataFrame, source: Source) -> DataFrame:
@@ -202,9 +201,9 @@ def read_again(
         BLOCK: "_metadata.file_block_start",
         ROW: "monotonically_increasing_id()",
     }
-    written = with_more_digits(as_written(source))
+    written = as_written(source)
     frame = read_records(spark.read, written, "json", files, options, more)
-    return _finished(rounded(with_times(_as_told(mended(frame), written), source), source), source)
+    return _finished(with_times(_as_told(mended(frame), written), source), source)
 
 
 def _base_of(path: str) -> dict[str, str]:

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.counted_times import as_written, with_times
-from watersmeet.engine.spark.rounded_decimals import rounded, with_more_digits
 from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
@@ -75,8 +74,7 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     partition = F.expr("CAST(partition AS STRING)")
     if len(topics_in(source.options)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
-    written = with_more_digits(as_written(source))
-    return rounded(with_times(_parsed(raw, written, partition), source), source)
+    return with_times(_parsed(raw, as_written(source), partition), source)
 
 
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:

@@ -18,12 +18,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.broken_records import record_check
-from watersmeet.engine.spark.rounded_decimals import rounded_sql
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     LATE,
-    ROUNDED,
     SAMPLE_CHARACTERS,
     BranchView,
     SourceView,
@@ -280,9 +278,6 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
         misfits = too_long_sql(source.source, source.texts())
-        if (digits := rounded_sql(source.source, source.texts())) is not None:
-            misfits.append(digits[1])
-            columns.append(f"{digits[0]} AS {ROUNDED}")
         told = f"coalesce({', '.join([BROKEN, *misfits])})" if misfits else BROKEN
         columns.append(f"{told if keep_broken else f'substring({told}, 1, {SAMPLE_CHARACTERS})'} AS {BROKEN}")
         declared = [quoted(column.name) for column in source.source.columns]
@@ -314,8 +309,7 @@ def _view(source: _Source, keep_broken: bool) -> SourceView:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
     parses = may_be_broken(source.source)
     check = record_check(source.source) if parses else None
-    rounds = rounded_sql(source.source, source.texts()) is not None
-    return SourceView(source.source.name, branches, late, parses, keep_broken, rounds, check)
+    return SourceView(source.source.name, branches, late, parses, keep_broken, check)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:

@@ -26,7 +26,6 @@ from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     BROKEN_CHARACTERS,
-    ROUNDED,
     SKIPPED,
     TRUNCATED,
     BranchView,
@@ -106,8 +105,6 @@ class SourceTask:
             self._add(rest)
 
     def _add(self, rows: pa.RecordBatch) -> None:
-        if self.view.rounds:
-            self._count_rounded(rows.column(ROUNDED))
         for branch, writer in self.writers:
             names = [name for name, _ in branch.columns]
             arrays = [rows.column(column) for _, column in branch.columns]
@@ -137,13 +134,6 @@ class SourceTask:
         if self.view.keeps_broken:
             text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
-
-    def _count_rounded(self, values: pa.Array) -> None:
-        count = len(values) - values.null_count
-        for _, writer in self.writers if count else ():
-            report = writer.report
-            report.rounded += count
-            report.rounded_text = report.rounded_text or printable(values.drop_null()[0].as_py())
 
     def _explained(self, record: pa.Scalar) -> str:
         """Return the beginning of a broken record, and why it is broken, where that is known."""
