@@ -16,6 +16,7 @@ import pytest
 from tests.support.columns import column
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.restart import host_of
+from watersmeet.engine.spark.job.query import JobRun
 from watersmeet.engine.spark.sources.files.elsewhere import gone_in
 from watersmeet.engine.spark.sources.files.read import FilesRead
 from watersmeet.engine.spark.sources.files.there import check_table, reader_path
@@ -308,6 +309,23 @@ def test_seen_at_the_start_and_gone_before_spark_listed_it(job):
     path.unlink()
     error = job.refused(job.files.finish)
     assert (error.code, str(path) in error.message) == ("file-vanished", True)
+
+
+def test_only_what_is_known_to_be_read_to_its_end_is_so(job):
+    """A bounded run stops where all records of a source are broken and there are no others."""
+
+    def ends(name, **unread):
+        seen = SimpleNamespace(files=job.files, _reading=None, _unread=lambda names, host: unread)
+        return JobRun._ends(seen, {}, name)
+
+    job.files.start()
+    assert not ends("generator")
+    assert not ends("topic", topic=("0",))
+    assert ends("topic", topic=())
+    assert ends("s")
+    job.put("1.json")
+    job.files.look()
+    assert not ends("s")
 
 
 def test_with_warn_a_vanished_file_stays_counted_until_it_is_read(warned):

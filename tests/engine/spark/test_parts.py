@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from watersmeet.engine.spark.errors import readable, readable_error
 from watersmeet.engine.spark.job import session
 from watersmeet.engine.spark.job.submitted import hold_java, refuse_connect
 from watersmeet.engine.spark.properties import node_of, node_text
+from watersmeet.engine.spark.sources import frames
 from watersmeet.engine.spark.sources.brokers import partitions_of
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.frames import check_parquet
@@ -243,6 +245,27 @@ def test_parquet_of_a_stream_has_the_declared_columns(tmp_path):
     (tmp_path / "0.parquet").write_text("half")
     os.utime(tmp_path / "0.parquet", (0, 0))
     check_parquet('file source "a"', source, str(tmp_path))
+
+
+def test_parquet_files_are_listed_once_however_many_columns_are_declared(tmp_path, monkeypatch):
+    names = [f"c{number}" for number in range(30)]
+    source = Source("a", tuple(column(name, "TIMESTAMP") for name in names), "file", {"path": str(tmp_path)})
+    looks: list[Source] = []
+
+    def look(source):
+        looks.append(source)
+        return frozenset()
+
+    monkeypatch.setattr(frames, "nanosecond_columns", look)
+    frames.read_records(MagicMock(), source, "parquet", str(tmp_path))
+    assert len(looks) == 1
+    frames.read_records(MagicMock(), source, "parquet", str(tmp_path), nanos=frozenset())
+    assert len(looks) == 1
+    for number in range(3):
+        file = tmp_path / f"{number}.parquet"
+        parquet.write_table(pa.table(dict.fromkeys(names, pa.array([0], pa.timestamp("us", "UTC")))), file)
+    check_parquet('file source "a"', source, str(tmp_path))
+    assert len(looks) == 2
 
 
 def test_a_partition_of_directories_is_a_column(tmp_path):

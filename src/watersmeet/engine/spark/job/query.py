@@ -441,8 +441,8 @@ class JobRun:
         return {} if offsets is None else self.brokers.unread(names, offsets)
 
     def _ends(self, host: Host, name: str) -> bool:
-        """Whether all that there is of a source was read with this batch, as far as it is known."""
-        return self.files.is_read(name, self._reading) and not any(self._unread([name], host).values())
+        """Return whether it is known that this batch reads the last that there is of a source."""
+        return self.files.is_read(name, self._reading) or self._unread([name], host).get(name) == ()
 
     def _batch_is_due(self) -> bool:
         """Whether Spark has planned a batch that is no tick yet: a killed run may have put out part of it."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -284,6 +284,7 @@ def read_records(
     path: str | Sequence[str],
     options: Mapping[str, str] | None = None,
     more: Mapping[str, str] = {},
+    nanos: Set[str] | None = None,
 ) -> DataFrame:
     """The declared columns of the files at ``path``; where records may be broken (`parses`) `BROKEN`; of a
     table with a primary key `PARTITION`.
@@ -292,6 +293,7 @@ def read_records(
         path: as the user has it; several: as Spark has them.
         options: for the reader; None: those of ``source``.
         more: of JSON, further columns, by name, as Spark SQL.
+        nanos: of Parquet, the `nanosecond_columns` that its files were compared with; None: ask.
     """
     if options is None:
         options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
@@ -301,11 +303,12 @@ def read_records(
     is_stream = isinstance(reading, DataStreamReader)
     where = hadoop_path(path, stream=is_stream) if isinstance(path, str) else list(path)
     if wanted == "parquet":
-        nanos = [c for c in source.columns if c.name.lower() in nanosecond_columns(source)]
-        kinds = {c.name: "BIGINT" if c in nanos else widen_to_sql(c.type) for c in source.columns}
+        names_of_nanos = nanosecond_columns(source) if nanos is None else nanos
+        counted = [c for c in source.columns if c.name.lower() in names_of_nanos]
+        kinds = {c.name: "BIGINT" if c in counted else widen_to_sql(c.type) for c in source.columns}
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
         frame: DataFrame = _with_decoded(reader.schema(columns).load(where), source, path)
-        times = {c.name: F.expr(counted_of(quoted(c.name), c.type, TimeUnit.NANOS)) for c in nanos}
+        times = {c.name: F.expr(counted_of(quoted(c.name), c.type, TimeUnit.NANOS)) for c in counted}
         frame = frame.withColumns(times) if times else frame
         frame = frame.withColumn(PARTITION, F.expr(_FILE)) if _is_ordered_by_file(source) else frame
         return mark_misfits(frame, source) if narrow_columns(source) else frame
@@ -482,11 +485,11 @@ def check_parquet(what: str, source: Source, path: str) -> bool:
     if local is None:
         return False
     files = sorted(local_files(source, local), key=lambda entry: entry[2])
-    columns: list[str] = []
+    columns, nanos = list[str](), nanosecond_columns(source)
     for name, _, _ in [*files[:1], *files[1:][-1:]]:
         try:
             names = parquet.read_schema(name).names
-            compare_columns(what, source, name, nanosecond_columns(source))
+            compare_columns(what, source, name, nanos)
         except UNREADABLE:
             return False  # half written, or no Parquet: reading it says so
         check_not_above(what, source, name, {own.lower() for own in names})

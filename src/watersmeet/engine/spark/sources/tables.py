@@ -197,7 +197,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
                 compare_columns_if_readable(what, source, name, nanos)
         if wanted == "json" and is_another_case_at(spark, source, where):
             return rows_by_texts(spark, source, JsonTexts.of(source), path)
-        return with_times(read_records(spark.read, as_written(source), wanted, path), source)
+        return with_times(read_records(spark.read, as_written(source), wanted, path, nanos=nanos), source)
 
     return Table(
         frame,

@@ -281,11 +281,11 @@ class FilesRead:
             }
 
     def is_read(self, name: str, batch: BatchFiles | None) -> bool:
-        """Return whether a source has no more files than those that are read or in ``batch``; of one of other
-        file systems that is not known, and of one without files it is so."""
+        """Return whether it is known that a source has no files but those that are read or in ``batch``; it
+        is not known of other file systems, nor of a source without files."""
         source = next((source for source in self._sources.values() if source.name == name), None)
         if source is None or local_path(path_of(source.options)) is None:
-            return source is None
+            return False
         return not self.behind(batch)[name]
 
     def _compare(self, number: int, path: str) -> None:
