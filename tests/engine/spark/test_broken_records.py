@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import pyarrow as pa
 import pytest
 
 from tests.support.columns import column
-from watersmeet.engine.spark.broken_records import record_check
+from watersmeet.engine.spark.broken_records import left_out_words, record_check
+from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.engine.spark.sources.views import SAMPLE_CHARACTERS, SourceView
+from watersmeet.engine.spark.tick.ingest import SourceTask
 from watersmeet.spec.model import Source
 
 COLUMNS = {
@@ -74,6 +80,8 @@ def test_of_json(record, said):
         ('1,"12/31/2026 10:00",5', "'timestampFormat' = 'MM/dd/yyyy HH:mm' reads it"),
         ('1,,"5,00"', f"price is DECIMAL(8,2), and has '5,00': {STRING}"),
         ('{"id":"1","at":"x"}', "at is TIMESTAMP, and has 'x'"),  # as shown of a source with a unit of times
+        ('{"id":1,"at":"x"}', "at is TIMESTAMP, and has 'x'"),
+        ('{"id":1,"at":"2026-03-01T10:00:00.000Z","price":9999999.5}', "price is DECIMAL(8,2), and has"),
         ("1,2026-03-01 10:00:00,5", ""),
     ],
 )
@@ -97,3 +105,21 @@ def test_what_is_said_of_the_source_counts():
     assert explained('{"at": "01.03.2026 10:00"}', "json", **german) == ""
     assert "has '2026-03-01': " in explained('{"at": "2026-03-01"}', "json", **german)
     assert explained('{"at": "1646128800000"}', "json", **{"timestamp.unit": "ms"}) == ""
+
+
+LONG = "a" * (SAMPLE_CHARACTERS + 1_000)
+
+
+@pytest.mark.parametrize(
+    ("form", "record"), [("json", json.dumps({"id": "x", "s": LONG})), ("csv", f"x,{LONG},5.00")]
+)
+def test_nothing_is_said_of_a_text_that_was_cut(form, record, tmp_path):
+    columns = tuple(column(name, COLUMNS[name]) for name in ("id", "s", "price"))
+    header = {"header": "false"} if form == "csv" else {}
+    source = Source("o", columns, "file", {"path": str(tmp_path), "format": form, **header})
+    (tmp_path / "a").write_text(f"{record}\n")
+    said = f"id is BIGINT, and has 'x': {STRING}"
+    assert f"({said})" in left_out_words(source, first_rows(source, 9))
+    for keeps, text, why in ((True, record, f" ({said})"), (False, record[: SAMPLE_CHARACTERS + 1], "")):
+        view = SourceView("o", (), parses=True, keeps_broken=keeps, check=record_check(source))
+        assert SourceTask(view, None, None)._explained(pa.scalar(text)) == f"{record[:200]}{why}"

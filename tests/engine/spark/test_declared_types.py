@@ -13,10 +13,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from watersmeet import parse_job, plan_job
-from watersmeet.engine.spark.rounded_decimals import rounded_sql
+from watersmeet.engine.spark.misfits import misfit_sql
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text_lengths import too_long_sql
 
 pytestmark = pytest.mark.spark
 
@@ -48,13 +47,11 @@ def outcomes(spark: Any, form: str, rows: list[tuple[str, str]]) -> list[str]:
         records.append((None, record.encode()))
     raw = spark.createDataFrame(records, "key BINARY, value BINARY").coalesce(1)
     texts = [f"`c{n}`" for n in range(len(rows))]
-    digits = rounded_sql(source, texts)
-    assert digits is not None
-    broken = f"coalesce({', '.join([BROKEN, digits[1], *too_long_sql(source, texts)])})"
+    broken = f"coalesce({BROKEN}, {misfit_sql(source, texts)})"
     values = f"coalesce({', '.join(f'CAST({text} AS STRING)' for text in texts)})"
     frame = kafka.parsed(raw.withColumn("partition", F.lit(0)), source)
-    told = frame.selectExpr(f"{values} AS v", f"{digits[0]} AS r", f"{broken} AS b").collect()
-    return ["broken" if r["b"] else f"{r['v']}{', rounded' if r['r'] else ''}" for r in told]
+    told = frame.selectExpr(f"{values} AS v", f"{broken} AS b").collect()
+    return ["broken" if r["b"] else str(r["v"]) for r in told]
 
 
 @pytest.mark.parametrize(("form", "place"), [("json", 2), ("csv", 3)])

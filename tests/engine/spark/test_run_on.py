@@ -165,7 +165,8 @@ def job(path: Path, columns: str, select: str, options: str = "", settings: str 
     return f"""SET broken_output = bad; {settings}
         CREATE TABLE bad WITH ('connector' = 'file', 'path' = '{path}/bad', 'format' = 'json');
         CREATE TABLE l ({columns})
-            WITH ('connector' = 'file', 'path' = '{folder}', 'format' = 'json'{options});
+            WITH ('on_broken' = 'count', 'connector' = 'file',
+              'path' = '{folder}', 'format' = 'json'{options});
         CREATE TABLE o WITH ('connector' = 'file', 'path' = '{path}/out', 'format' = 'parquet');
         INSERT INTO o {select};"""
 

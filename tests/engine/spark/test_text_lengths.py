@@ -16,6 +16,8 @@ from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import STRING
 
 JOB = """SET file_reader = '{reader}';
+SET broken_output = aside;
+CREATE TABLE aside WITH ('connector' = 'memory');
 CREATE TABLE a (id INT, at TIMESTAMP, s VARCHAR(3), spare CHAR(1), WATERMARK FOR at AS at)
   WITH ('connector' = 'file', 'path' = '{path}/in', 'format' = '{form}');
 CREATE TABLE out WITH ('connector' = 'memory');
@@ -53,9 +55,12 @@ def test_a_text_that_is_too_long_breaks_its_record(spark, tmp_path, form, reader
     (tick,) = until_caught_up(spark, text, tmp_path / "state", on_notice=notes.append).ticks
     assert sorted(row["id"] for row in MemorySink.rows("out")) == [1, 3]
     assert tick.broken["a"].rows == 2
+    kept = [json.loads(row["record"]) for row in MemorySink.rows("aside")]
+    assert sorted(record["id"] for record in kept) == [2, 4], "what a query uses of it, to be read again"
+    assert {record["s"] for record in kept} == {"abcd", "abc "}
     (said,) = [note for note in notes if "did not parse" in note]
     if form != "parquet":
-        assert """{"s":"abcd"} (s is VARCHAR(3), and has 'abcd': declare it STRING)""" in said
+        assert """"s":"abcd"} (s is VARCHAR(3), and has 'abcd': declare it STRING)""" in said
         (source,) = plan_job(parse_job(text)).sources
         assert len(first_rows(source, 9).rows) == 1, "spare is looked at, too"
 

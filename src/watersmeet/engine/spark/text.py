@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -16,6 +16,15 @@ def quoted(name: str) -> str:
     '`a.b`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def mentioned(names: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """Return the names of columns that are in one of these expressions, as `sql_of` writes them.
+
+    >>> mentioned(["a", "b"], ["`b` + 1"])
+    ['b']
+    """
+    return [name for name in names if any(quoted(name) in text for text in texts)]
 
 
 def literal(text: str) -> str:

@@ -35,6 +35,7 @@ from watersmeet.engine.files.partitions import (
 from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.counted_times import as_written, counted_of, with_times
 from watersmeet.engine.spark.errors import colon_in_name
+from watersmeet.engine.spark.misfits import limited_columns
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
@@ -45,7 +46,6 @@ from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.text_lengths import limited_columns
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours

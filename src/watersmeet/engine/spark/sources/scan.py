@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.broken_records import record_check
+from watersmeet.engine.spark.misfits import misfit_sql
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
@@ -26,8 +27,7 @@ from watersmeet.engine.spark.sources.views import (
     BranchView,
     SourceView,
 )
-from watersmeet.engine.spark.text import quoted, sql_of
-from watersmeet.engine.spark.text_lengths import too_long_sql
+from watersmeet.engine.spark.text import mentioned, quoted, sql_of
 from watersmeet.engine.spark.unresolved import naming
 from watersmeet.event_time import Side
 from watersmeet.names import DIFF, FLAG, PARTITION, is_ours, ours
@@ -277,13 +277,14 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     beginning."""
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
-        misfits = too_long_sql(source.source, source.texts())
-        told = f"coalesce({', '.join([BROKEN, *misfits])})" if misfits else BROKEN
-        columns.append(f"{told if keep_broken else f'substring({told}, 1, {SAMPLE_CHARACTERS})'} AS {BROKEN}")
-        declared = [quoted(column.name) for column in source.source.columns]
-        if declared and not any(name in text for text in source.texts() for name in declared):
+        misfit = misfit_sql(source.source, source.texts())
+        told = BROKEN if misfit is None else f"coalesce({BROKEN}, {misfit})"
+        sample = f"substring({told}, 1, {SAMPLE_CHARACTERS + 1})"  # one more shows that it was cut
+        columns.append(f"{told if keep_broken else sample} AS {BROKEN}")
+        declared = [column.name for column in source.source.columns]
+        if declared and not mentioned(declared, source.texts()):
             # Spark's readers of text refuse to say which records are broken and nothing else.
-            columns.append(f"{declared[0]} IS NULL AS {_ANY}")
+            columns.append(f"{quoted(declared[0])} IS NULL AS {_ANY}")
     return columns
 
 

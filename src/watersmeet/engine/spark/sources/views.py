@@ -17,7 +17,7 @@ is to stop the job."""
 BROKEN_CHARACTERS = 200
 """So many of a broken record are told."""
 SAMPLE_CHARACTERS = 4_000
-"""So many of it are read, to find out why it is broken."""
+"""So many of it are read, to find out why it is broken: of a longer one nothing is said."""
 LATE = "late:"
 
 
@@ -43,7 +43,8 @@ class SourceView:
     Args:
         late: declared columns -> columns of the frame, when rejected rows are to be kept; else None.
         parses: the frame has `BROKEN`, not NULL in records that are broken.
-        keeps_broken: it goes to a side output, and is their whole text; else the beginning of it.
+        keeps_broken: it goes to a side output, and is their whole text, or as JSON the columns that queries
+            use, where only a value's size breaks them; else the beginning of it.
         check: explains why a record is broken, where something does.
     """
 

@@ -26,6 +26,7 @@ from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     BROKEN_CHARACTERS,
+    SAMPLE_CHARACTERS,
     SKIPPED,
     TRUNCATED,
     BranchView,
@@ -140,7 +141,8 @@ class SourceTask:
         first: bytes = record.cast(pa.large_binary()).as_py()  # which may be no UTF-8
         text = first.decode("utf-8", "backslashreplace")
         shown = printable(text[:BROKEN_CHARACTERS]).replace("\n", "\\n")
-        why = self.view.check.explain(text) if self.view.check is not None else ""
+        is_whole = self.view.keeps_broken or len(text) <= SAMPLE_CHARACTERS
+        why = self.view.check.explain(text) if self.view.check is not None and is_whole else ""
         return f"{shown} ({why})" if why else shown
 
     def _count(self, what: str, records: int) -> None:

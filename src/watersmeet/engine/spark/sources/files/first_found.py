@@ -7,7 +7,6 @@ from typing import Any
 
 from watersmeet.engine.spark.sources.files.contents import WHOLE
 from watersmeet.engine.spark.sources.files.there import shown
-from watersmeet.engine.spark.sources.views import SAMPLE_CHARACTERS
 from watersmeet.errors import EngineError
 from watersmeet.spec.model import Source
 
@@ -35,7 +34,7 @@ class FirstRows:
     def leave_out(self, record: str) -> None:
         self.left_out += 1
         self.example = self.example or record[:80]
-        self.first = self.first or record[:SAMPLE_CHARACTERS]
+        self.first = self.first or record
         if len(self.records) < KEPT_RECORDS:
             self.records.append(record[:200])
 
