@@ -7,10 +7,9 @@ import random
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pytest
 
-from tests.support.duckdb_batch import fill
+from tests.support.duckdb_batch import connected, fill
 from tests.support.effort import at_effort
 from watersmeet.engine.local import replay_case
 
@@ -138,7 +137,7 @@ def replayed(sql: str, seed: int, partitions: int = 1) -> list[dict[str, Any]]:
 
 
 def of_duckdb(sql: str, seed: int) -> Counter[str]:
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connected() as connection:
         given = [each for step in random_case(sql, seed)["steps"][:-1] for each in step["rows"]]
         for name in STREAMS:
             fill(connection, name, dict.fromkeys(COLUMNS, "BIGINT"), [row for of, row in given if of == name])

@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check, disagreements
+from tests.support.duckdb_batch import connected
 from tests.support.effort import at_effort
 from tests.support.random_cases import random_case
 from tests.support.random_hints import hinted
@@ -92,8 +92,7 @@ def test_engine_agrees_where_rows_that_go_are_told_apart_by_content(seed, by_con
 
 def test_sums_are_the_join(seed):
     """Tables: SEMI and ANTI joins, too, of which the oracle makes no changelog."""
-    connection, number, compared = duckdb.connect(), seed + 15 * 10**6, 0
-    connection.execute("SET threads = 1")
+    connection, number, compared = connected(), seed + 15 * 10**6, 0
     while compared < CASES:
         case = random_multiway_case(number, changes=True, tables=True, semi=number % 2 == 0)
         case["options"].pop("max_rows", None)

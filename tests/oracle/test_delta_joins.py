@@ -10,11 +10,11 @@ import json
 import random
 from typing import Any
 
-import duckdb
 import pytest
 
 from tests.oracle.test_changes_against_duckdb import problems
 from tests.oracle.test_engine_against_oracle import check
+from tests.support.duckdb_batch import connected
 from tests.support.effort import at_effort
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.engine.driver import merge_policy
@@ -50,8 +50,7 @@ def drawn(number: int, **profile: Any) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_sums_of_changes_are_the_join_of_the_tables(seed: int, chunk: int) -> None:
-    connection, compared = duckdb.connect(), 0
-    connection.execute("SET threads = 1")
+    connection, compared = connected(), 0
     first = seed + 10**7
     for number in range(first + chunk, first + CASES // 8, CHUNKS):
         case = drawn(number, changes=True, tables=True)

@@ -14,11 +14,10 @@ import math
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pytest
 
 import watersmeet
-from tests.support.duckdb_batch import as_duckdb, fill
+from tests.support.duckdb_batch import as_duckdb, connected, fill
 from tests.support.effort import at_effort
 from tests.support.random_groups import COLUMNS, TABLES, GroupCase, random_group_case
 from watersmeet import LocalJob, MemoryStore
@@ -80,8 +79,7 @@ class Judge:
     """What the tables hold, and what a query makes of it."""
 
     def __init__(self) -> None:
-        self.connection = duckdb.connect()
-        self.connection.execute("SET threads = 1")
+        self.connection = connected()
         self.rows: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in TABLES}
 
     def take(self, step: list[tuple[str, dict[str, Any], int]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.support.duckdb_batch import answer, fill
+from tests.support.duckdb_batch import answer, connected, fill
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.cases import bag, check_case
@@ -232,7 +232,7 @@ def test_account_adds_up(seed: int, draw: Draw) -> None:
 @pytest.mark.parametrize("time", ["BIGINT", "TIMESTAMP", "DATE", "MIXED"])
 def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) -> None:
     """Nothing late, input ended: the result is the batch join of all rows."""
-    connection = duckdb.connect()
+    connection = connected()
     compared = 0
     for case in on_time(seed, CASES // 3, draw, time=time):
         case["steps"].append({"end": True})
