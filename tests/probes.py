@@ -148,7 +148,7 @@ class KeptLoader:
         source = path.read_bytes()
         digest = blake2b(f"{_VERSIONS} {path}\0".encode() + source, digest_size=_DIGEST).digest()
         kept = KEPT / blake2b(str(path).encode(), digest_size=16).hexdigest()
-        with suppress(OSError):
+        with suppress(OSError, EOFError, ValueError, TypeError):  # not there, or damaged
             raw = kept.read_bytes()
             if raw[:_DIGEST] == digest:
                 code: CodeType = marshal.loads(raw[_DIGEST:])

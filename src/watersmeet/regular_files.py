@@ -17,6 +17,7 @@ _HIDDEN = (".", "_")
 _TOKEN = re.compile(r"\\.|\[[^\]]+\]|.", re.DOTALL)
 """Of a pattern: an escaped character, a set of characters, or a character."""
 MOST_ALTERNATIVES = 10_000
+_MOST_BRACES = 100
 _OWN = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 """What this process has open: a pipe of a shell's ``<(…)``, whose writer is there."""
 
@@ -85,10 +86,11 @@ def alternatives(path: str) -> list[str]:
     >>> alternatives("in/{2024,2025/{01,02}}/*.json")
     ['in/2024/*.json', 'in/2025/01/*.json', 'in/2025/02/*.json']
     """
-    texts = _alternatives(_TOKEN.findall(path))
+    tokens = _TOKEN.findall(path)
+    texts = _alternatives(tokens) if tokens.count("{") <= _MOST_BRACES else None
     if texts is None:
         raise SpecError(
-            f"{path[:80]} stands for more than {MOST_ALTERNATIVES:,} paths",
+            f"{path[:80]} stands for more than {MOST_ALTERNATIVES:,} paths or has over {_MOST_BRACES} braces",
             code="wrong-option",
             hint="write a pattern with * and ? in the place of {…}",
         )
@@ -96,7 +98,7 @@ def alternatives(path: str) -> list[str]:
 
 
 def _alternatives(tokens: Sequence[str]) -> list[str] | None:
-    """None: they are too many."""
+    """Return what the tokens of a pattern stand for; None: too many."""
     start = next((place for place, token in enumerate(tokens) if token == "{"), len(tokens))
     depth, heads, begun = 0, list[str](), start + 1
     for place in range(start, len(tokens)):
@@ -117,7 +119,7 @@ def _alternatives(tokens: Sequence[str]) -> list[str] | None:
 
 
 def _as_glob(pattern: str) -> str:
-    """A pattern of Hadoop's without ``{a,b}`` as `glob` has it."""
+    """Return a pattern of Hadoop's, one without ``{a,b}``, as `glob` has it."""
     return "".join(
         glob.escape(token[1:]) if token[0] == "\\" and len(token) > 1 else token.replace("[^", "[!")
         for token in _TOKEN.findall(pattern)

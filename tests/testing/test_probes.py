@@ -1,14 +1,15 @@
 """What is measured of the tests: probes leave code that has run, and nothing that ran later is missed."""
 
 import json
+import os
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 
 import pytest
 
+from tests import probes
 from tests.support.serving import REPOSITORY
-
-pytestmark = pytest.mark.full
 
 MEASURED = """
 from functools import cache, cached_property
@@ -73,6 +74,7 @@ print(json.dumps([probes.get_coverage()["files"], left]))
 """
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="probes of another kind")
 def test_code_that_has_run_loses_its_probes_and_the_rest_keeps_them(tmp_path):
     (tmp_path / "measured.py").write_text(MEASURED)
@@ -87,3 +89,21 @@ def test_code_that_has_run_loses_its_probes_and_the_rest_keeps_them(tmp_path):
     (measured,) = files.values()
     assert measured["missing_lines"] == measured["missing_branches"] == []
     assert left == ["partly"]
+
+
+def test_code_that_is_kept_is_that_of_the_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(probes, "KEPT", tmp_path / "kept")
+    (tmp_path / "kept").mkdir()
+    source = tmp_path / "module.py"
+
+    def value_in(text):
+        source.write_text(text)
+        os.utime(source, (1, 1))  # of the same size and time
+        own = {}
+        exec(probes.KeptLoader(SourceFileLoader("module", str(source))).get_code("module"), own)
+        return own["value"]
+
+    assert [value_in(f"value = {number}") for number in (1, 1, 2)] == [1, 1, 2]
+    (kept,) = (tmp_path / "kept").iterdir()
+    kept.write_bytes(kept.read_bytes()[:-5])
+    assert value_in("value = 2") == 2

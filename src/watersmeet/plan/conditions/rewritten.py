@@ -15,7 +15,7 @@ from typing import cast
 
 from sqlglot import exp
 
-from watersmeet.plan.conditions.conjuncts import Conjunct, cut, join_all, split, text_of
+from watersmeet.plan.conditions.conjuncts import Conjunct, cut, join_all, split, text_of, written
 from watersmeet.spec.model import Expr, Join, Query
 
 _MIRRORED: dict[type[Expr], type[Expr]] = {
@@ -100,20 +100,15 @@ def halves_of_abs(conjunct: Conjunct) -> tuple[Conjunct, ...]:
 
 
 def _parts(condition: Expr | None) -> list[Conjunct]:
-    """The conjuncts; a BETWEEN is one."""
-    match condition:
-        case None:
-            return []
-        case exp.Paren():
-            return _parts(condition.this)
-        case exp.And():
-            return _parts(condition.this) + _parts(condition.expression)
-        case exp.Or():
-            return _without_shared(condition)
-        case exp.Not():
-            inner = _negated(condition.this)
-            return [Conjunct(condition)] if inner is None else [Conjunct(c.expr, condition) for c in inner]
-    return [Conjunct(condition)]
+    """Return the conjuncts in the forms by which rows are found; a BETWEEN is one."""
+    return [part for conjunct in written(condition) for part in _rewritten(conjunct)]
+
+
+def _rewritten(conjunct: Expr) -> list[Conjunct]:
+    if isinstance(conjunct, exp.Or):
+        return _without_shared(conjunct)
+    inner = _negated(conjunct.this) if isinstance(conjunct, exp.Not) else None
+    return [Conjunct(conjunct)] if inner is None else [Conjunct(part.expr, conjunct) for part in inner]
 
 
 def _without_shared(condition: exp.Or) -> list[Conjunct]:

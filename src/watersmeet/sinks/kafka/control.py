@@ -85,7 +85,9 @@ class Control:
         """Key and value that say that the tick came."""
         return self._key(insert=insert), _bytes({"tick": tick, "identity": dict(identity)})
 
-    def run_record(self, run: Run, marks: Marks, *, has_all: bool) -> tuple[bytes, bytes]:
+    def run_record(
+        self, run: Run, marks: Marks, *, has_all: bool, topic_id: str | None = None
+    ) -> tuple[bytes, bytes]:
         """Key and value that say that the run is at work, which read ``marks``; ``has_all``: see `Marks`."""
         value = {
             "run": run.run,
@@ -93,7 +95,7 @@ class Control:
             "unfenced": sorted(run.unfenced),
             "has_all": has_all,
             "ticks": {insert: tick for insert, (tick, _) in marks.ticks.items()},
-            "topic_id": self.topic_id() or marks.topic_id,
+            "topic_id": topic_id or marks.topic_id,
         }
         return self._key(sink=self.client.sink), _bytes(value)
 
@@ -106,8 +108,8 @@ class Control:
         return _bytes({"owner": self.owner, "topic": self.topic, **names})
 
     def topic_id(self) -> str | None:
-        """The id of the topic of the rows, which one made anew by its name does not have; None: it cannot be
-        asked."""
+        """Ask for the id of the topic of the rows; one made anew by its name has another. None: brokers do
+        not tell it."""
         from confluent_kafka import TopicCollection
 
         topics = TopicCollection([self.topic])

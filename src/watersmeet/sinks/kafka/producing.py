@@ -51,7 +51,8 @@ class Producing:
         self._producer: Any = None
         self._failed: list[Any] = []
         self._slow = 0
-        self._is_told = False
+        self._topic_id: str | None = None
+        self._has_warned = False
         self.marks = Marks()
 
     def begin(self, wait_s: float, beside: Collection[str] = ()) -> bool:
@@ -125,7 +126,7 @@ class Producing:
         """
         run = replace(self._run, unfenced=tuple(sorted(unfenced)))
         records = [self.control.taken_record(run, sink, told) for sink, told in others.items()]
-        records.append(self.control.run_record(run, self.marks, has_all=has_all))
+        records.append(self.control.run_record(run, self.marks, has_all=has_all, topic_id=self._topic_id))
         self.run_transaction(self._producer, iter(()), records)
 
     def look(self, wait_s: float) -> Marks:
@@ -197,10 +198,11 @@ class Producing:
 
     def _tell_if_made_anew(self) -> None:
         """Warn, once, when the topic is not the one that earlier ticks were sent to."""
-        before = self.marks.topic_id
-        if self._is_told or not self.marks.ticks or not is_another_topic(before, self.control.topic_id()):
+        self._topic_id = self.control.topic_id()
+        is_new = is_another_topic(self.marks.topic_id, self._topic_id)
+        if self._has_warned or not self.marks.ticks or not is_new:
             return
-        self._is_told = True
+        self._has_warned = True
         LOG.warning(
             'sink "%s": the topic "%s" was deleted and made anew: records of earlier ticks (%s) are not in'
             " it. The job goes on; to send all anew, start with an empty checkpoint and another topic",

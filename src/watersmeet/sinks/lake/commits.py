@@ -135,9 +135,11 @@ class LakeTable(Protocol):
         """What the table says of ``writer`` now; a commit is one after what was seen here."""
 
     def removals(self, owner: str) -> list[str]:
-        """What others did, in words, to take away all rows or those of the job's last commits: since the last
-        commit of ``owner``, or since this was asked, as the table was looked at last. Empty: nothing, as far
-        as the table's history goes."""
+        """Return, in words, by what others took away all rows or those of the job's last commits.
+
+        Looked at is the history since the last commit of ``owner``, or since this was called, as far as the
+        table keeps it.
+        """
 
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
         """Commit rows that take the places of those with their keys, or, where `DELETED`, take these away.

@@ -90,7 +90,7 @@ class DeltaLakeTable:
         self._wanted: list[pa.Schema] = []
         self._checked: str | None = None
         self._table: Any = None
-        self._looked_through: int | None = None
+        self._seen_version: int | None = None
 
     @property
     def storage(self) -> Storage:
@@ -149,8 +149,8 @@ class DeltaLakeTable:
         return None
 
     def removals(self, owner: str) -> list[str]:
-        since, now = self._looked_through, self._table.version()
-        self._looked_through = now
+        since, now = self._seen_version, self._table.version()
+        self._seen_version = now
         if since == now:
             return []
         if since is not None and since > now:
@@ -186,7 +186,7 @@ class DeltaLakeTable:
     def merge(self, rows: pa.Table, key: Sequence[str], commit: Commit) -> None:
         from deltalake.exceptions import CommitFailedError
 
-        table, is_looked_through = self._table, self._is_looked_through
+        table, is_seen = self._table, self._is_seen
         names = [name for name in rows.column_names if name != DELETED]
         values = {_of("t", name): _of("s", name) for name in names}
         deleted = _of("s", DELETED)
@@ -208,8 +208,8 @@ class DeltaLakeTable:
             self._sync_log()
         if table.version() == before:  # there was nothing to change, and the library commits nothing
             self._commit([], self._properties(commit))
-        elif is_looked_through:
-            self._looked_through = table.version()
+        elif is_seen:
+            self._seen_version = table.version()
 
     def fence(self, writer: Writer, number: int) -> None:
         app = _app(writer)
@@ -223,14 +223,14 @@ class DeltaLakeTable:
         )
 
     @property
-    def _is_looked_through(self) -> bool:
-        """Whether what others did until the version at hand was looked at."""
-        return bool(self._looked_through == self._table.version())
+    def _is_seen(self) -> bool:
+        """Whether others' commits up to the version at hand were looked through."""
+        return bool(self._seen_version == self._table.version())
 
     def _commit(self, adds: list[Any], properties: Any) -> None:
         from deltalake.exceptions import CommitFailedError
 
-        is_looked_through = self._is_looked_through
+        is_seen = self._is_seen
         try:
             self._table.create_write_transaction(
                 adds, "append", self._table.schema(), commit_properties=properties
@@ -239,8 +239,8 @@ class DeltaLakeTable:
             raise OvertakenError from error
         finally:
             self._sync_log()
-        if is_looked_through:
-            self._looked_through = self._table.version()
+        if is_seen:
+            self._seen_version = self._table.version()
 
     def _sync_log(self) -> None:
         if not self._storage.s3:

@@ -66,7 +66,7 @@ class IcebergTable:
         self._table: Any = None
         self._wanted: list[pa.Schema] = []
         self._checked: str | None = None
-        self._looked_through: int | None = None
+        self._seen_snapshot: int | None = None
 
     @property
     def storage(self) -> Storage:
@@ -119,27 +119,26 @@ class IcebergTable:
         from pyiceberg.table.snapshots import TOTAL_RECORDS
 
         metadata = self._table.metadata
-        if metadata.current_snapshot_id == self._looked_through:
+        if metadata.current_snapshot_id == self._seen_snapshot:
             return []
-        self._looked_through = metadata.current_snapshot_id
+        self._seen_snapshot = metadata.current_snapshot_id
         snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         lineage = []
         snapshot = snapshots.get(metadata.current_snapshot_id)
         while snapshot is not None:
             lineage.append(snapshot)
             snapshot = snapshots.get(snapshot.parent_snapshot_id)
-        own = [snapshot for snapshot in snapshots.values() if _told(snapshot, "watersmeet.job") == owner]
-        newest = max(
-            own, key=lambda snapshot: (snapshot.sequence_number or 0, snapshot.timestamp_ms), default=None
-        )
+        own = [one for one in snapshots.values() if _summary_value(one, "watersmeet.job") == owner]
+        newest = max(own, key=lambda one: (one.sequence_number or 0, one.timestamp_ms), default=None)
         told = []
         if newest is not None and newest.snapshot_id not in {snapshot.snapshot_id for snapshot in lineage}:
-            tick = _told(newest, "watersmeet.tick")
+            tick = _summary_value(newest, "watersmeet.tick")
             told.append(f"a rollback to before tick {tick} (snapshot {newest.snapshot_id})")
         for snapshot in lineage:
             if snapshot is newest:
                 break
-            if not _is_own(snapshot) and _told(snapshot, TOTAL_RECORDS) == "0" and _takes_away(snapshot):
+            is_empty = _summary_value(snapshot, TOTAL_RECORDS) == "0"
+            if is_empty and _takes_away(snapshot) and not _is_own(snapshot):
                 told.append(f"a deletion of all rows (snapshot {snapshot.snapshot_id})")
         return told
 
@@ -197,12 +196,12 @@ class IcebergTable:
 
     @contextmanager
     def _own_commit(self) -> Iterator[Any]:
-        """The table as `_overtaken` gives it; a commit behind what was looked through was looked at, too."""
-        is_looked_through = self._looked_through == self._table.metadata.current_snapshot_id
+        """Give the table as `_overtaken` does, for a commit after which nothing of others is unseen."""
+        is_seen = self._seen_snapshot == self._table.metadata.current_snapshot_id
         with _overtaken(self._table) as table:
             yield table
-        if is_looked_through:
-            self._looked_through = self._table.metadata.current_snapshot_id
+        if is_seen:
+            self._seen_snapshot = self._table.metadata.current_snapshot_id
 
     def _load(self) -> Any:
         """The table as it is now; a change of it by others is checked.
@@ -336,13 +335,13 @@ def _used(table: Any) -> list[tuple[str, str]]:
     return said
 
 
-def _told(snapshot: Any, name: str) -> str | None:
-    """Return what a snapshot's summary has by this name."""
+def _summary_value(snapshot: Any, name: str) -> str | None:
+    """Return what a snapshot's summary has by this name; None: nothing."""
     return None if snapshot.summary is None else snapshot.summary.get(name)
 
 
 def _is_own(snapshot: Any) -> bool:
-    return any(_told(snapshot, f"watersmeet.{what}") is not None for what in ("job", "fence"))
+    return any(_summary_value(snapshot, f"watersmeet.{what}") is not None for what in ("job", "fence"))
 
 
 def _takes_away(snapshot: Any) -> bool:
