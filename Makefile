@@ -8,8 +8,9 @@ help: ## this list
 setup: ## .venv with everything, locked versions
 	@scripts/setup
 
-jars: ## Spark's Kafka connector, a Kafka broker and PostgreSQL's driver, for the tests
+jars: setup ## Spark's Kafka connector, a Kafka broker, PostgreSQL's driver, and Spark's classes as a JVM starts soonest with them
 	@scripts/jars
+	@scripts/class-archive
 
 postgres: ## a PostgreSQL server, for the tests
 	@scripts/postgres

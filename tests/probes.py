@@ -21,6 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Container, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
 from importlib.machinery import SourceFileLoader
@@ -186,7 +187,11 @@ def _place(code: CodeType) -> tuple[str, int]:
     return code.co_qualname, code.co_firstlineno
 
 
+def _keep(file: Path) -> None:
+    KeptLoader(SourceFileLoader(file.stem, str(file))).get_code(file.stem)
+
+
 if __name__ == "__main__":
     KEPT.mkdir(parents=True, exist_ok=True)
-    for file in PACKAGE.rglob("*.py"):
-        KeptLoader(SourceFileLoader(file.stem, str(file))).get_code(file.stem)
+    with ProcessPoolExecutor() as processes:
+        list(processes.map(_keep, PACKAGE.rglob("*.py"), chunksize=20))
