@@ -10,16 +10,10 @@ from benchmarks.workloads import Workload, prepare
 TINY = Workload("tiny", rows=200, ticks=3, lag_s=90, files=2, fill_minutes=4, fill_ticks=2, heap="1g")
 
 
+@pytest.mark.full
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("system", "kind"),
-    [
-        ("watersmeet", "left"),
-        pytest.param("watersmeet", "left3", marks=pytest.mark.full),
-        pytest.param("spark", "left", marks=pytest.mark.full),
-        pytest.param("spark", "left3", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("kind", ["left", "left3"])
+@pytest.mark.parametrize("system", ["watersmeet", "spark"])
 def test_a_left_join_comes_to_the_same_rows(tmp_path, monkeypatch, system, kind):
     monkeypatch.setattr(side_by_side, "BENCH", tmp_path)
     want = compare.expected(prepare(TINY, tmp_path / "data"), kind)

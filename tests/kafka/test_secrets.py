@@ -207,7 +207,11 @@ def test_nowhere_of_what_is_explained(place, capfd):
         ("'{url}'", "'postgresql://watersmeet:no-5ecret@host:port/postgres'"),
         ("'{url}'", "'postgresql://watersmeet:no-5ecret@127.0.0.1/postgres?sslmod=5ecret'"),
         ("password={postgres}", "password=no-5ecret"),
-        ("'{jdbc}&password={postgres}'", "'jdbc:postgresql://127.0.0.1:1/x?password=no-5ecret'"),
+        pytest.param(  # waits for the database
+            "'{jdbc}&password={postgres}'",
+            "'jdbc:postgresql://127.0.0.1:1/x?password=no-5ecret'",
+            marks=pytest.mark.full,
+        ),
         ("'{registry}'", "'no-5ecret'"),
         ("'{registry_url}'", "'http://ada:no-5ecret@127.0.0.1:1'"),
         (

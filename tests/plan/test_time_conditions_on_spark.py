@@ -262,7 +262,7 @@ GONE = slice(3, 5)
 def engine_rows(
     join: DrawnJoin, left: list[dict[str, Any]], right: list[dict[str, Any]]
 ) -> Counter[tuple[Any, ...]]:
-    """Return all rows that the engine puts out: over streams in three ticks and at their end; over tables,
+    """Return all rows that the engine puts out: over streams in two ticks and at their end; over tables,
     from which two rows are deleted in the end, as the sum of the changes."""
     declared: dict[str, Any] = {"columns": COLUMNS}
     if not join.tables:
@@ -273,9 +273,9 @@ def engine_rows(
         "query": join.query,
         "options": {"output_mode": "changelog"} if join.tables else {},
     }
-    job = LocalJob(plan_job(case_job(case)), MemoryStore(), partitions=2)
+    job = LocalJob(plan_job(case_job(case)), MemoryStore())
     found: Counter[tuple[Any, ...]] = Counter()
-    for first, last in pairwise([0, 5, 9, max(len(left), len(right))]):
+    for first, last in pairwise([0, 6, max(len(left), len(right))]):
         add(found, job.tick(arriving(l=left[first:last], r=right[first:last])).rows[QUERY])
     if join.tables:
         gone = {name: [(row, -1) for row in side[GONE]] for name, side in (("l", left), ("r", right))}

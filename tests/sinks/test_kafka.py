@@ -111,7 +111,7 @@ def test_staged_rows_go_with_the_tick(topic, made, tmp_path):
 
 
 @real
-@pytest.mark.parametrize("point", ["half-sent", "sent", "marked"])
+@pytest.mark.parametrize("point", [pytest.param("half-sent", marks=pytest.mark.full), "sent", "marked"])
 def test_an_attempt_that_wakes_up_after_its_repeat_sends_no_more(kafka_broker, topic, made, point):
     """It slept within its transaction, while another run repeated the tick."""
     slept = []
@@ -225,7 +225,7 @@ def test_a_run_that_another_one_passes_while_it_begins_is_refused(kafka_broker, 
 
 
 @real
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("is_open", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_sink_that_was_renamed_fences_the_old_run(kafka_broker, topic, made, tmp_path, is_open):
     old = made()
     publish(old, 1)
@@ -579,7 +579,7 @@ def test_topics_and_ids_that_must_be_apart_are_refused_at_once():
 
 
 @real
-@pytest.mark.parametrize("records", range(8, 13))
+@pytest.mark.parametrize("records", [10, *(pytest.param(n, marks=pytest.mark.full) for n in (8, 9, 11, 12))])
 def test_the_mark_waits_for_room_as_well(kafka_broker, topic, made, records):
     sink = made(**{"queue.buffering.max.messages": "10", "linger.ms": "100"})
     assert publish(sink, 1, rows=[(f"k{n}", "v") for n in range(records)], partitions=1)

@@ -66,7 +66,7 @@ def limit_records(broker, topic, nbytes):
 
 @pytest.mark.kafka
 @pytest.mark.postgres
-@pytest.mark.parametrize("fails", [0, 1])
+@pytest.mark.parametrize("fails", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_the_message_is_of_the_one_that_failed(kafka_broker, postgres, tmp_path, seed, fails):
     folder = tmp_path / f"one_fails_{fails}"
     folder.mkdir()

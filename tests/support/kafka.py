@@ -328,7 +328,9 @@ class KafkaBroker:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # after a kill the controller takes the broker back only once its old session has ended
             "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
+            "broker.heartbeat.interval.ms": 1000,
+            # a broker that nothing is asked of does little
+            "metadata.max.idle.interval.ms": 0,
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 

@@ -57,7 +57,9 @@ def test_texts_are_read_as_before_and_what_is_no_time_is_broken(spark):
     assert row["at"] == MOMENT
 
 
-@pytest.mark.parametrize(("form", "head"), [("json", ""), ("csv", "id,at\n")])
+@pytest.mark.parametrize(
+    ("form", "head"), [("json", ""), pytest.param("csv", "id,at\n", marks=pytest.mark.full)]
+)
 def test_files_count_the_unit_and_so_do_tables_and_previews(spark, tmp_path, form, head):
     options = f", 'format' = '{form}', 'timestamp.unit' = 'ms'"
     record = {"json": '{{"id": {0}, "AT": {1}}}', "csv": "{0},{1}"}[form]

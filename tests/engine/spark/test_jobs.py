@@ -238,7 +238,7 @@ def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
     assert (account["in"], account["broken"]) == (121, 120)
 
 
-@pytest.mark.parametrize("good", [0, 1])
+@pytest.mark.parametrize("good", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_few_broken_records_or_a_good_one_among_many_let_the_job_go_on(job, put, good):
     put("orders", *(order(n, "10:00:00") for n in range(good)), *["{not json"] * (99 + 100 * good))
     put("orders", *["{not json"] * 200)

@@ -107,7 +107,7 @@ def test_a_name_of_two_levels_has_one_case_or_the_record_is_broken(spark):
     ]
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("wrapped", [pytest.param(False, marks=pytest.mark.full), True])
 def test_debezium_finds_columns_in_any_case(spark, wrapped):
     def event(**parts: Any) -> tuple[bytes | None, bytes]:
         key, value = parts.pop("key", None), parts | {"source": {"name": "n", "s": 1, "id": 9}}
@@ -189,7 +189,7 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("reader", ["auto", "spark"])
+@pytest.mark.parametrize("reader", ["auto", pytest.param("spark", marks=pytest.mark.full)])
 def test_files_of_a_stream_are_read_in_any_case(spark, tmp_path, reader):
     rows, broken = of_files(
         spark,

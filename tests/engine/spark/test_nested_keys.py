@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from tests.engine.spark.running import until_caught_up
+from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
 from watersmeet.errors import SqlError
 from watersmeet.types.parser import sql_type
@@ -18,7 +19,7 @@ from watersmeet.types.sql_type import SqlType
 
 pytestmark = pytest.mark.spark
 
-PAIRS = [
+_ALL_PAIRS = [
     ("STRUCT<x: INT, y: STRING>", "STRUCT<x: BIGINT, y: STRING>"),
     ("STRUCT<x: INT, y: STRING>", "STRUCT<p: INT, q: STRING>"),
     ("STRUCT<x: INT, y: INT>", "STRUCT<y: INT, x: INT>"),
@@ -51,6 +52,7 @@ PAIRS = [
     ("ARRAY<DATE>", "ARRAY<TIMESTAMP>"),
     ("ARRAY<STRING>", "ARRAY<INT>"),
 ]
+PAIRS = at_effort(quick=_ALL_PAIRS[::3], full=_ALL_PAIRS)
 PLAIN: dict[str, list[Any]] = {
     "STRING": ["a", ""], "BOOLEAN": [True, False], "DATE": ["2024-01-01", "2024-07-01"],
     "TIMESTAMP": ["2024-01-01T00:00:00Z", "2024-07-01T00:00:00Z"],
@@ -135,7 +137,7 @@ def test_what_is_joined_in_process_and_what_is_refused(of_spark: Any) -> None:
             wrong[(*PAIRS[number], op)] = (found, expected)
     assert wrong == {}
     joined = [pairs for pairs in of_spark.values() if pairs is not None]
-    assert 15 < sum(map(bool, joined)) < len(of_spark)
+    assert len(of_spark) / 4 < sum(map(bool, joined)) < len(of_spark)
 
 
 def test_what_is_joined_on_spark(spark: Any, files: Path, of_spark: Any, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, w
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.full
 def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, tmp_path):
     write_job(tmp_path)
     job = tmp_path / "job.sql"
