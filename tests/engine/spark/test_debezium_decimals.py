@@ -22,8 +22,8 @@ DIGITS = base64.b64encode(bytes.fromhex("d76df8")).decode()
 """Three bytes, by which Debezium writes a number of some scale."""
 
 
-def read(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> list[tuple[Any, Any, Any]]:
-    """(amount, diff, broken) of events, each a key and a value."""
+def frame_of(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> Any:
+    """The columns amount, diff and broken of events, each a key and a value."""
     job = watersmeet.parse_job(
         f"""CREATE TABLE t (id INT, amount DECIMAL(9,2){key}) WITH ('connector' = 'kafka',
         'bootstrap.servers' = 'localhost:1', 'topic' = 't', 'format' = 'debezium-json'{said});
@@ -33,14 +33,24 @@ def read(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> list[tup
     raw = spark.createDataFrame(
         [tuple(map(json.dumps, record)) for record in records], "key STRING, value STRING"
     )
-    frame = changes(raw, source, F.lit(None).cast("string"), {})
-    rows = frame.select("amount", DIFF, BROKEN).collect()
+    return changes(raw, source, F.lit(None).cast("string"), {}).select("amount", DIFF, BROKEN)
+
+
+def read(spark: Any, key: str, said: str, *records: tuple[Any, Any]) -> list[tuple[Any, Any, Any]]:
+    """(amount, diff, whether it is broken) of each event."""
+    rows = frame_of(spark, key, said, *records).collect()
     return [(row[0], row[1], row[2] is not None) for row in rows]
 
 
 def event(amount: Any, *, schema: bool = False) -> tuple[Any, Any]:
     told = {"before": None, "after": {"id": 1, "amount": amount}, "op": "c"}
     return None, {"schema": {}, "payload": told} if schema else told
+
+
+def test_a_number_stands_in_the_plan_once(spark):
+    """Spark compiles the plan of every tick: of one that is too long it fails to, after seconds."""
+    plan = frame_of(spark, "", "", event(1))._jdf.queryExecution().optimizedPlan().toString()
+    assert plan.count("base64") == 4, "as bytes and as an object, of the row before and after"
 
 
 def test_bytes_are_no_numbers(spark):

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, debezium_time, decimal_of
 from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED, TRUNCATED
-from watersmeet.engine.spark.text import literal, options_map, quoted
+from watersmeet.engine.spark.text import let, literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
@@ -42,7 +42,8 @@ _KEY_PATHS = ("$", "$.payload")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 _TEXT, _COLUMNS, _TEXTS = ours("text"), ours("columns"), ours("texts")
 _ROWS = {part: ours(f"row_{part}") for part in ("before", "after")}
-_AS_TEXT, _IS_TOLD = ours("as_text"), ours("is_told")
+_TYPED = {"before": _BEFORE, "after": _AFTER}
+_AS_TEXT, _IS_TOLD, _ROW = ours("as_text"), ours("is_told"), ours("row")
 _TOLD = object_in(_TEXTS)
 """The event where DECIMALs are as the record's schema says, and not numbers."""
 
@@ -83,18 +84,21 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
     if _TEXTS in parsed:
         of_texts = {part: f"coalesce({_TOLD}.payload.{part}, {_TOLD}.{part})" for part in written}
         wrong = [f"IF({_IS_TOLD}, {not_whole(_TEXTS)}, {not_whole(_PARSED)})"]
-        wrong += _unread_decimals(source, names, of_texts.values())
+        wrong += [
+            f"({of_texts[part]}.{quoted(name)} IS NOT NULL AND {_ROWS[part]}.{quoted(name)} IS NULL)"
+            for part in of_texts
+            for name in _decimals(source, names)
+        ]
         written = {
             part: f"IF({_IS_TOLD}, {_with_decimals(source, names, of_texts[part])}, {own})"
             for part, own in written.items()
         }
+    # What is asked of twice is a column of a frame beneath: the plan repeats what is written twice.
     told = told.withColumns({_ROWS[part]: F.expr(own) for part, own in written.items()})
+    typed = {part: _typed(source, names, row, parser) for part, row in _ROWS.items()}
+    told = told.withColumns({_TYPED[part]: F.expr(own) for part, own in typed.items()})
     of_events = [_EVENT, *([_TOLD] if _TEXTS in parsed else [])]
-    parts = {
-        _OP: f"coalesce({', '.join(f'{event}.payload.op, {event}.op' for event in of_events)})",
-        _BEFORE: _typed(source, names, _ROWS["before"], parser),
-        _AFTER: _typed(source, names, _ROWS["after"], parser),
-    }
+    parts = {_OP: f"coalesce({', '.join(f'{event}.payload.op, {event}.op' for event in of_events)})"}
     if keys:
         told_key = object_in(_KEY)
         of_record = ", ".join(
@@ -103,9 +107,15 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         )
         parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
     parts |= _of_event(source, fields, of_events)
-    wrong += _untyped(source, names, _ROWS.values(), parser)
+    times = [column.name for column in source.columns if column.name in names and column.type in TIMES]
+    wrong += [
+        f"({_ROWS[part]}.{quoted(name)} IS NOT NULL AND {_TYPED[part]}.{quoted(name)} IS NULL)"
+        for part in _ROWS
+        for name in times
+    ]
     events = told.select(
         *(F.expr(sql).alias(name) for name, sql in parts.items()),
+        *map(F.col, _TYPED.values()),
         F.expr(f"coalesce({' OR '.join(wrong)}, false)").alias(_WRONG),
         F.col("value"),
         F.col(PARTITION),
@@ -297,18 +307,9 @@ def _decimals(source: Source, names: Sequence[str]) -> list[str]:
 
 def _with_decimals(source: Source, names: Sequence[str], part: str) -> str:
     """The STRUCT ``part``, its DECIMALs read of their texts."""
-    decimals = _read_decimals(source, names, part)
-    fields = (f"{literal(name)}, {decimals.get(name, f'{part}.{quoted(name)}')}" for name in names)
-    return f"IF({part} IS NULL, NULL, named_struct({', '.join(fields)}))"
-
-
-def _unread_decimals(source: Source, names: Sequence[str], parts: Iterable[str]) -> list[str]:
-    """Conditions: a DECIMAL cannot be read of its text."""
-    return [
-        f"({part}.{quoted(name)} IS NOT NULL AND {number} IS NULL)"
-        for part in parts
-        for name, number in _read_decimals(source, names, part).items()
-    ]
+    decimals = _read_decimals(source, names, _ROW)
+    fields = (f"{literal(name)}, {decimals.get(name, f'{_ROW}.{quoted(name)}')}" for name in names)
+    return let(_ROW, part, f"IF({_ROW} IS NULL, NULL, named_struct({', '.join(fields)}))")
 
 
 def _read_decimals(source: Source, names: Sequence[str], part: str) -> dict[str, str]:
@@ -361,17 +362,6 @@ def _typed(source: Source, names: Sequence[str], part: str, parser: Mapping[str,
         return part
     fields = (f"{literal(name)}, {times.get(name, f'{part}.{quoted(name)}')}" for name in names)
     return f"IF({part} IS NULL, NULL, named_struct({', '.join(fields)}))"
-
-
-def _untyped(
-    source: Source, names: Sequence[str], parts: Iterable[str], parser: Mapping[str, str]
-) -> list[str]:
-    """Conditions: a time cannot be read."""
-    return [
-        f"({part}.{quoted(name)} IS NOT NULL AND {time} IS NULL)"
-        for part in parts
-        for name, time in _times(source, names, part, parser).items()
-    ]
 
 
 def _rows(source: Source) -> list[str]:

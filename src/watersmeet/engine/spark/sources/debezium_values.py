@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watersmeet.engine.spark.counted_times import WHOLE, counted_of, text_of
-from watersmeet.engine.spark.text import literal, options_map
+from watersmeet.engine.spark.text import let, literal, options_map
+from watersmeet.names import ours
 from watersmeet.spec.options.debezium import DECIMAL, NAMES_OF_DAYS, NAMES_OF_UNITS, VARIABLE_DECIMAL
 from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import DATE, SqlType
@@ -21,6 +22,7 @@ _MAX_BYTES = 16
 """Of a number of 38 digits."""
 _MAX_SCALE = 100
 _2_64 = "18446744073709551616BD"
+_HEX, _DIGITS, _SIZE, _SHIFT = map(ours, ("hex", "digits", "size", "shift"))
 
 
 def debezium_time(
@@ -83,14 +85,14 @@ def decimal_of(text: str, kind: SqlType, told: str) -> str:
 
 def _of_bytes(text: str, scale: str, kind: SqlType) -> str:
     """Of a whole number in two's complement, and how many of its digits are behind the point."""
-    data = f"try_to_binary({text}, 'base64')"
-    is_below = f"substr(hex({data}), 1, 1) >= '8'"
-    inverse = f"translate(hex({data}), '0123456789ABCDEF', 'FEDCBA9876543210')"
-    digits = f"lpad(IF({is_below}, {inverse}, hex({data})), {2 * _MAX_BYTES}, '0')"
-    high, low = (f"CAST(conv(substr({digits}, {n}, 16), 16, 10) AS DECIMAL(20,0))" for n in (1, 17))
-    size = f"try_add(try_multiply({high}, {_2_64}), {low})"
-    whole = f"IF({is_below}, try_subtract(CAST(-1 AS DECIMAL(38,0)), {size}), {size})"
-    shift = f"try_cast({scale} AS INT)"
-    number = f"try_cast(concat(CAST({whole} AS STRING), 'E', CAST(-{shift} AS STRING)) AS {kind})"
-    fits = f"length({data}) BETWEEN 1 AND {_MAX_BYTES} AND {shift} BETWEEN -{_MAX_SCALE} AND {_MAX_SCALE}"
-    return f"IF({fits}, {number}, NULL)"
+    is_below = f"substr({_HEX}, 1, 1) >= '8'"
+    inverse = f"translate({_HEX}, '0123456789ABCDEF', 'FEDCBA9876543210')"
+    digits = f"lpad(IF({is_below}, {inverse}, {_HEX}), {2 * _MAX_BYTES}, '0')"
+    high, low = (f"CAST(conv(substr({_DIGITS}, {n}, 16), 16, 10) AS DECIMAL(20,0))" for n in (1, 17))
+    size = let(_DIGITS, digits, f"try_add(try_multiply({high}, {_2_64}), {low})")
+    whole = let(_SIZE, size, f"IF({is_below}, try_subtract(CAST(-1 AS DECIMAL(38,0)), {_SIZE}), {_SIZE})")
+    number = f"try_cast(concat(CAST({whole} AS STRING), 'E', CAST(-{_SHIFT} AS STRING)) AS {kind})"
+    is_short = f"length({_HEX}) BETWEEN 2 AND {2 * _MAX_BYTES}"
+    fits = f"{is_short} AND {_SHIFT} BETWEEN -{_MAX_SCALE} AND {_MAX_SCALE}"
+    shifted = let(_SHIFT, f"try_cast({scale} AS INT)", f"IF({fits}, {number}, NULL)")
+    return let(_HEX, f"hex(try_to_binary({text}, 'base64'))", shifted)
