@@ -68,17 +68,17 @@ def test_values_are_those_of_the_record_before(seed: int, more: str) -> None:
             for _ in range(draw.randrange(9)):
                 clock += 1
                 row: dict[str, Any] = {"id": draw.randrange(4), "n": clock, "other": "x"}
-                row["at"] = clock - (draw.choice([0, 0, 0, 6]) if row["id"] in table else 0)
+                row["at"] = clock - draw.choice([0, 0, 0, 6])
                 row |= {"body": f"b{clock}", "raw": b"%d" % clock, "tags": [f"t{clock}"], "marks": [clock]}
                 row |= {name: value for name, value in LEFT_OUT.items() if draw.random() < 0.4}
                 diff = -1 if draw.random() < 0.25 else 1
                 records.append((row, diff))
                 key = row["id"]
-                if more and row["at"] < greatest.get(key, 0):
+                if more and row["at"] < greatest.get(key, row["at"]):
                     continue
-                greatest[key] = row["at"]
                 if diff < 0:
                     table.pop(key, None)
+                    greatest[key] = row["at"]
                     continue
                 before = table.get(key)
                 whole = dict(row)
@@ -88,7 +88,7 @@ def test_values_are_those_of_the_record_before(seed: int, more: str) -> None:
                 if before is None and any(row[name] == value for name, value in LEFT_OUT.items()):
                     broken += 1
                 else:
-                    table[key] = whole
+                    table[key], greatest[key] = whole, row["at"]
             job.partitions = draw.choice([1, 2, 3])
             output = job.tick({"t": records})
             for out in output.rows["out"]:

@@ -164,10 +164,9 @@ def _changed(
     """What goes out for the tick's records. The state follows: ``inserted``: runs of what is there now."""
     report = share.report.sides[0]
     before = _found(shape, kept, records)
-    sequences = _sequences(shape, kept, records, before)
-    applies = np.ones(len(records.order), dtype=np.bool_) if sequences is None else sequences.applies
+    sequences = None if shape.sequence is None else _sequences(shape.sequence, kept, records, before)
+    applies, filled = _judged(shape, records, sequences, before)
     count(report, "stale", int((~applies).sum()))
-    filled = KnownValues(records, dict(shape.placeholders), applies, before.alive)
     _tell_unknown(shape, records, filled.unknown, share)
     applies = applies & ~filled.unknown
     places = np.flatnonzero(applies)
@@ -247,48 +246,88 @@ def _holds_deletes(piece: RunSlice) -> bool:
     return piece.run.run.stands_for is not None
 
 
+def _judged(
+    shape: UpsertShape, records: _Records, sequences: _Sequences | None, before: _Before
+) -> tuple[Mask, KnownValues]:
+    """Return which records apply, and who has the values that they leave out.
+
+    A record whose values nobody has makes no other one stale.
+    """
+    placeholders, counts = dict(shape.placeholders), np.ones(len(records.order), dtype=np.bool_)
+    if sequences is None:
+        return counts, KnownValues(records, placeholders, counts, before.alive)
+    while True:
+        applies = sequences.judge(counts, in_order=shape.in_order)
+        filled = KnownValues(records, placeholders, applies, before.alive)
+        unknown = np.flatnonzero(filled.unknown & counts)
+        if not len(unknown):
+            return applies, filled
+        # Of each key what is judged up to the first of them is so; what follows is judged without it.
+        counts[unknown[_first_runs(unknown, records.key[unknown])]] = False
+
+
+def _first_runs(places: Rows, keys: Rows) -> Mask:
+    """Return which of these records, in order, follow the first one of their key without a gap."""
+    is_first, is_start = (np.ones(len(places), dtype=np.bool_) for _ in range(2))
+    is_first[1:] = keys[1:] != keys[:-1]
+    is_start[1:] = is_first[1:] | (np.diff(places) > 1)
+    run = np.cumsum(is_start)
+    return np.asarray(run == run[is_first][np.cumsum(is_first) - 1], dtype=np.bool_)
+
+
 @dataclass
 class _Sequences:
-    """``values``: of records and of what the state has. Per record: whether it ``applies``, and where among
-    the values the ``greatest`` is that its key has had then (−1: none)."""
+    """The sequences of records and of what the state has of their keys.
 
+    Args:
+        records: those that are judged.
+        values: of the records, and of the state.
+        ranks: of ``values``.
+        held: per key the rank of what the state has; `_UNORDERED`: nothing.
+        greatest: per record where among the values the greatest is that its key has had then; −1: none.
+    """
+
+    records: _Records
     values: pa.Array
-    applies: Mask
+    ranks: Rows
+    held: Rows
     greatest: Rows
 
+    def judge(self, counts: Mask, *, in_order: bool) -> Mask:
+        """Return which records apply; those that do not count make no other one stale."""
+        records, held = self.records, self.held
+        own = self.ranks[: len(records.order)]
+        # The greatest rank of the key up to each record: keys ascend, so one pass over all does.
+        span = int(self.ranks.max(initial=0)) + 2
+        start = records.key * span
+        raising = np.maximum(np.where(counts, own, _UNORDERED), held[records.key])
+        upto = np.maximum.accumulate(raising + 1 + start) - start - 1
+        earlier = np.empty_like(upto)
+        earlier[1:] = upto[:-1]
+        earlier[records.first] = held
+        applies = (own == _UNORDERED) | (own >= earlier)
+        if not in_order:
+            same = (own[1:] == own[:-1]) & (records.key[1:] == records.key[:-1])
+            applies[:-1] &= ~same
+        place_of = np.full(span, -1)
+        place_of[self.ranks] = np.arange(len(self.ranks))
+        self.greatest = np.where(upto == _UNORDERED, -1, place_of[upto])
+        return np.asarray(applies, dtype=np.bool_)
 
-def _sequences(shape: UpsertShape, kept: SideSlice, records: _Records, before: _Before) -> _Sequences | None:
-    """By the sequences of the changes; None: they apply as they come."""
-    if shape.sequence is None:
-        return None
-    own = taken(records.batch.column(shape.sequence), records.order)
-    arrays, places = [own], []
+
+def _sequences(sequence: str, kept: SideSlice, records: _Records, before: _Before) -> _Sequences:
+    arrays, places = [taken(records.batch.column(sequence), records.order)], []
     for number, piece in enumerate(kept.old):
         keys = np.flatnonzero(before.piece == number)
         if len(keys):
-            arrays.append(taken(whole(piece.rows.batch).column(shape.sequence), before.row[keys]))
+            arrays.append(taken(whole(piece.rows.batch).column(sequence), before.row[keys]))
             places.append(keys)
     values = joined(arrays)
     ranks = _dense_ranks(values)
-    count_own = len(records.order)
     held = np.full(len(records.first), _UNORDERED)
     if places:
-        held[np.concatenate(places)] = ranks[count_own:]
-    ranks_own = ranks[:count_own]
-    # The greatest rank of the key up to each record: keys ascend, so one pass over all does.
-    span = int(ranks.max(initial=0)) + 2
-    start = records.key * span
-    upto = np.maximum.accumulate(np.maximum(ranks_own, held[records.key]) + 1 + start) - start - 1
-    earlier = np.empty_like(upto)
-    earlier[1:] = upto[:-1]
-    earlier[records.first] = held
-    applies = (ranks_own == _UNORDERED) | (ranks_own >= earlier)
-    if not shape.in_order:
-        same = (ranks_own[1:] == ranks_own[:-1]) & (records.key[1:] == records.key[:-1])
-        applies[:-1] &= ~same
-    place_of = np.full(span, -1)
-    place_of[ranks] = np.arange(len(ranks))
-    return _Sequences(values, applies, np.where(upto == _UNORDERED, -1, place_of[upto]))
+        held[np.concatenate(places)] = ranks[len(records.order) :]
+    return _Sequences(records, values, ranks, held, np.full(len(records.order), -1))
 
 
 def _dense_ranks(values: pa.Array) -> npt.NDArray[np.int64]:
