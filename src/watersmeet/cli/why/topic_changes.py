@@ -24,11 +24,14 @@ from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import (
+    CLOCKS,
+    MARKS,
     NAMES_OF_DAYS,
     NAMES_OF_UNITS,
     event_fields,
     placeholders,
     reads_decimal_texts,
+    skips_truncate,
     timestamps_unit,
 )
 from watersmeet.spec.options.kafka import RAW, key_format
@@ -38,8 +41,8 @@ from watersmeet.types import sql_type as sql
 Changes = Sequence[tuple[Row, int]]
 """Rows, and how often each comes; below zero: goes."""
 
-OfRecord = Callable[[bytes | None, bytes | None], Changes]
-"""Of a record's key and value. It raises `Unsure`."""
+OfRecord = Callable[[bytes | None, bytes | None], Changes | None]
+"""Of a record's key and value; None: it says nothing of rows, and is counted. It raises `Unsure`."""
 
 Readers = Mapping[str, Callable[[Any], Any] | None]
 
@@ -131,11 +134,13 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
     }
     kinds = {column.name: column.type for column in source.columns}
 
-    def read(key_bytes: bytes | None, value: bytes | None) -> Changes:
+    def read(key_bytes: bytes | None, value: bytes | None) -> Changes | None:
         if value is None:
             return []
         whole = json_object(decoded(value))
         event = _unwrapped(whole, ("before", "after", "op"))
+        if _is_skipped(event, source):
+            return None
         readers = _as_described(by_unit, usual, kinds, _names_of_types(whole))
         before, after = (_part(event.get(name), readers) for name in ("before", "after"))
         if after is not None and any(_is_left_out(own, kinds[name]) for name, own in after.items()):
@@ -253,6 +258,17 @@ def _unwrapped(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, A
         raise Unsure
     payload: Mapping[str, Any] = event["payload"]
     return payload
+
+
+def _is_skipped(event: Mapping[str, Any], source: Source) -> bool:
+    """See `sources.debezium`: messages of the log, heartbeats, markers of transactions, truncations."""
+    if any(event.get(name) is not None for name in ("before", "after")):
+        return False
+    op = event.get("op")
+    if op is not None:
+        return op == "m" or (op == "t" and skips_truncate(source.options))
+    is_heartbeat = "ts_ms" in event and event.keys() <= {*CLOCKS}
+    return is_heartbeat or (event.get("status") in MARKS and {"id", "event_count"} <= event.keys())
 
 
 def _of_event(event: Mapping[str, Any], path: str, kind: sql.SqlType) -> Any:

@@ -98,7 +98,8 @@ class RecordsAgain:
             EngineError: a schema registry does not answer.
         """
         left_out: dict[int, str] = {}
-        rows, records = self._of_values(keys, values, left_out)
+        skipped: list[int] = []
+        rows, records = self._of_values(keys, values, left_out, skipped)
         beside = {
             "topic": pa.array([topic]).take(pa.array(np.zeros(len(offsets), np.int64))),
             "partition": pa.array(np.full(len(offsets), partition, np.int64)),
@@ -121,7 +122,9 @@ class RecordsAgain:
             left_out[record] = _shown((values if values[record].is_valid else keys)[record].as_py())
         is_whole = ~np.isin(records, list(left_out))  # and not one of two rows
         table, records = table.filter(pa.array(is_whole)), records[is_whole]
-        return Taken(table, records, left_out, self._counted(table, records, left_out, len(offsets)))
+        counts = self._counted(table, records, left_out, len(offsets))
+        counts[skipped] = 1
+        return Taken(table, records, left_out, counts)
 
     def _counted(
         self, rows: pa.Table, records: npt.NDArray[np.int64], left_out: Collection[int], count: int
@@ -134,7 +137,9 @@ class RecordsAgain:
         counted[list(left_out)] = 1 if is_one else UNCOUNTED
         return counted
 
-    def _of_values(self, keys: pa.Array, values: pa.Array, left_out: dict[int, str]) -> Rows:
+    def _of_values(
+        self, keys: pa.Array, values: pa.Array, left_out: dict[int, str], skipped: list[int]
+    ) -> Rows:
         if self._of_record is None:
             return self._decoded(values, left_out)
         rows: list[Row] = []
@@ -142,7 +147,10 @@ class RecordsAgain:
         records: list[int] = []
         for number, (key, value) in enumerate(zip(keys.to_pylist(), values.to_pylist(), strict=True)):
             try:
-                for row, diff in self._of_record(key, value):
+                changes = self._of_record(key, value)
+                if changes is None:
+                    skipped.append(number)
+                for row, diff in changes or ():
                     rows.append(row)
                     diffs.append(diff)
                     records.append(number)

@@ -33,7 +33,8 @@ from watersmeet.types.sql_type import (
 
 TIMESTAMPS, DECIMALS, TRUNCATE = "debezium.timestamps", "debezium.decimals", "debezium.truncate"
 OPTIONS = (TIMESTAMPS, DECIMALS, TRUNCATE)
-STOP = "stop"
+STOP, SKIP = "stop", "skip"
+"""Of `TRUNCATE`: what an event that says that the table was emptied does to the job."""
 
 METADATA_PREFIX = "metadata."
 """Options that begin so fill the column that they name from a field of the event, or of Kafka's record."""
@@ -101,9 +102,15 @@ def reads_decimal_texts(options: Mapping[str, str]) -> bool:
     return any(name.lower() == DECIMALS and value.strip().lower() == TEXTS for name, value in options.items())
 
 
-def stops_at_truncate(options: Mapping[str, str]) -> bool:
-    """Return True if an event that says that the table was emptied stops the job; else it is broken."""
-    return any(name.lower() == TRUNCATE and value.strip().lower() == STOP for name, value in options.items())
+def skips_truncate(options: Mapping[str, str]) -> bool:
+    """Return True if an event that says that the table was emptied is skipped; else it stops the job."""
+    return any(name.lower() == TRUNCATE and value.strip().lower() == SKIP for name, value in options.items())
+
+
+CLOCKS = ("ts_ms", "ts_us", "ts_ns")
+"""All that a heartbeat has."""
+MARKS = ("BEGIN", "END")
+"""The status of markers of transactions."""
 
 
 def event_fields(source: Source) -> dict[str, str]:
@@ -149,8 +156,8 @@ def value_problems(what: str, source: Source) -> Iterator[SpecError]:
         if name.lower() == DECIMALS and value.strip().lower() != TEXTS:
             hint = f"it can be '{TEXTS}', with decimal.handling.mode = string: bytes do not say their scale"
             yield wrong_value(what, name, value, hint)
-        if name.lower() == TRUNCATE and value.strip().lower() != STOP:
-            hint = f"it can be '{STOP}'; without it such an event counts as broken, and the rows stay"
+        if name.lower() == TRUNCATE and value.strip().lower() not in (STOP, SKIP):
+            hint = f"it can be '{STOP}', which it is unless it is said, or '{SKIP}': the rows stay"
             yield wrong_value(what, name, value, hint)
     for column in source.columns:
         if column.type != TIMESTAMP and TIMESTAMP in column.type.every:

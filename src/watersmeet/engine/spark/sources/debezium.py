@@ -25,11 +25,13 @@ from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.debezium import (
+    CLOCKS,
+    MARKS,
     UNAVAILABLE,
     event_fields,
     placeholders,
     reads_decimal_texts,
-    stops_at_truncate,
+    skips_truncate,
     timestamps_unit,
 )
 from watersmeet.spec.records.json_names import JsonNames
@@ -147,19 +149,18 @@ def _told_of(source: Source) -> str:
     Messages of the database's log, heartbeats and markers of transactions say nothing of rows.
     """
     whole = "coalesce(get_json_object(value, '$.payload'), value)"
-    names = f"json_object_keys({whole})"
-    is_heartbeat = f"array_contains({names}, 'ts_ms') AND size(array_except({names}, array({_CLOCKS}))) = 0"
+    names, clocks = f"json_object_keys({whole})", ", ".join(map(literal, CLOCKS))
+    is_heartbeat = f"array_contains({names}, 'ts_ms') AND size(array_except({names}, array({clocks}))) = 0"
     is_marker = (
-        f"get_json_object({whole}, '$.status') IN ('BEGIN', 'END')"
+        f"get_json_object({whole}, '$.status') IN ({', '.join(map(literal, MARKS))})"
         f" AND array_contains({names}, 'id') AND array_contains({names}, 'event_count')"
     )
     is_beside = f"{_OP} IS NULL AND {_BEFORE} IS NULL AND {_AFTER} IS NULL"
-    stops = f"WHEN {_OP} = 't' THEN '{TRUNCATED}'" if stops_at_truncate(source.options) else ""
-    return f"""CASE WHEN {_WRONG} THEN value WHEN {_OP} = 'm' THEN '{SKIPPED}' {stops}
+    truncated = SKIPPED if skips_truncate(source.options) else TRUNCATED
+    return f"""CASE WHEN {_WRONG} THEN value
+        WHEN {_OP} = 'm' THEN '{SKIPPED}' WHEN {_OP} = 't' THEN '{truncated}'
         WHEN {is_beside} AND (({is_heartbeat}) OR ({is_marker})) THEN '{SKIPPED}' ELSE value END"""
 
-
-_CLOCKS = "'ts_ms', 'ts_us', 'ts_ns'"
 
 _BY_ROW = f"""
         WHEN {_OP} IN ('c', 'r') AND {_AFTER} IS NOT NULL THEN array(struct({_AFTER} AS row, 1L AS diff))

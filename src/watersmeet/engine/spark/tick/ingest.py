@@ -183,10 +183,10 @@ class SourceTask:
 
 def truncated_error(source: str) -> EngineError:
     return EngineError(
-        f'the table that "{source}" captures was emptied by TRUNCATE, and its rows are still in the results',
+        f'"{source}": its table was emptied by TRUNCATE, and its rows are still in the results',
         code="table-truncated",
-        hint="begin anew, with another checkpoint and from a new snapshot; or leave 'debezium.truncate' out:"
-        " the event counts as broken then, and the rows stay",
+        hint="begin anew, with another checkpoint and from a new snapshot; or say"
+        " 'debezium.truncate' = 'skip': the job goes on, and the rows stay",
     )
 
 
