@@ -44,6 +44,10 @@ def ranking_of(sql: str) -> RankPlan:
         ("rn <= -1", 0, True),
         ("rn <= 99999999999", 2**31 - 1, False),
         ("rn = 0", 0, True),
+        ("NOT rn > 3", 3, False),
+        ("NOT (rn > 3 OR v < 1)", 3, True),
+        ("(rn <= 3 AND v > 1) OR (rn <= 3 AND v < 0)", 3, True),
+        ("rn <= 3 AND NOT rn > 2", 3, True),
     ],
 )
 def test_how_many_rows_are_wanted(where: str, most: int, is_left: bool) -> None:

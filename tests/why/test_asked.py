@@ -109,6 +109,27 @@ def test_a_row_that_meets_a_table_as_of_its_tick_is_not_said_to_be_put_out() -> 
     assert "is not told" in fate.text
 
 
+@pytest.mark.parametrize(
+    ("on", "row", "said"),
+    [
+        ("b.t >= a.t AND a.n BETWEEN b.n - 1 AND b.n + 1", {"n": None}, "n is NULL"),
+        ("a.k = b.k AND b.n >= a.n", {"n": None, "k": None}, "k is NULL; n is NULL"),
+        ("a.k = b.k AND a.until >= b.t", {"until": None}, "until is NULL"),
+        ("a.k = b.k AND abs(a.n - b.n) <= 3", {"n": None}, "n is NULL"),
+        ("a.k = b.k AND a.n > 3", {"n": 1}, "a.n > 3: 1 against 3"),
+        ("a.k = b.k AND 1 > 2", {"n": 1}, "the condition of the join holds for no rows at all"),
+        ("a.k = b.k AND a.t >= b.t + 9", {"n": 1}, "the condition of the join holds for no rows at all"),
+    ],
+)
+def test_what_lets_a_row_match_nothing_is_named(on: str, row: Mapping[str, Any], said: str) -> None:
+    more = {"columns": {"t": "BIGINT", "until": "BIGINT", "k": "STRING", "n": "INT"}}
+    rows = [[["a", {"t": 10, "until": 20, "k": "x", "n": 1} | row], ["b", {"t": 11, "k": "x", "n": 1}]]]
+    query = f"SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON {on} AND b.t BETWEEN a.t AND a.t + 3"
+    run = ran(query, rows, a=stream() | more, b=stream() | more)
+    (fate,) = asked(run, Question("a", [])).fates
+    assert fate.text.endswith(f"at once, for it can match nothing: {said}")
+
+
 def test_rows_ahead_of_the_clock_are_told() -> None:
     columns = {"columns": {"t": "TIMESTAMP", "k": "STRING"}, "time": {"t": {"lag": 0}}}
     run = ran(

@@ -15,7 +15,7 @@ from watersmeet.plan.evaluated import shown
 from watersmeet.plan.explain.durations import distance
 from watersmeet.plan.join_inputs import JoinInputs, refs, unit_of_type
 from watersmeet.plan.model.job import QueryPlan
-from watersmeet.plan.model.nodes import JoinPlan
+from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.model.sides import SidePlan, joined_name
 from watersmeet.spec.model import Branch, Input, JoinKind
 from watersmeet.types.sql_type import SqlType
@@ -165,8 +165,13 @@ class Fates:
             own = [e for e in self.rows.own_conditions if {alias for alias, _ in refs(e)} == {self.alias}]
             table = columns_of(given, branch, mentioned(own, self.alias), one, self.rows.zone)
             texts += self._words(Conditions.of(JoinInputs((given,), time_zone=self.rows.zone), own), table)
-            texts += self._null_keys(branch, one)
+            texts += [*self._null_keys(branch, one), *self._null_columns(branch, one)]
+            if not all(join.matchable for join in self.rows.query.every(MatchPlan) if self._is_of(join)):
+                texts.append("the condition of the join holds for no rows at all")
         return "; ".join(dict.fromkeys(texts)) or "a condition on it alone"
+
+    def _is_of(self, join: MatchPlan) -> bool:
+        return self.alias in (join.left.name, join.right.name)
 
     def _words(self, conditions: Conditions, row: pa.Table) -> list[str]:
         failing = conditions.failing(row)
@@ -186,6 +191,16 @@ class Fates:
             except EngineError:
                 continue
         return nulls
+
+    def _null_columns(self, branch: Branch, row: pa.Table) -> list[str]:
+        """Columns without which no row is met: those of bands, and of keys that are columns."""
+        given = self.side.input
+        names = [name for name in self.side.not_null if given.column(name) is not None]
+        try:
+            table = columns_of(given, branch, names, row, self.rows.zone)
+        except EngineError:
+            return []
+        return [f"{name} is NULL" for name in names if table[joined_name(self.alias, name)].null_count]
 
     # what the join did
 

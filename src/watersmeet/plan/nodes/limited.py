@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from watersmeet.errors import PlanError
 from watersmeet.plan.conditions.conjuncts import Conjunct, join_all, split
+from watersmeet.plan.conditions.rewritten import conjuncts_of
 from watersmeet.spec.model import Branch, Expr, Input, Query, Relation, StageBranch
 from watersmeet.spec.ranking import Ranking
 
@@ -100,6 +101,8 @@ def _limit(i: Input, branch: StageBranch, above: Sequence[Conjunct]) -> _Limit:
     }
     own = split(branch.above)
     within, outside = _bounds(own, "", names), _bounds(above, i.alias, columns)
+    if not within and not outside:  # states know the limits of conditions as they are written
+        within, outside = _rewritten_bounds(own, "", names), _rewritten_bounds(above, i.alias, columns)
     if not within and not outside:
         raise _without_limit(ranking)
     most = max(0, min(_MOST, *(value for _, value, _ in (*within, *outside))))
@@ -142,6 +145,18 @@ def _bounds(conjuncts: Iterable[Conjunct], alias: str, names: Collection[str]) -
             bounds.append((conjunct.expr, value - 1, True))
         elif kind is exp.EQ:
             bounds.append((conjunct.expr, value, value == 1))
+    return bounds
+
+
+def _rewritten_bounds(conjuncts: Iterable[Conjunct], alias: str, names: Collection[str]) -> list[_Bound]:
+    """Return the bounds of conjuncts as `plan.conditions.rewritten` has them: ``NOT n > 3``."""
+    bounds: list[_Bound] = []
+    for conjunct in conjuncts:
+        parts = conjuncts_of(conjunct.expr)
+        bounds += [
+            (conjunct.expr, value, whole and len(parts) == 1)
+            for _, value, whole in _bounds(parts, alias, names)
+        ]
     return bounds
 
 
