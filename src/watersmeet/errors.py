@@ -260,7 +260,8 @@ def flat_enough() -> Iterator[None]:
         raise SqlError(
             "something in it is nested too deeply: parentheses, types, views, or a chain of AND, OR or +",
             code="not-supported",
-            hint="hundreds of levels are too many: write it flatter; many values of a column are x IN (…)",
+            hint="about 30 calls or parentheses within each other are the limit: coalesce(a, b, c),"
+            " CASE WHEN … WHEN … and x IN (…) take many values at one level",
         ) from None
 
 

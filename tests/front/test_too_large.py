@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from watersmeet.errors import SqlError, WatersmeetError
+from watersmeet import LocalJob, MemoryStore
+from watersmeet.errors import EngineError, SqlError, WatersmeetError
 from watersmeet.front.query import flow, inline, joins
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.conditions.bounds import closure_of
@@ -59,6 +60,16 @@ def test_a_long_list_may_be_written_in_a_view(monkeypatch):
 def test_what_is_nested_too_deeply_is_said(sql):
     with pytest.raises(SqlError, match="nested too deeply"):
         parse_job(sql)
+
+
+def test_what_is_planned_is_run_or_refused_from_further_within():
+    def opened(plan, frames):
+        return opened(plan, frames - 1) if frames else LocalJob(plan, MemoryStore())
+
+    plan = plan_job(parse_job(f"{TABLE}SELECT {'abs(' * 15}a{')' * 15} AS b FROM t;"))
+    opened(plan, 0)
+    with pytest.raises(EngineError, match="nested too deeply"):
+        opened(plan, 600)
 
 
 def test_views_over_hundreds_of_views_are_said_to_be_too_deep():

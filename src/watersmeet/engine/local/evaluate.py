@@ -16,7 +16,7 @@ from watersmeet.kernel.summed import summed
 from watersmeet.names import CHANGE_COLUMNS, DIFF, FLAG, PARTITION, TICK
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
-from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.exact import NotExact, exact_in_run
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
@@ -141,7 +141,7 @@ class Projection:
 
 def _computed(name: str, expr: Expr, inputs: JoinInputs, zoned: bool = False, *, words: str) -> Computed:
     try:
-        expression = exact(expr, inputs)
+        expression = exact_in_run(expr, inputs)
     except NotExact as why:
         raise EngineError(
             f"the in-process engine does not compute {text_of(expr)}: {why}",

@@ -30,7 +30,17 @@ from watersmeet.spec.grammar import GrammarParser, SparkGrammar
 from watersmeet.spec.model import Expr
 from watersmeet.types.sql_type import BOOLEAN, VOID
 
-__all__ = ["FUNCTIONS", "Exact", "NotExact", "Tree", "compiled", "exact", "exact_condition", "listed"]
+__all__ = [
+    "FUNCTIONS",
+    "Exact",
+    "NotExact",
+    "Tree",
+    "compiled",
+    "exact",
+    "exact_condition",
+    "exact_in_run",
+    "listed",
+]
 
 _KEYWORDS = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "OVERLAY")
 
@@ -52,6 +62,17 @@ def exact(expr: Expr, inputs: JoinInputs) -> Exact:
     if any(part.is_interval for part in expression.type.every):  # also within an ARRAY
         raise NotExact(f"it is {expression.type}, which no column of rows between joins is")
     return expression
+
+
+def exact_in_run(expr: Expr, inputs: JoinInputs) -> Exact:
+    """``expr`` of a plan, for tasks. Whoever runs it may be called from further within than its planner was.
+
+    Raises: NotExact.
+    """
+    try:
+        return exact(expr, inputs)
+    except RecursionError:
+        raise NotExact("it is nested too deeply") from None
 
 
 def compiled(expr: Expr, inputs: JoinInputs) -> Exact:

@@ -13,7 +13,7 @@ from watersmeet.kernel.batches import one_array
 from watersmeet.kernel.expressions.evaluate import Computed, fits, tree_of
 from watersmeet.names import DIFF, FLAG
 from watersmeet.plan.evaluated import mentioned_by, shown, source_inputs, words_of
-from watersmeet.plan.exact import NotExact, exact
+from watersmeet.plan.exact import NotExact, exact_in_run
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.state.runs.columns import StoredColumn
 
@@ -81,7 +81,7 @@ def made_of(
         if expr.key == "column" and name != FLAG:
             continue
         try:
-            made = exact(expr, inputs)
+            made = exact_in_run(expr, inputs)
         except NotExact as why:
             return f"would have to be read by Spark, which alone computes {shown(expr)} ({why})"
         words = words_of(branch, name, expr)

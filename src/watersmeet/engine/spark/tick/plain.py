@@ -25,7 +25,7 @@ from watersmeet.kernel.batches import batches_of, size
 from watersmeet.kernel.expressions.evaluate import Computed, columns_of, fits, tree_of
 from watersmeet.names import DIFF, SHOWN_DIFF, SHOWN_TICK, TICK, ours
 from watersmeet.plan.conditions.conjuncts import text_of
-from watersmeet.plan.exact import Exact, NotExact, exact
+from watersmeet.plan.exact import Exact, NotExact, exact_in_run
 from watersmeet.plan.join_inputs import JoinInputs
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Expr, Input, OutputColumn, OutputMode
@@ -159,7 +159,7 @@ def exact_output(query: QueryPlan, expr: Expr) -> Exact | None:
     do not. Times, and what is computed of them, are left to Spark: they are written by its zone."""
     rows = Input(alias="", columns=query.root.columns, event_times=(), branches=())
     try:
-        expression = exact(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
+        expression = exact_in_run(expr, JoinInputs((rows,), time_zone=query.options.time_zone))
     except NotExact:
         return None
     types = (expression.type, *columns_of(expression.tree).values())
