@@ -5,11 +5,10 @@ PySpark is loaded when a job is run, not before.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
@@ -128,13 +127,15 @@ def run_planned(
     console: RowPrinter | None = None,
     of_text: AskedJob | None = None,
     java_ahead: bool = False,
+    shown_on: TextIO | None = None,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
     ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
     process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
     that its settings ask for; ``of_text``: the job as a text, for who asks its page what became of
     rows; None: it was made otherwise; ``java_ahead``: Java starts while the rest of the program is loaded,
-    and no other job begins meanwhile.
+    and no other job begins meanwhile; ``shown_on``: where alone ``on_notice`` writes; None: it may write
+    to a log, and the token of the page is not told.
 
     Raises:
         WatersmeetError: as `run`.
@@ -202,7 +203,7 @@ def run_planned(
     def run_shown(watching: Watching) -> RunResult:
         if page is not None:
             watching.shown_at(page.url, page.access)
-            each_of(on_notice)(f"the page of the job is at {page.describe(sys.stderr)}")
+            each_of(on_notice)(f"the page of the job is at {page.describe(shown_on)}")
         return run_recorded(watching)
 
     def run_recorded(watching: Watching) -> RunResult:

@@ -243,7 +243,7 @@ def test_the_link_is_shown_on_a_terminal_and_stands_in_no_log(guarded, token):
     terminal, log = StringIO(), StringIO()
     terminal.isatty = lambda: True
     assert serving.describe(terminal) == serving.link
-    assert serving.describe(log) == f"{serving.url} (token in {token.file})"
+    assert serving.describe(log) == serving.describe(None) == f"{serving.url} (token in {token.file})"
     assert str(token.text) not in repr(token)
 
 

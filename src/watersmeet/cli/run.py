@@ -423,6 +423,7 @@ def _run(
         console=printer,
         of_text=of_text,
         java_ahead=True,
+        shown_on=None if said.to_log else sys.stderr,
     )
     if not result.ticks and not result.stopped:
         why = "the job was finished before" if result.finished else "there is nothing new"

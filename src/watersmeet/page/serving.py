@@ -57,9 +57,10 @@ class Serving:
         link = url if token is None else f"{url}?token={quote(token.text, safe='')}"
         return cls(app_of(feed, hosts, token, at.port), listening, url, link, describe_access(token, address))
 
-    def describe(self, stream: TextIO) -> str:
+    def describe(self, stream: TextIO | None) -> str:
         """Say where the page is; the token is shown on a terminal only, for others may read a log."""
-        return self.link if stream.isatty() and self.link != self.url else f"{self.url} ({self.access})"
+        on_terminal = stream is not None and stream.isatty()
+        return self.link if on_terminal and self.link != self.url else f"{self.url} ({self.access})"
 
     def run(self) -> None:
         """Answer until SIGINT or SIGTERM; an ignored SIGINT stays ignored."""
