@@ -126,8 +126,6 @@ CREATE TABLE q (i INT, s INT) TYPE Memory OPTIONS ('sequence.by' = 's')
 CREATE TABLE q (i INT) TYPE Kafka OPTIONS ('format' = 'upsert-json')
 -- fail=unknown-sink
 CREATE TABLE q (i INT PRIMARY KEY NOT ENFORCED) TYPE Memory; INSERT INTO q SELECT i FROM q
--- fail=not-supported
-CREATE TABLE q (t TIMESTAMP, u AS t + 1) TYPE Memory
 -- fail=bad-option
 CREATE TABLE q (t INT) TYPE Memory OPTIONS ('idle_timeout' = '5')
 -- fail=bad-option

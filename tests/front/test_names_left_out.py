@@ -93,7 +93,7 @@ OF_RECORDS = "have it as a column of its own in the records"
         (
             NESTED.format(", WATERMARK FOR meta.ts AS meta.ts - INTERVAL '5' SECOND", ""),
             "WATERMARK FOR meta.ts",
-            ORDERED.format("name"),
+            "ts AS meta.ts, WATERMARK FOR ts AS ts - INTERVAL '10' SECONDS",
         ),
         (
             NESTED.format("", "")

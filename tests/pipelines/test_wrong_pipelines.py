@@ -333,6 +333,21 @@ WRONG = {
             ("unknown-column", "transform.join.event_time_column", "event_time_column", '"impressions"'),
         ],
     ),
+    "time-in-a-struct": (
+        [
+            ('event_time_column = "at"', 'event_time_column = "user.at"'),
+            ('user = "STRING"', 'user = "STRUCT<at TIMESTAMP>"'),
+        ],
+        [
+            ("unknown-column", "sources[1].query", "query", '"user.at"'),
+            (
+                "unknown-column",
+                "transform.join.event_time_column",
+                "event_time_column",
+                'query = "SELECT *, user.at AS ts FROM impressions"',
+            ),
+        ],
+    ),
     "no-record-time": (
         [('event_time_column = "at"\n', "")],
         [

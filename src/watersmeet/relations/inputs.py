@@ -22,6 +22,7 @@ from watersmeet.relations.relation import Relation
 from watersmeet.relations.terms import Length, length_node
 from watersmeet.spec.connectors import DATAFRAME, DATAFRAME_TABLE, MEMORY
 from watersmeet.spec.model import Column, EventTime, Source
+from watersmeet.spec.options.changes import is_field
 from watersmeet.spec.options.primary_key import primary_key
 from watersmeet.spec.words import IN_PYTHON
 from watersmeet.types.intervals import interval_us
@@ -346,7 +347,11 @@ def _event_times(
             raise whole_error("time", f"is {time!r}", "names of columns with their lags")
         column = by_name.get(written.lower())
         if column is None:
+            field = (
+                f"make it a column: df.selectExpr('*', '{written} AS ts'), or ts AS {written} in declared(…)"
+            )
             hint = near_names(written, [other.name for other in columns])
+            hint = field if is_field(written, columns) else hint
             message = f'"{name}" has no column "{written}", which is to be its event time'
             problems.append(SqlError(message, code="unknown-column", hint=hint))
         elif any(before.column == column.name for before in times):

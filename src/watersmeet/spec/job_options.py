@@ -1,4 +1,4 @@
-"""The options of a job that say what its queries mean, and its limits."""
+"""The options of a job and of its sources that say what queries mean, and limits."""
 
 from __future__ import annotations
 
@@ -35,6 +35,18 @@ class Lateness(Enum):
 
     COLUMN = "column"
     JOIN = "join"
+
+
+class OnIdle(Enum):
+    HOLD = "hold"
+    FOLLOW = "follow"
+
+
+class OnBroken(Enum):
+    """What becomes of a job when none of the first records of a source parses."""
+
+    STOP = "stop"
+    COUNT = "count"
 
 
 class NullTime(Enum):

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -24,6 +25,8 @@ from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
 from watersmeet.spec.job_options import AtLimit as AtLimit
 from watersmeet.spec.job_options import Lateness as Lateness
 from watersmeet.spec.job_options import NullTime as NullTime
+from watersmeet.spec.job_options import OnBroken as OnBroken
+from watersmeet.spec.job_options import OnIdle as OnIdle
 from watersmeet.spec.job_options import Options as Options
 from watersmeet.spec.job_options import OutputMode as OutputMode
 from watersmeet.spec.job_options import PlanChoice as PlanChoice
@@ -64,16 +67,13 @@ class EventTime:
     lag: int | None
 
 
-class OnIdle(Enum):
-    HOLD = "hold"
-    FOLLOW = "follow"
+class Computed(NamedTuple):
+    """A column that a declaration computes of those of the records. ``expr`` mentions these, unqualified;
+    ``place``: the number of columns of rows that stand before it."""
 
-
-class OnBroken(Enum):
-    """What becomes of a job when none of the first records of a source parses."""
-
-    STOP = "stop"
-    COUNT = "count"
+    column: Column
+    expr: Expr
+    place: int
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Source:
 
     ``connector`` is lower case: ``kafka``, ``file``, ``generator``, ``memory``. ``options`` are the user's,
     keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
-    (``is_table``) has none and keeps its rows until they are deleted. ``changes``: rows carry diffs (+1, −1);
+    (``is_table``) has none and keeps its rows until they are deleted. ``computed``: columns beside those of
+    the records, which event times may name. ``changes``: rows carry diffs (+1, −1);
     ``change_column``: which column says it, and is none of the rows' (None: they come with their diffs).
     ``primary_key``: changes go by it, and records are no rows of the table yet (`plan.nodes.keyed`).
     ``compared``: it is read as a whole, again and again, and changes by what it held before and holds now.
@@ -111,6 +112,7 @@ class Source:
     primary_key: PrimaryKey | None = None
     compared: bool = False
     on_broken: OnBroken = OnBroken.STOP
+    computed: tuple[Computed, ...] = ()
 
     @property
     def row_columns(self) -> tuple[Column, ...]:

@@ -2,7 +2,7 @@
 
 What follows ``CREATE [OR REPLACE] [EXTERNAL] MAPPING|TABLE|SOURCE|SINK [IF NOT EXISTS]``::
 
-    name [EXTERNAL NAME x] [(column type [PRIMARY KEY NOT ENFORCED], …,
+    name [EXTERNAL NAME x] [(column type [PRIMARY KEY NOT ENFORCED], column AS expression, …,
                              WATERMARK FOR column AS column [- lag], PRIMARY KEY (column, …) NOT ENFORCED, …)]
     TYPE connector OPTIONS ('k' = 'v', …)     Hazelcast's way
     WITH ('connector' = 'kafka', …)           Flink's and RisingWave's
@@ -21,7 +21,12 @@ from sqlglot.tokens import TokenType
 
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.compared import compared
-from watersmeet.front.ddl.durations import lag_of
+from watersmeet.front.ddl.computed import (
+    ComputedClause,
+    computed_clause,
+    computed_columns,
+    refuse_computed,
+)
 from watersmeet.front.ddl.foreign import format_hint, metadata_clause
 from watersmeet.front.ddl.options import (
     SourceFields,
@@ -29,21 +34,22 @@ from watersmeet.front.ddl.options import (
     infers,
     is_same_option,
     of_the_connector,
+    options_of_columns,
     source_fields,
 )
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
-from watersmeet.front.text.dialect import event_time_hint
+from watersmeet.front.ddl.watermarks import WatermarkClause, event_times_of, watermark_clause
 from watersmeet.front.text.place import Refused, Text
-from watersmeet.front.text.tokens import Cursor, parse_tokens
+from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.connectors import BY_NAME, CONNECTORS, connector_of
 from watersmeet.spec.model import Column, EventTime, Sink, Source
-from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, refuse_time_of
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT, is_field, refuse_time_of
 from watersmeet.spec.options.kafka import records_of
 from watersmeet.spec.options.records import inlined
 from watersmeet.spec.secrets import public_option
 from watersmeet.types.parser import parse_type
-from watersmeet.types.sql_type import INTEGERS, TIMES, SqlType
+from watersmeet.types.sql_type import SqlType
 
 Infer = Callable[[Source, Sequence[str]], Sequence[Column]]
 """Gives the columns of a source from what is there: those that it declares as they are, and the others.
@@ -52,14 +58,15 @@ Called with the source so far, and the texts of its WATERMARK clauses, for peopl
 
 @dataclass
 class _Columns:
-    """A column list being read; ``watermarks``: column as written, its lag (None: 0), where it stands;
-    ``clauses``: their texts. ``keys``: the PRIMARY KEYs. ``names``: of the columns, in lower case."""
+    """A column list being read; ``clauses``: the texts of ``watermarks`` and ``computed``.
+    ``keys``: the PRIMARY KEYs. ``names``: of the columns, in lower case."""
 
     columns: list[Column] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
-    watermarks: list[tuple[str, exp.Expression | None, int]] = field(default_factory=list)
+    watermarks: list[WatermarkClause] = field(default_factory=list)
     clauses: list[str] = field(default_factory=list)
     keys: list[KeyClause] = field(default_factory=list)
+    computed: list[ComputedClause] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,12 +123,12 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
     if kind == "SINK":
         if listed is not None and listed.keys:
             sink = replace(sink, primary_key=key_of_sink(sink, listed.keys, cursor))
-        if asked or (listed is not None and not listed.columns and not listed.keys):
+        if asked or (listed is not None and (listed.computed or not (listed.columns or listed.keys))):
             raise cursor.text.error(
                 f'"{name}" is a sink: it has the columns that are declared, or those of the query',
                 "bad-option",
                 start,
-                "leave out 'columns' and WATERMARK",
+                "leave out 'columns', WATERMARK and computed columns",
             )
         return Declared(name, None, sink)
     if columns is not None and listed is not None:
@@ -163,9 +170,11 @@ def described_source(
         column = next((c for c in listed.columns if c.name.lower() == time.column.lower()), None)
         if column is None:
             message = f'"{name}" has no column "{time.column}", which is to be its event time'
+            query = f'make it a column: query = "SELECT *, {time.column} AS ts FROM {name}"'
             hint = near_names(time.column, [c.name for c in listed.columns])
+            hint = query if is_field(time.column, listed.columns) else hint
             raise cursor.text.error(message, "unknown-column", None, hint)
-        listed.watermarks.append((column.name, time.lag(column.type), 0))
+        listed.watermarks.append(WatermarkClause(column.name, time.lag(column.type), 0))
     return _source(name, connector, given, listed, cursor, 0, inferred)
 
 
@@ -251,27 +260,32 @@ def _column_list(cursor: Cursor) -> _Columns:
         if cursor.looks_at("WATERMARK"):
             start = cursor.offset
             cursor.accept("WATERMARK")
-            columns.watermarks.append(_watermark(cursor))
+            columns.watermarks.append(watermark_clause(cursor))
             columns.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
         elif cursor.looks_at("PRIMARY", "KEY") or cursor.looks_at("CONSTRAINT"):
             columns.keys.append(key_clause(cursor))
         else:
-            columns.columns.append(_column(cursor, columns))
+            start, column = cursor.offset, _column(cursor, columns)
+            if column is None:
+                columns.clauses.append(cursor.text.sql[start : cursor.tokens[cursor.index - 1].end + 1])
+            else:
+                columns.columns.append(column)
         if not cursor.accept(","):
             break
     cursor.expect(")", ", or )")
     return columns
 
 
-def _column(cursor: Cursor, before: _Columns) -> Column:
+def _column(cursor: Cursor, before: _Columns) -> Column | None:
+    """A column of the records; None: it was a computed one, which is added."""
     start = cursor.offset
     name = cursor.name("a column name")
     if name.lower() in before.names:
         raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
     before.names.add(name.lower())
-    if cursor.looks_at("AS"):
-        hint = "compute it in a view: CREATE VIEW … AS SELECT …, expression AS " + name
-        raise cursor.text.not_supported(f'the computed column "{name}" is', start, hint)
+    if cursor.accept("AS"):
+        before.computed.append(computed_clause(cursor, name, start, len(before.columns)))
+        return None
     column = Column(name, parse_type(cursor))
     while not cursor.looks_at(",") and not cursor.looks_at(")"):
         if cursor.accept("COMMENT"):
@@ -286,31 +300,6 @@ def _column(cursor: Cursor, before: _Columns) -> Column:
             what = cursor.take().text.upper() if not cursor.at_end else "nothing"
             raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
     return column
-
-
-def _watermark(cursor: Cursor) -> tuple[str, exp.Expression | None, int]:
-    """``FOR t AS t - lag``; the lag None for ``AS t`` and where it is left out."""
-    cursor.expect("FOR")
-    start = cursor.offset
-    name = cursor.name("a column name")
-    if cursor.looks_at("."):
-        path = f"{name}{cursor.fields()}"
-        message = f"WATERMARK FOR {path}: it is a field of a STRUCT, and event times are columns"
-        raise cursor.text.error(message, "not-supported", start, event_time_hint(path))
-    if not cursor.accept("AS"):
-        return name, None, start
-    tree = parse_tokens(cursor.text, cursor.until_comma()).unnest()
-    lag = None
-    if isinstance(tree, exp.Sub):
-        tree, lag = tree.this.unnest(), tree.expression
-    if not isinstance(tree, exp.Column) or tree.name.lower() != name.lower():
-        raise cursor.text.error(
-            f'the watermark of "{name}" must be {name} or {name} - lag',
-            "bad-lag",
-            start,
-            f"write WATERMARK FOR {name} AS {name} - INTERVAL '10' SECONDS",
-        )
-    return name, lag, start
 
 
 def _option_list(cursor: Cursor, name: str, options: dict[str, str]) -> None:
@@ -361,30 +350,24 @@ def _source(
 ) -> Source:
     """``by_files``: columns were inferred."""
     text = cursor.text
-    times: list[EventTime] = []
-    for written, lag, where in listed.watermarks:
-        column = next((c for c in listed.columns if c.name.lower() == written.lower()), None)
-        if column is None:
-            hint = near_names(written, [c.name for c in listed.columns])
-            raise text.error(f'WATERMARK FOR: unknown column "{written}"', "unknown-column", where, hint)
-        if any(time.column == column.name for time in times):
-            raise text.error(f'"{column.name}" has two watermarks', "already-ordered", where)
-        if column.type not in INTEGERS and column.type not in TIMES:
-            inferred = (
-                f"; to take it for one, declare that column alone: ({column.name} TIMESTAMP, WATERMARK …), "
-                "with 'columns' = 'infer'"
-            )
-            raise text.error(
-                f'"{column.name}" is {column.type} and cannot be an event time',
-                "wrong-type",
-                where,
-                "event times are TIMESTAMP, DATE or an integer type" + (inferred if by_files else ""),
-            )
-        times.append(
-            EventTime(column.name, 0 if lag is None else lag_of(lag, column.name, column.type, text))
-        )
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
+    )
+    for clause in listed.keys:
+        refuse_computed("PRIMARY KEY", clause.columns, listed.computed, text, clause.start)
+    for option, value in options_of_columns(options).items():
+        refuse_computed(f"option '{option}'", [value], listed.computed, text, start)
+    change = changes_of(
+        options,
+        listed.columns,
+        lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
+        keyed=bool(listed.keys),
+    )
+    said_by = None if change is None else change.column
+    clauses = [replace(c, place=len(listed.columns)) if by_files else c for c in listed.computed]
+    computed = computed_columns(clauses, listed.columns, said_by, text)
+    times = event_times_of(
+        listed.watermarks, [*listed.columns, *(one.column for one in computed)], text, by_files=by_files
     )
     traits = connector_of(connector)
     if fields.partitions and traits.one_partition:
@@ -408,12 +391,6 @@ def _source(
             start,
             "leave WATERMARK FOR out, or 'refresh'",
         )
-    change = changes_of(
-        options,
-        listed.columns,
-        lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
-        keyed=bool(listed.keys),
-    )
     records = records_of(options)
     tells = (traits.log or traits.files) and records in (DEBEZIUM, UPSERT)
     is_compared = compared(
@@ -466,6 +443,7 @@ def _source(
         primary_key=key,
         compared=is_compared,
         on_broken=fields.on_broken,
+        computed=computed,
     )
 
 

@@ -84,6 +84,12 @@ def changes_of(
     return change_column(named, columns, error, keyed=keyed)
 
 
+def options_of_columns(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that name a column by which records change a table, as they are written."""
+    names = ("op_column", "diff_column", "sequence_by")
+    return {key: value for key, value in options.items() if _plain(key) in names}
+
+
 COLUMNS = "columns"
 """``'columns' = 'infer'``: names and types are read from the files."""
 

@@ -81,11 +81,14 @@ class FlowError(Exception):
 
 
 def flow_of(source: Source) -> Flow:
-    """The source as declared; its own event times are ordered."""
-    position = {column.name: i for i, column in enumerate(source.row_columns)}
+    """The source as declared, with its computed columns; its own event times are ordered."""
+    named: list[tuple[Column, Expr]] = [(own, column_node(own.name)) for own in source.row_columns]
+    for added, (column, value, place) in enumerate(source.computed):
+        named.insert(place + added, (column, value))
+    position = {column.name: i for i, (column, _) in enumerate(named)}
     lags = {position[time.column]: time.lag for time in source.event_times}
-    columns = tuple(column_node(column.name) for column in source.row_columns)
-    return Flow(source.row_columns, (Way(source, columns, lags=lags),))
+    way = Way(source, tuple(value for _, value in named), lags=lags)
+    return Flow(tuple(column for column, _ in named), (way,))
 
 
 def stage_flow(relation: Join, columns: Sequence[Column], values: Sequence[Expr], sql: str) -> Flow:

@@ -68,11 +68,10 @@ def change_column(
 FIELD = "fields of a STRUCT cannot say what becomes of rows: have it as a column of its own in the records"
 
 
-def field_hint(wanted: str, columns: Sequence[Column]) -> str | None:
-    """What to do where the name is that of a field, as in ``meta.op``; None: it is not."""
+def is_field(wanted: str, columns: Sequence[Column]) -> bool:
+    """Whether the name is that of a field, as in ``meta.op``."""
     head = wanted.partition(".")[0].strip().lower()
-    is_field = "." in wanted and any(c.name.lower() == head and c.type.fields for c in columns)
-    return FIELD if is_field else None
+    return "." in wanted and any(c.name.lower() == head and c.type.fields for c in columns)
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
     kind = words.diff if said.op is None else words.op
     column = next((c for c in columns if c.name.lower() == wanted.strip().lower()), None)
     if column is None:
-        hint = field_hint(wanted, columns) or near_names(wanted, [c.name for c in columns])
+        hint = FIELD if is_field(wanted, columns) else near_names(wanted, [c.name for c in columns])
         raise error(f'{words.option}{kind} names no column: "{wanted}"', hint or "declare it: (…, op STRING)")
     if len(columns) == 1:
         hint = "declare the row's columns" if words is IN_SQL else "the row's columns stand beside it"

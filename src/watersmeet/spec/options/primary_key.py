@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
 from watersmeet.spec.model import Column
-from watersmeet.spec.options.changes import field_hint
+from watersmeet.spec.options.changes import FIELD, is_field
 from watersmeet.spec.words import IN_SQL, Words
 from watersmeet.types.sql_type import PLAIN, SqlType
 
@@ -75,7 +75,7 @@ def primary_key(
 def _column(what: str, name: str, columns: Sequence[Column], error: Problem) -> Column:
     column = next((c for c in columns if c.name.lower() == name.strip().lower()), None)
     if column is None:
-        hint = field_hint(name, columns) or near_names(name, [c.name for c in columns])
+        hint = FIELD if is_field(name, columns) else near_names(name, [c.name for c in columns])
         raise error(f'{what}: unknown column "{name.strip()}"', hint)
     return column
 
