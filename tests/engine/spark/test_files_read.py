@@ -254,6 +254,22 @@ def test_torn_between_listing_and_reading_in_the_run_that_repeats(job):
     assert job.refused(lambda: job.begun(offsets, again=True)).code == "file-torn"
 
 
+def test_a_line_that_is_too_long_stops_the_job_until_the_file_is_mended(job):
+    path = job.put("1.json", "{}\n" + "y" * 200 + "\n")
+    offsets = job.listed(path)
+    for again in (False, True):
+        job.files = job.again()
+        job.files.start(max_line_bytes=100)
+        error = job.refused(lambda again=again: job.begun(offsets, again=again))
+        assert (error.code, str(path) in error.message) == ("line-too-long", True)
+    path.write_text("{}\n")
+    time.sleep(0.01)  # the next run lists it anew
+    job.files = job.again()
+    job.files.start(max_line_bytes=100)
+    job.commit(*job.begun(offsets, again=True))
+    job.files.finish()
+
+
 def test_torn_with_warn_is_counted_once(warned):
     path = warned.put("1.json")
     batch, host = warned.begun(warned.listed(path))

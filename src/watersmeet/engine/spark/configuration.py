@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from watersmeet.engine.files.long_lines import MAX_BYTES, SHARE
+
 _known: WeakKeyDictionary[SparkContext, Mapping[str, str]] = WeakKeyDictionary()
 
 
@@ -36,3 +38,14 @@ def names_in(session: SparkSession) -> list[str]:
     conf: Any = session.conf
     names: str = java.java.lang.String.join("\n", conf._jconf.getAllAsJava().keySet())
     return names.split("\n")
+
+
+def max_line_bytes(spark: SparkSession) -> int:
+    """Return the bytes of a line that the Java that reads files has memory for."""
+    context: Any = spark.sparkContext
+    if context._jsc.sc().isLocal():
+        memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
+    else:
+        own = context_settings(context).get("spark.executor.memory", "1g")
+        memory = int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(own))
+    return min(memory // SHARE, MAX_BYTES)

@@ -87,7 +87,7 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "java.lang.OutOfMemoryError",
         "out-of-memory",
         "Spark ran out of memory",
-        "--conf spark.driver.memory=4g, or fewer rows per tick",
+        "--conf spark.driver.memory=4g, 16 times the largest record, or fewer rows per tick",
     ),
     (
         "Python worker exited unexpectedly",
@@ -127,7 +127,7 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             f"{where}Spark's Java process is gone",
             code="spark-gone",
             hint="run again: the job goes on where it stopped (killed for its memory? "
-            "--conf spark.driver.memory=2g, or fewer rows per tick)",
+            "--conf spark.driver.memory=2g, 16 times the largest record, or fewer rows per tick)",
         )
     for text in texts:
         stock_error = _known(text[:_MOST_CHARACTERS], where)

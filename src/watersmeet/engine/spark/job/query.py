@@ -35,7 +35,7 @@ from watersmeet.engine.spark.checkpoint.restart import (
     is_committed,
     told_of,
 )
-from watersmeet.engine.spark.configuration import cores_of_driver
+from watersmeet.engine.spark.configuration import cores_of_driver, max_line_bytes
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.alignment import Alignment
 from watersmeet.engine.spark.job.beats import beating, pause_between
@@ -159,7 +159,7 @@ class JobRun:
             )
             self.result.changed = self.files.changed
             self._topics = {**self.topics.ids(), **self._host.get(TOPICS, {})}
-            self.files.start()
+            self.files.start(max_line_bytes(self.spark))
             pending = repeated is not None or self._batch_is_due()
             if not self._as_begun(pending):
                 self.driver.forget()

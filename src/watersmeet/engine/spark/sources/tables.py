@@ -19,10 +19,12 @@ from pyspark.sql import functions as F
 from watersmeet.engine.driver.snapshots import SnapshotReader
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files import csv_header
+from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
+from watersmeet.engine.spark.configuration import max_line_bytes
 from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.submitted import session_of
@@ -191,8 +193,10 @@ def _files(spark: SparkSession, source: Source) -> Table:
 
     def frame() -> DataFrame:
         nanos = nanosecond_columns(source) if wanted == "parquet" else None
-        for name, _, _ in listed() if local is not None else ():
+        longest = max_line_bytes(spark)
+        for name, nbytes, _ in listed() if local is not None else ():
             check_partitions(what, source, name)
+            check_lines(what, source, name, nbytes, longest)
             if wanted == "parquet":
                 compare_columns_if_readable(what, source, name, nanos)
         if wanted == "json" and is_another_case_at(spark, source, where):

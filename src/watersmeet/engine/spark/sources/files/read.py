@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
+from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.spark.checkpoint.directory import Offsets
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
@@ -39,6 +40,7 @@ from watersmeet.engine.spark.sources.files.there import (
     files_of,
     hidden_of,
     is_odd,
+    is_same_time,
     local_of,
     mixed,
     shown,
@@ -184,12 +186,18 @@ class FilesRead:
         self._unread: dict[int, dict[str, FileStat]] = {}
         self._started_ns = time.time_ns()
         self._next_look = 0.0
+        self._max_line_bytes: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self._sources)
 
-    def start(self) -> None:
-        """Look before anything is read. Raises: EngineError as `look`; a source was moved."""
+    def start(self, max_line_bytes: int | None = None) -> None:
+        """Look before anything is read. Raises: EngineError as `look`; a source was moved.
+
+        Args:
+            max_line_bytes: of a line of text that can be read.
+        """
+        self._max_line_bytes = max_line_bytes
         for number, source in self._sources.items():
             self._check_place(source, self._known[number])
         self._waiting = self.look()
@@ -200,11 +208,9 @@ class FilesRead:
                     f'"{self._sources[number].name}": {own} has nanoseconds, which are cut to microseconds'
                 )
         for source in self._sources.values():
-            hidden = hidden_of(source)
-            if hidden:
-                self._note(
-                    f'"{source.name}": files whose names begin with _ or . are not read: {_named(hidden)}'
-                )
+            if hidden := hidden_of(source):
+                named = _named(hidden)
+                self._note(f'"{source.name}": files whose names begin with _ or . are not read: {named}')
 
     def _check_place(self, source: Source, paths: Collection[str]) -> None:
         """Spark knows files by their paths: those of a directory that was moved would be read again."""
@@ -443,12 +449,14 @@ class FilesRead:
             self._note_special(source, [path])
             return FileRead(number, step, url, time_ms, *stat)
         listed_now = again and stat[1] < self._started_ns
-        if not listed_now and not _same_time(time_ms, stat[1]):
+        if not listed_now and not is_same_time(time_ms, stat[1]):
             self._report("torn", number, path, stat)
-        check_partitions(f'file source "{source.name}"', source, path)
+        what = f'file source "{source.name}"'
+        check_partitions(what, source, path)
+        if self._max_line_bytes is not None:
+            check_lines(what, source, path, stat[0], self._max_line_bytes)
         if format_of(source.options) == "parquet":
-            nanos = self._nanos[number]
-            missing = compare_columns_if_readable(f'file source "{source.name}"', source, path, nanos)
+            missing = compare_columns_if_readable(what, source, path, self._nanos[number])
             self._note_missing(source, path, missing)
         return FileRead(number, step, url, time_ms, *stat)
 
@@ -485,13 +493,6 @@ def step_of(offsets: Offsets, source: int) -> int:
     """The last step of a file source that a batch reads; -1 when it has read nothing yet."""
     text = offsets.sources[source]
     return -1 if text == NOTHING_READ else int(json.loads(text)["logOffset"])
-
-
-def _same_time(time_ms: int, changed_ns: int) -> bool:
-    """Whether Hadoop's time of change is that of the file; where it has seconds alone, of the second."""
-    if time_ms % 1000 == 0 and changed_ns // 1_000_000_000 == time_ms // 1000:
-        return True
-    return abs(changed_ns // 1_000_000 - time_ms) <= 1
 
 
 def _named(paths: Sequence[str]) -> str:

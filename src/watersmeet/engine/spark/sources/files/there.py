@@ -267,3 +267,10 @@ def _is_utf_8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_same_time(time_ms: int, changed_ns: int) -> bool:
+    """Whether Hadoop's time of change is that of the file; where it has seconds alone, of the second."""
+    if time_ms % 1000 == 0 and changed_ns // 1_000_000_000 == time_ms // 1000:
+        return True
+    return abs(changed_ns // 1_000_000 - time_ms) <= 1
