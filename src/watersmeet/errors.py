@@ -15,7 +15,9 @@ be matched by programs.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
+import shlex
 import sysconfig
 import traceback
 import unicodedata
@@ -248,6 +250,26 @@ def failure_text(error: BaseException) -> str:
     if not own:
         return text
     return f"{text} ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})"
+
+
+_OF_PLACES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
+
+
+def place_error(error: BaseException) -> EngineError | None:
+    """Return an error for a file or directory that the system does not let this process use; None: it is
+    about something else."""
+    if not isinstance(error, OSError) or error.errno not in _OF_PLACES:
+        return None
+    if not isinstance(error.filename, str | bytes):
+        return None
+    path = os.path.abspath(os.fsdecode(error.filename))
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)  # in which it is, or cannot be made
+    path = printable(path)
+    hint = "what is committed is safe: run again when the file system takes it"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        hint = f"run it as the user who owns it, or give this one the right: ls -ld {shlex.quote(path)}"
+    return EngineError(f"{path} cannot be used: {error.strerror}", code="place-unusable", hint=hint)
 
 
 @contextmanager

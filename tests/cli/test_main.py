@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipelines.texts import edited
+from watersmeet.engine.spark.errors import readable_error
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.held import Held
 
@@ -259,6 +261,25 @@ def test_errors_of_a_run_are_messages(watersmeet, job, engine):
     found = watersmeet("run", job)
     assert found.status == 2
     assert found.err.splitlines() == ["EngineError[x]: sink down", "Hint: start it", "SpecError[y]: no path"]
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"), [(errno.EACCES, "ls -ld {}"), (errno.EROFS, "run again"), (errno.ENOSPC, "run again")]
+)
+def test_what_the_system_does_not_let_it_use_is_no_bug(watersmeet, job, engine, tmp_path, number, hint):
+    place = tmp_path / "state"
+    place.mkdir()
+    engine.error = OSError(number, os.strerror(number), str(place / "manifests" / "1.json"))
+    found = watersmeet("run", job)
+    assert found.status == 2
+    assert f"EngineError[place-unusable]: {place} cannot be used: {os.strerror(number)}" in found.err
+    assert hint.format(place) in found.err
+    assert readable_error(engine.error).code == "place-unusable"
+
+
+def test_an_error_of_the_system_about_no_place_is_a_bug(watersmeet, job, engine):
+    engine.error = PermissionError(errno.EPERM, "Operation not permitted")
+    assert watersmeet("run", job).status == 70
 
 
 def test_a_bug_is_no_trace_unless_asked_for(watersmeet, job, engine, monkeypatch):

@@ -12,14 +12,16 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from watersmeet.cli.diff.command import _of_topics
+from watersmeet.cli.diff import by_spark
+from watersmeet.cli.diff.command import _Answers, _of_topics
 from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.read import Read, read_of
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
 from watersmeet.diff.bags import LATE, MISSING, UNEXPLAINED, Differences
 from watersmeet.diff.database import opened
-from watersmeet.errors import EngineError
+from watersmeet.diff.known import Known
+from watersmeet.errors import EngineError, SeveralErrors
 from watersmeet.plan.planner import plan_job
 from watersmeet.state import file_lists
 from watersmeet.state.file_lists import FileRead
@@ -232,3 +234,34 @@ def test_of_topics_it_is_said_that_records_may_have_gone() -> None:
     (note,) = _of_topics(read, Differences(("k",), 1, 0, counts, (), 0))
     assert note.startswith("a: records that its topics have no more")
     assert not _of_topics(read, Differences(("k",), 1, 0, {(MISSING, LATE): 1}, (), 0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"), [("", True), ("SET 'spark.x' = '-DsocksProxyHost=p';", False)]
+)
+def test_brokers_are_asked_before_java_starts(
+    monkeypatch: pytest.MonkeyPatch, settings: str, asked: bool
+) -> None:
+    away = "'connector' = 'kafka', 'bootstrap.servers' = '127.0.0.1:1', 'format' = 'json'"
+    text = f"""{settings} CREATE TABLE a (k BIGINT, t BIGINT, WATERMARK FOR t) WITH ('topic' = 'a', {away});
+    CREATE TABLE b (k BIGINT, t BIGINT, WATERMARK FOR t) WITH ('topic' = 'b', {away});
+    CREATE SINK q WITH ('topic' = 'q', {away});
+    INSERT INTO q SELECT a.k FROM a JOIN b ON a.t = b.t;"""
+    job = job_in(text, "job.sql", {}, None)
+    sources = plan_job(job).sources
+    read = {source.name: Read(source, ends={source.name: {"0": 7}}) for source in sources}
+    (insert,) = job.inserts
+
+    def started(*_: object) -> None:
+        raise NotImplementedError("a JVM")
+
+    monkeypatch.setattr(by_spark, "BySpark", started)
+    answers = _Answers(None, "", SimpleNamespace(job=job, read=read, outputs={}), "spark", {})
+    with pytest.raises(SeveralErrors if asked else NotImplementedError) as refused:
+        answers.first(insert, Known())
+    if asked:
+        codes = [error.code for error in refused.value.errors]
+        assert codes == ["kafka-unreachable", "kafka-unreachable", "sink-unreachable"]
+    answers = _Answers(None, "", SimpleNamespace(job=job, read={}, outputs={"q": "out"}), "spark", {})
+    with pytest.raises(NotImplementedError):  # nothing of Kafka is read
+        answers.first(insert, Known())

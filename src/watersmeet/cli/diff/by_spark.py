@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from watersmeet.cli.diff.read import Read
 from watersmeet.diff.database import AS_IT_IS, quoted, text, types_of
 from watersmeet.diff.spark_sql import SparkSql
 from watersmeet.diff.statement import AT, PART
-from watersmeet.errors import SpecError
-from watersmeet.spec.model import Job
+from watersmeet.errors import SpecError, raise_all
+from watersmeet.spec.model import Job, Sink
+
+
+def check_servers(read: Mapping[str, Read], sinks: Sequence[Sink], settings: Mapping[str, str]) -> None:
+    """Ask the Kafka brokers of what is compared, before Java starts.
+
+    Args:
+        sinks: those whose topics are read.
+        settings: of the job, for Spark.
+
+    Raises: WatersmeetError, with all that do not answer.
+    """
+    from watersmeet.engine.spark.preflight.patience import Patience
+    from watersmeet.engine.spark.preflight.run import connects_otherwise, problems_in
+    from watersmeet.engine.spark.preflight.topics import check_brokers, check_topics
+
+    if connects_otherwise(settings):
+        return
+    sources = [of.source for of in read.values() if of.ends]
+    checks = [
+        *(partial(check_topics, source, Patience()) for source in sources),
+        *(partial(check_brokers, sink, Patience(), 0.0) for sink in sinks if sink.traits.log),
+    ]
+    raise_all([problem for check in checks for problem in problems_in(check)])
 
 
 class BySpark:

@@ -363,9 +363,12 @@ class _Answers:
         return quoted(name)
 
     def _by_spark(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
-        from watersmeet.cli.diff.by_spark import BySpark
+        from watersmeet.cli.diff.by_spark import BySpark, check_servers
 
         if self._spark is None:
+            compared = self._compared
+            sinks = [i.sink for i in compared.job.inserts if i.name not in compared.outputs]
+            check_servers(compared.read, sinks, compared.job.settings)
             self._spark = BySpark(self._compared.job, self._compared.read, self._settings)
         ordered = frozenset(name for name, read in self._compared.read.items() if not read.named)
         sql = self._sql(insert, facts, self._spark.dialect, ordered, without)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from watersmeet.engine.spark.carried import carried
 from watersmeet.engine.spark.checkpoint.spark_files import REBUILD
-from watersmeet.errors import EngineError, WatersmeetError, printable
+from watersmeet.errors import EngineError, WatersmeetError, place_error, printable
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]+)\][ \t]*")
 _ADVICE = re.compile(
@@ -117,6 +117,9 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
     """What a user is shown for ``error``, whatever raised it. ``during`` says what was being done."""
     if isinstance(error, WatersmeetError):
         return error
+    place = place_error(error)
+    if place is not None:
+        return place
     texts = _texts(error)
     own_error = carried("\n".join(texts))
     if own_error is not None:

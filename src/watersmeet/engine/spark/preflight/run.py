@@ -91,7 +91,7 @@ def _begin(check: Callable[[], None]) -> Future[Sequence[WatersmeetError]]:
 
     def work() -> None:
         try:
-            future.set_result(_problems_in(check))
+            future.set_result(problems_in(check))
         except BaseException as error:
             future.set_exception(error)
 
@@ -100,9 +100,8 @@ def _begin(check: Callable[[], None]) -> Future[Sequence[WatersmeetError]]:
 
 
 def _server_checks(run: IntendedRun, patience: Patience) -> list[Callable[[], None]]:
-    said = [*run.job.settings.values(), *(os.environ.get(name, "") for name in VARIABLES)]
-    if any("socksProxyHost" in options for options in said):
-        return []  # Java connects in another way than this process
+    if connects_otherwise(run.job.settings):
+        return []
     sinks = [sink for sink in written_sinks(run.job) if sink.traits.log and is_exactly_once(sink.options)]
     return [
         *(partial(check_topics, source, patience) for source in run.plan.sources if source.traits.log),
@@ -121,19 +120,19 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
         *state.problems,
     ]
     if sinks_s is not None:
-        problems += _problems_in(lambda: check_start(conf_of_run(run.job, run.plan)))
+        problems += problems_in(lambda: check_start(conf_of_run(run.job, run.plan)))
     sinks: dict[str, Sink] = {}
     specs = [spec for spec in written_sinks(run.job) if spec.connector != MEMORY]  # a new one forgets columns
     for spec in specs:
-        problems += _problems_in(partial(_make, run, spec, sinks))
+        problems += problems_in(partial(_make, run, spec, sinks))
     if len(sinks) == len(specs):
-        problems += _problems_in(lambda: remembering(sinks, run.accept_target))
+        problems += problems_in(lambda: remembering(sinks, run.accept_target))
     for name, sink in sinks.items():
         if isinstance(sink, ChecksTarget) and state.is_known:  # else nobody knows whose targets should be
-            of_target = _problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
+            of_target = problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
             if sinks_s and not problems and [problem.code for problem in of_target] == ["sink-unreachable"]:
                 say(waiting_notice(f'the server of sink "{name}" does not answer', sinks_s))  # or its 'wait'
-                of_target = _problems_in(partial(sink.check_target, state.owner, sinks_s))
+                of_target = problems_in(partial(sink.check_target, state.owner, sinks_s))
             problems += of_target
     return problems
 
@@ -142,7 +141,18 @@ def _make(run: IntendedRun, spec: SinkSpec, sinks: dict[str, Sink]) -> None:
     sinks[spec.name] = make_sink(spec, functions=run.functions)
 
 
-def _problems_in(check: Callable[[], object]) -> Sequence[WatersmeetError]:
+def connects_otherwise(settings: Mapping[str, str]) -> bool:
+    """Return True if Java connects to servers in another way than this process.
+
+    Args:
+        settings: of the job, for Spark.
+    """
+    said = [*settings.values(), *(os.environ.get(name, "") for name in VARIABLES)]
+    return any("socksProxyHost" in options for options in said)
+
+
+def problems_in(check: Callable[[], object]) -> Sequence[WatersmeetError]:
+    """Return what a check raises; none: nothing is wrong."""
     try:
         check()
     except SeveralErrors as several:
