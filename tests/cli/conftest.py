@@ -70,6 +70,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         queries={"q": query},
         rows_in={"a": counts["in"]},
         held={},
+        rounded={},
         tasks={},
         traffic={},
         measured=dict,

@@ -96,7 +96,8 @@ class TickReport:
     ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
     tick does not read. ``tasks``: per insert, in how many tasks its rows were worked on, the most that any
     step of it had; 0: the driver did all of it itself. ``store``: what it asked of the store of its state,
-    where that is remote. ``parts``: seconds that its parts took, in their order."""
+    where that is remote. ``parts``: seconds that its parts took, in their order. ``rounded``: rows with
+    decimals that were rounded, per source."""
 
     tick: int
     seconds: float
@@ -110,6 +111,7 @@ class TickReport:
     tasks: Mapping[str, int] = field(default_factory=dict)
     store: StoreUse | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
+    rounded: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def most_tasks(self) -> str:

@@ -149,6 +149,8 @@ class TickResult(Protocol):
     @property
     def queries(self) -> Mapping[str, QueryResult]: ...
     @property
+    def rounded(self) -> Mapping[str, Rounded]: ...
+    @property
     def held(self) -> Mapping[str, Ahead]: ...
     @property
     def tasks(self) -> Mapping[str, int]: ...
@@ -162,6 +164,13 @@ class TickResult(Protocol):
     def finished(self) -> bool: ...
     def measured(self) -> Mapping[str, Mapping[str, MeasuredSide]]: ...
     def partitions(self) -> Mapping[str, Mapping[str, Sequence[Mapping[str, Partition]]]]: ...
+
+
+class Rounded(Protocol):
+    """Rows with decimals that were rounded."""
+
+    @property
+    def rows(self) -> int: ...
 
 
 class ChangedFiles(Protocol):
@@ -250,6 +259,7 @@ def report_of(
         held=held,
         tasks=dict(result.tasks),
         store=_store_use(result.traffic),
+        rounded={name: own.rows for name, own in result.rounded.items()},
     )
 
 

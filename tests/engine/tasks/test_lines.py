@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 from pyarrow import csv
 
@@ -12,8 +14,10 @@ from watersmeet.engine.tasks.files.csv_rows import CsvRows
 from watersmeet.engine.tasks.files.json_rows import JsonRows
 from watersmeet.engine.tasks.files.lines import blocks_of, is_blank, lines_in, said_of_lines
 from watersmeet.engine.tasks.files.part import NotPlain, Part
+from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.spec.options.files import COMPRESSED
 from watersmeet.types.parser import sql_type
+from watersmeet.types.sql_type import decimal
 
 INT, STRING = sql_type("INT"), sql_type("STRING")
 
@@ -156,3 +160,17 @@ def test_values_that_nobody_asks_for_count_too(tmp_path):
     (tmp_path / "a.json").write_text('{"n": 1, "m": "x"}\n')
     with pytest.raises(NotPlain, match="number"):
         list(JsonRows((("n", INT), ("m", INT)), "UTC").rows_of(Part(str(tmp_path / "a.json")), {"n": INT}))
+
+
+@pytest.mark.parametrize(
+    ("text", "digits"),
+    [("1.239", None), ("-0.0000001", None), ("1.230000", "1.23"), ("1.2", "1.20"), ("7", "7.00"), ("", None)],
+)
+def test_decimals_that_would_lose_digits_are_for_spark_which_sees_it(text, digits):
+    texts = pa.array(["1.25", text or None])
+    if text and digits is None:
+        with pytest.raises(NotPlain, match="digits behind the point"):
+            values_of(texts, decimal(10, 2), "UTC")
+    else:
+        numbers = values_of(texts, decimal(10, 2), "UTC").to_pylist()
+        assert numbers == [Decimal("1.25"), digits and Decimal(digits)]

@@ -107,10 +107,10 @@ def test_plain_is_one_line_per_tick_of_one_unit_each():
 def test_rows_of_the_tick_that_are_in_no_result_are_told_by_their_reasons():
     aside = ({"broken": 3, "ahead": 1_000}, {"broken": 2, "null_time": 1})
     inputs = [replace(row, set_aside=of) for row, of in zip(REPORT.inputs, aside, strict=True)]
-    report = replace(REPORT, inputs=tuple(inputs))
+    report = replace(REPORT, inputs=tuple(inputs), rounded={"flights": 3, "weather": 4})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
-    assert ", late 0, broken 5, ahead 1,000, without time 1, kept 89;" in plain.getvalue()
+    assert ", late 0, broken 5, ahead 1,000, without time 1, rounded 7, kept 89;" in plain.getvalue()
     JsonLines(told).tick(report, None)
     assert [row["set_aside"] for row in json.loads(told.getvalue())["inputs"]] == list(aside)
 

@@ -28,6 +28,14 @@ class Broken:
 
 
 @dataclass(frozen=True)
+class Rounded:
+    """Rows of a source in a tick with decimals that were rounded: how many, and a column with its value."""
+
+    rows: int
+    text: str
+
+
+@dataclass(frozen=True)
 class FarAhead:
     """Rows of a source in a tick whose time is too far ahead of the clock: how many, and the last time of an
     event-time column of theirs, in µs since 1970."""
@@ -78,19 +86,20 @@ class RowsRead:
     Attributes:
         rows: of all sources, how many. Rows count once however many branches take them, broken records and
             rows that are no part of a branch's stream, too.
-        broken, far_ahead: of the sources that had such rows.
+        broken, far_ahead, rounded: of the sources that had such rows.
     """
 
     rows: dict[str, int]
     broken: dict[str, Broken]
     far_ahead: dict[str, FarAhead]
+    rounded: dict[str, Rounded]
 
 
 def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
     """Sum up what tasks tell. Every branch of a source counts all of its rows, so one of them says how many
     there were."""
     sources = {place: source for source, place in branches_of(plan).items()}
-    read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {})
+    read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {}, {})
     broken, skipped, texts = Counter[str](), Counter[str](), dict[str, str]()
     for report in reports:
         source = sources.get((report.arrangement, report.branch))
@@ -101,6 +110,10 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
         if rows := report.counts.get("broken", 0):
             broken[source] += rows
             texts.setdefault(source, report.broken_text)
+        if report.rounded:
+            others_rounded = read.rounded.get(source, Rounded(0, report.rounded_text))
+            rows = others_rounded.rows + report.rounded
+            read.rounded[source] = Rounded(rows, others_rounded.text)
         if rows := report.counts.get("ahead", 0):
             column, time_us = max(report.furthest.items(), key=lambda last: last[1])
             others = read.far_ahead.get(source, FarAhead(0, column, time_us))

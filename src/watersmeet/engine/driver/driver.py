@@ -72,9 +72,8 @@ class TickDriver:
     Use `open`. ``manifest``: the last committed one, None before the first tick. ``kept``: which stay.
     ``commits``: to be asked before a run comes to a good end whether the last one may stay.
     ``keep_late``: late rows of stages are wanted, see `aside`; ``keep_broken``: records of tables that are no
-    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``tasks``: so
-    many a node has, about. ``owner``: the id of the state, for sinks. ``settings``: how the run is set.
-    ``inputs``: their watermarks.
+    rows are, see `broken`. ``ordered``: rows leave in the order they came in (one task a node). ``tasks``: of
+    a node, about. ``owner``: the id of the state. ``settings``: of the run. ``inputs``: their watermarks.
     """
 
     def __init__(
@@ -432,6 +431,7 @@ class TickDriver:
             tick.read.rows,
             tick.read.broken,
             tick.read.far_ahead,
+            tick.read.rounded,
             held=self.inputs.ahead(tick.inputs),
             traffic=self._traffic(tick),
             state=tick.manifest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from watersmeet.engine.driver.counts import Broken, FarAhead
+from watersmeet.engine.driver.counts import Broken, FarAhead, Rounded
 from watersmeet.engine.driver.heavy import KeyShare
 from watersmeet.engine.driver.inputs.advances import AdvanceBack
 from watersmeet.engine.driver.measured import measured_sides
@@ -64,7 +64,8 @@ class QueryResult:
 @dataclass(frozen=True)
 class TickResult:
     """``rows_in``: rows read in this tick, per source; ``broken``: those of them that did not parse,
-    ``far_ahead``: those with a time too far ahead, of sources that had some; see `RowsRead`. ``held``: the
+    ``far_ahead``: those with a time too far ahead, ``rounded``: those with decimals that were rounded, of
+    sources that had some; see `RowsRead`. ``held``: the
     sources that are not to be read in the next one. ``tasks``: per query in how many tasks its nodes were
     run, the most of them; 0: the driver did all of it itself. Empty where there are no tasks of Spark's.
     ``traffic``: with the store, per step (`INGEST`, ``query/number`` of a node, `DRIVER`) of each of its
@@ -81,6 +82,7 @@ class TickResult:
     rows_in: Mapping[str, int]
     broken: Mapping[str, Broken] = field(default_factory=dict)
     far_ahead: Mapping[str, FarAhead] = field(default_factory=dict)
+    rounded: Mapping[str, Rounded] = field(default_factory=dict)
     held: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, tuple[Traffic, ...]] = field(default_factory=dict)

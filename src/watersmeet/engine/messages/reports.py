@@ -29,6 +29,7 @@ class IngestReport(Record):
     """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
     by the names of those sides. ``traffic``: with the store, since another report of the task told it.
     ``broken_text``: of a record that does not parse, its first characters; empty: there is none.
+    ``rounded``: rows with decimals that were rounded, ``rounded_text``: a column and its value before.
     ``furthest``: per event time the last one in µs since 1970, of rows too far ahead of the clock."""
 
     arrangement: str
@@ -41,6 +42,8 @@ class IngestReport(Record):
     late: dict[str, LateBy] = Field(default_factory=dict)
     traffic: Traffic | None = None
     broken_text: str = ""
+    rounded: int = 0
+    rounded_text: str = ""
     furthest: dict[str, int] = Field(default_factory=dict)
 
 

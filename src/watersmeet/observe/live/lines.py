@@ -92,11 +92,14 @@ class PlainLines(Watcher):
 
 
 def _set_aside(report: TickReport) -> Iterator[str]:
-    """Yield how many rows of the tick are in no result for which reason, where there are some."""
+    """Yield how many rows of the tick are in no result for which reason, or were rounded, where there are
+    some."""
     for place, word in SET_ASIDE.items():
         rows = sum(row.set_aside.get(place, 0) for row in report.inputs)
         if rows:
             yield f"{word} {rows:,}, "
+    if report.rounded:
+        yield f"rounded {sum(report.rounded.values()):,}, "
 
 
 class JsonLines(Watcher):

@@ -25,7 +25,7 @@ class OpenTick:
     inputs: dict[str, dict[str, InputState]]
     late_below: dict[str, dict[str, Watermark]]
     queries: dict[str, QueryTick] = field(default_factory=dict)
-    read: RowsRead = field(default_factory=lambda: RowsRead({}, {}, {}))
+    read: RowsRead = field(default_factory=lambda: RowsRead({}, {}, {}, {}))
     advances_back: dict[str, tuple[AdvanceBack, ...]] = field(default_factory=dict)
     ended: bool = False
     ingested: tuple[Traffic, ...] = ()

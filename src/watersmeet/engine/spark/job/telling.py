@@ -26,6 +26,7 @@ class Telling:
         self._since = time.perf_counter()
         self._broken: set[tuple[str, bool]] = set()
         self._far_ahead: set[str] = set()
+        self._rounded: set[str] = set()
 
     def note(self, *texts: str) -> None:
         """What a person should know."""
@@ -55,6 +56,7 @@ class Telling:
         """
         self._tell_broken(result)
         self._tell_far_ahead(result)
+        self._tell_rounded(result)
         if self._asked.on_backlog is not None:
             self._asked.on_backlog(backlog())
         if self._asked.on_tick is not None:
@@ -94,3 +96,15 @@ class Telling:
                 f" are ahead of the clock by more than 'max_ahead' and are in no result: {ahead.column} is of"
                 f" about the year {year}{millis}"
             )
+
+    def _tell_rounded(self, result: TickResult) -> None:
+        """Note the first tick in which decimals of a source were rounded to their columns' digits."""
+        for source, own in result.rounded.items():
+            if source not in self._rounded:
+                self._rounded.add(source)
+                rows = counted(result.rows_in[source], "row")
+                self.note(
+                    f'"{source}": {own.rows:,} of {rows} of tick {result.tick} have more digits behind the'
+                    f" point than their DECIMAL, and were rounded, such as {own.text}. To keep all digits,"
+                    " declare more of them"
+                )

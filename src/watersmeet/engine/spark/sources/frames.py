@@ -36,6 +36,7 @@ from watersmeet.engine.files.table_files import local_files
 from watersmeet.engine.spark.counted_times import as_written, counted_of, with_times
 from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.misfits import limited_columns
+from watersmeet.engine.spark.rounded_decimals import rounded, with_more_digits, with_none_rounded
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
@@ -171,9 +172,9 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    written = as_written(source)
+    written = with_more_digits(as_written(source))
     frame = read_records(spark.readStream, written, wanted, path, options)
-    return with_times(_as_told(frame, written), source)
+    return with_times(rounded(_as_told(frame, written), source), source)
 
 
 def _as_told(frame: DataFrame, source: Source) -> DataFrame:
@@ -184,9 +185,12 @@ def _as_told(frame: DataFrame, source: Source) -> DataFrame:
 
 
 def read_again(
-    spark: SparkSession, source: Source, files: str | Sequence[str], mended: Callable[[DataFrame], DataFrame]
+    spark: SparkSession,
+    source: Source,
+    files: str | Sequence[str],
+    mended: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """The frame of some files of a JSON source alone, as `read` gives it of all.
+    """The frame of some files of JSON or CSV alone, as `read` gives it of all, and no decimal as rounded.
 
     Args:
         files: one text: the path of the source.
@@ -196,14 +200,11 @@ def read_again(
     options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
     if not isinstance(files, str):
         options |= {**_base_of(path_of(source.options)), **AS_NAMED}
-    more = {
-        FILE: "_metadata.file_path",
-        BLOCK: "_metadata.file_block_start",
-        ROW: "monotonically_increasing_id()",
-    }
+    more = {FILE: "_metadata.file_path", BLOCK: "_metadata.file_block_start"}
+    more[ROW] = "monotonically_increasing_id()"
     written = as_written(source)
-    frame = read_records(spark.read, written, "json", files, options, more)
-    return _finished(with_times(_as_told(mended(frame), written), source), source)
+    frame = read_records(spark.read, written, format_of(source.options), files, options, more)
+    return _finished(with_none_rounded(with_times(_as_told(mended(frame), written), source), source), source)
 
 
 def _base_of(path: str) -> dict[str, str]:

@@ -11,11 +11,19 @@ metadata) is the value, and columns named like metadata are metadata.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.counted_times import as_written, with_times
+from watersmeet.engine.spark.rounded_decimals import (
+    loses_digits,
+    rounded_column,
+    shown_value,
+    wider_columns,
+)
 from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
@@ -40,8 +48,9 @@ from watersmeet.spec.options.records import FORMATS as WITH_SCHEMA
 from watersmeet.spec.options.records import HEADER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.records.json_names import JsonNames
+from watersmeet.types.sql_type import SqlType
 
-_PARSED, _CORRUPT = ours("parsed"), ours("corrupt")
+_PARSED, _DECLARED, _CORRUPT = map(ours, ("parsed", "declared", "corrupt"))
 
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
@@ -130,21 +139,41 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         return upserts(raw, source, partition, parser, filled)
     text = _BEHIND_HEADER if HEADER in source.options else "CAST(value AS STRING)"
     shown = f"coalesce({text}, CAST(value AS STRING), '')"
-    if wanted == "json":
-        fields = ", ".join(f"{quoted(column.name)}: {column.type}" for column in values)
-        types = {column.name: column.type for column in values}
-        names = JsonNames.of(types.items())
-        parse = whole_json(text, fields, parser, names, lambda row: lacks_column(row, types))
-        row = object_in(_PARSED)
-        broken = f"IF({not_whole(_PARSED)}, {shown}, NULL)"
-    else:
-        parser |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-        schema = ", ".join(f"{quoted(column.name)} {column.type}" for column in values)
+    types = {column.name: column.type for column in values}
+
+    def parse(types: Mapping[str, SqlType]) -> str:
+        if wanted == "json":
+            fields = ", ".join(f"{quoted(name)}: {own}" for name, own in types.items())
+            names = JsonNames.of(types.items())
+            return whole_json(text, fields, parser, names, lambda row: lacks_column(row, types))
+        options = {**parser, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        schema = ", ".join(f"{quoted(name)} {own}" for name, own in types.items())
         schema = literal(f"{schema}, {_CORRUPT} STRING")
-        parse = f"from_{wanted}({only_utf8(text)}, {schema}, {options_map(parser)})"
-        row, broken = _PARSED, f"IF({_PARSED} IS NULL, {shown}, {_PARSED}.{_CORRUPT})"
+        return f"from_{wanted}({only_utf8(text)}, {schema}, {options_map(options)})"
+
+    def row_in(parsed: str) -> str:
+        return object_in(parsed) if wanted == "json" else parsed
+
+    def broken_in(parsed: str) -> str:
+        if wanted == "json":
+            return f"IF({not_whole(parsed)}, {shown}, NULL)"
+        return f"IF({parsed} IS NULL, {shown}, {parsed}.{_CORRUPT})"
+
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
-    frame = raw.select(F.expr(parse).alias(_PARSED), *(F.col(name) for name in carried), *tail)
-    by_name |= {c.name: F.expr(f"{row}.{quoted(c.name)}").alias(c.name) for c in values}
+    wider = wider_columns(source)
+    frame = raw.select(F.expr(parse({**types, **wider})).alias(_PARSED), *map(F.col, carried), *tail)
+    by_name |= {name: F.expr(f"{row_in(_PARSED)}.{quoted(name)}").alias(name) for name in types}
+    broken, rounded = broken_in(_PARSED), []
+    if wider:  # what loses digits is read once more as declared: rounded twice, it may be another value
+        fields_of = {name: f"{row_in(_PARSED)}.{quoted(name)}" for name in wider}
+        lost = " OR ".join(loses_digits(value, types[name]) for name, value in fields_of.items())
+        frame = frame.withColumn(_DECLARED, F.expr(f"IF({lost}, {parse(types)}, NULL)"))
+        broken = f"IF({_DECLARED} IS NULL, {broken}, {broken_in(_DECLARED)})"
+        for name, value in fields_of.items():
+            own = f"{row_in(_DECLARED)}.{quoted(name)}"
+            as_declared = f"IF({_DECLARED} IS NULL, try_cast({value} AS {types[name]}), {own})"
+            by_name[name] = F.expr(as_declared).alias(name)
+            told = f"IF({own} <> {value}, {shown_value(name, value)}, NULL)"
+            rounded.append(F.expr(told).alias(rounded_column(name)))
     columns = [by_name[column.name] for column in source.columns]
-    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN))
+    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN), *rounded)

@@ -19,10 +19,12 @@ from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.broken_records import record_check
 from watersmeet.engine.spark.misfits import misfit_sql
+from watersmeet.engine.spark.rounded_decimals import rounded_sql
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     LATE,
+    ROUNDED,
     SAMPLE_CHARACTERS,
     BranchView,
     SourceView,
@@ -281,6 +283,8 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
         told = BROKEN if misfit is None else f"coalesce({BROKEN}, {misfit})"
         sample = f"substring({told}, 1, {SAMPLE_CHARACTERS + 1})"  # one more shows that it was cut
         columns.append(f"{told if keep_broken else sample} AS {BROKEN}")
+        if (value := rounded_sql(source.source, source.texts())) is not None:
+            columns.append(f"{value} AS {ROUNDED}")
         declared = [column.name for column in source.source.columns]
         if declared and not mentioned(declared, source.texts()):
             # Spark's readers of text refuse to say which records are broken and nothing else.
@@ -310,7 +314,8 @@ def _view(source: _Source, keep_broken: bool) -> SourceView:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
     parses = may_be_broken(source.source)
     check = record_check(source.source) if parses else None
-    return SourceView(source.source.name, branches, late, parses, keep_broken, check)
+    rounds = rounded_sql(source.source, source.texts()) is not None
+    return SourceView(source.source.name, branches, late, parses, keep_broken, rounds, check)
 
 
 def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:

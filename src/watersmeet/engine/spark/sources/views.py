@@ -10,7 +10,7 @@ from watersmeet.names import ours
 if TYPE_CHECKING:
     from watersmeet.engine.spark.broken_records import RecordCheck
 
-BROKEN = ours("broken")
+BROKEN, ROUNDED = ours("broken"), ours("rounded")
 SKIPPED, TRUNCATED = ours("skipped"), ours("truncated")
 """In the place of a broken record's text: it says nothing of rows; it says that the table was emptied, which
 is to stop the job."""
@@ -45,6 +45,7 @@ class SourceView:
         parses: the frame has `BROKEN`, not NULL in records that are broken.
         keeps_broken: it goes to a side output, and is their whole text, or as JSON the columns that queries
             use, where only a value's size breaks them; else the beginning of it.
+        rounds: the frame has `ROUNDED`: a value of the record before it was rounded, else NULL.
         check: explains why a record is broken, where something does.
     """
 
@@ -53,4 +54,5 @@ class SourceView:
     late: tuple[tuple[str, str], ...] | None = None
     parses: bool = False
     keeps_broken: bool = False
+    rounds: bool = False
     check: RecordCheck | None = None

@@ -4,7 +4,7 @@ Runs inside of the streaming plan (`mapInArrow` on the scan), so that its plan i
 rows are not copied again. What differs from tick to tick comes as a local property of the job, not in the
 closure: the pickled function is the same for the life of the query.
 
-Rows of its output: ``kind`` (`REPORT` or `ASIDE`) and ``text`` (JSON).
+Rows of its output: ``kind`` (`REPORT`, `ASIDE` or `INEXACT`) and ``text`` (JSON).
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from pyspark.sql import DataFrame
 from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
+from watersmeet.engine.spark.rounded_decimals import UNSURE
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     BROKEN_CHARACTERS,
+    ROUNDED,
     SAMPLE_CHARACTERS,
     SKIPPED,
     TRUNCATED,
@@ -40,6 +42,8 @@ from watersmeet.kernel.batches import size
 from watersmeet.state.store import Store
 
 REPORT, ASIDE = "report", "aside"
+INEXACT = "inexact"
+"""Of a source whose rows are to be read again, by the declared types; its text is the source's name."""
 SCHEMA = "kind STRING, text STRING"
 BROKEN_REASON = "broken"
 """Of files of rows set aside; those of broken records hold the first alone."""
@@ -84,6 +88,8 @@ class SourceTask:
     aside: list[tuple[str, str]] = field(default_factory=list)
     held: int = 0
     """Bytes of ``rejected``."""
+    is_unsure: bool = False
+    """Some of its decimals are not known: see `rounded_decimals.rounded`."""
 
     def __post_init__(self) -> None:
         self.writers = [
@@ -106,6 +112,8 @@ class SourceTask:
             self._add(rest)
 
     def _add(self, rows: pa.RecordBatch) -> None:
+        if self.view.rounds:
+            self._count_rounded(rows.column(ROUNDED))
         for branch, writer in self.writers:
             names = [name for name, _ in branch.columns]
             arrays = [rows.column(column) for _, column in branch.columns]
@@ -136,6 +144,18 @@ class SourceTask:
             text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
 
+    def _count_rounded(self, values: pa.Array) -> None:
+        rounded = values.drop_null()
+        if not len(rounded):
+            return
+        self.is_unsure |= pc.any(pc.starts_with(rounded, UNSURE)).as_py()
+        texts = pc.utf8_ltrim(rounded, UNSURE)
+        count = len(texts) - pc.sum(pc.equal(texts, "")).as_py()
+        for _, writer in self.writers if count else ():
+            report = writer.report
+            report.rounded += count
+            report.rounded_text = report.rounded_text or printable(texts[0].as_py())
+
     def _explained(self, record: pa.Scalar) -> str:
         """Return the beginning of a broken record, and why it is broken, where that is known."""
         first: bytes = record.cast(pa.large_binary()).as_py()  # which may be no UTF-8
@@ -155,6 +175,8 @@ class SourceTask:
     def finish(self) -> Iterator[tuple[str, str]]:
         for _, writer in self.writers:
             yield REPORT, writer.finish()
+        if self.is_unsure:
+            yield INEXACT, self.view.source
         self._write_aside()
         yield from self.aside
 

@@ -82,6 +82,10 @@ def _decimals(texts: pa.StringArray, type_: SqlType) -> pa.Array:
     most = pc.max(pc.add(whole, pc.max_element_wise(behind, type_.scale))).as_py()
     if most is not None and (most > _MOST_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
         raise NotPlain(f"some numbers may have more digits than a {type_}")
+    if most is not None and pc.max(behind).as_py() > type_.scale:
+        lost = pc.match_substring_regex(texts, rf"\.[0-9]{{{type_.scale}}}[0-9]*[1-9]")
+        if pc.any(lost).as_py():
+            raise NotPlain(f"some numbers have more digits behind the point than a {type_}")
     numbers = _numbers(texts, type_, _DECIMAL)
     numbers.validate(full=True)
     return numbers

@@ -4,27 +4,34 @@ Spark's readers say nothing of records of JSON that run on behind their value, n
 than they are declared (`json_texts`), nor of CSV that is no UTF-8 or has ends of lines within quotes
 (`csv_texts`).
 
-One job looks at all of it. Where nothing is to be found, that is all. Such CSV stops the job. Of JSON the
-rows of the source come from a frame of its own (`by_texts`), and ingest passes over those of the stream.
+One job looks at all of it, beforehand. Where nothing is to be found, that is all. Such CSV stops the job. Of
+JSON the rows of the source come from a frame of its own (`by_texts`), and ingest passes over those of the
+stream.
+
+A source with decimals that lose digits, and of which the wider type that they are read as does not tell what
+they are (`rounded_decimals`), is read once more after the rows of a tick were read, and those do not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.engine.spark.sources.files.by_texts import NOTHING_OUT, rows_by_texts
 from watersmeet.engine.spark.sources.files.csv_texts import CsvTexts
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.files.there import reader_path
+from watersmeet.engine.spark.sources.frames import read_again
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
-from watersmeet.engine.spark.tick.ingest import reports_of
+from watersmeet.engine.spark.tick.ingest import INEXACT, REPORT, reports_of
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
@@ -62,15 +69,15 @@ class Rereading:
         self._scanned = scanned
         self._store = store
         self._check = check
-        of_files = {number: source for number, source in enumerate(sources) if source.traits.files}
+        self._sources = {number: source for number, source in enumerate(sources) if source.traits.files}
         self._json = {
             n: (source, JsonTexts.of(source))
-            for n, source in of_files.items()
+            for n, source in self._sources.items()
             if format_of(source.options) == "json"
         }
         self._csv = {
             n: (source, CsvTexts.of(source))
-            for n, source in of_files.items()
+            for n, source in self._sources.items()
             if format_of(source.options) == "csv"
         }
 
@@ -82,16 +89,47 @@ class Rereading:
         """
         if batch is None or not (self._json or self._csv):
             return None
-        paths: dict[int, list[str]] = {}
-        for file in batch.files:
-            is_looked_at = file.source in self._json or file.source in self._csv
-            if is_looked_at and file.batch >= 0 and (path := reader_path(file)) is not None:
-                paths.setdefault(file.source, []).append(path)
         try:
-            return self._of_paths(paths)
+            return self._of_paths(_paths_of(batch, self._json.keys() | self._csv.keys()))
         except Exception:
             self._check(batch)  # what became of a file says more than what came of it
             raise
+
+    def exactly(self, told: list[Row], batch: BatchFiles | None) -> list[Row]:
+        """Return what ingest tells of a batch, after it read once more, by their declared types, the sources
+        of which it does not know to what some decimals are rounded.
+
+        Args:
+            told: by the frames of the stream.
+
+        Raises: EngineError when the files are no longer what they were.
+        """
+        names = {text for kind, text in told if kind == INEXACT}
+        if not names or batch is None:
+            return told
+        numbers = {number for number, source in self._sources.items() if source.name in names}
+        frames = []
+        for number, paths in _paths_of(batch, numbers).items():
+            source = self._sources[number]
+            frames.append(self._scanned_of(source, read_again(self._spark, source, paths)))
+        told_exactly = reports_of(frames, self._store).collect()
+        self._check(batch)
+        return [*self._of_others(told, names), *told_exactly]
+
+    def _of_others(self, told: Sequence[Row], names: Set[str]) -> Iterator[Row]:
+        """Yield what ingest tells of other sources, and of these how many decimals were rounded."""
+        views = (view for _, view in self._scanned.sources if view.source in names)
+        places = {(branch.arrangement, branch.branch) for view in views for branch in view.branches}
+        for row in told:
+            kind, text = row
+            if kind == REPORT:
+                report = IngestReport.model_validate_json(text)
+                if (report.arrangement, report.branch) in places:
+                    fields = {"arrangement", "branch", "rounded", "rounded_text"}
+                    row = Row(kind=kind, text=report.model_dump_json(include=fields))
+            elif kind == INEXACT or json.loads(text)["source"] in names:
+                continue
+            yield row
 
     def _of_paths(self, paths: Mapping[int, Sequence[str]]) -> Reread | None:
         texts = {n: self._json[n][1].read(self._spark, paths[n]) for n in paths if n in self._json}
@@ -108,14 +146,26 @@ class Rereading:
             numbers = _with_some({n: texts[n].where(self._json[n][1].differs) for n in with_some})
         if not numbers:
             return None
-        frames = [self._frame(*self._json[number], paths[number]) for number in numbers]
+        frames = [
+            self._scanned_of(source, rows_by_texts(self._spark, source, own_texts, paths[number]))
+            for number, (source, own_texts) in self._json.items()
+            if number in numbers
+        ]
         names = frozenset(self._json[number][0].name for number in numbers)
         return Reread(names, reports_of(frames, self._store))
 
-    def _frame(self, source: Source, texts: JsonTexts, paths: Sequence[str]) -> tuple[DataFrame, SourceView]:
+    def _scanned_of(self, source: Source, frame: DataFrame) -> tuple[DataFrame, SourceView]:
         view = next(view for _, view in self._scanned.sources if view.source == source.name)
-        frame = rows_by_texts(self._spark, source, texts, paths)
         return frame.selectExpr(*self._scanned.columns[source.name]), view
+
+
+def _paths_of(batch: BatchFiles, numbers: Set[int]) -> dict[int, list[str]]:
+    """Return the files of a batch that are of these sources, as Spark's readers are given them."""
+    paths: dict[int, list[str]] = {}
+    for file in batch.files:
+        if file.source in numbers and file.batch >= 0 and (path := reader_path(file)) is not None:
+            paths.setdefault(file.source, []).append(path)
+    return paths
 
 
 def _with_some(frames: Mapping[int, DataFrame]) -> list[int]:

@@ -37,7 +37,7 @@ from watersmeet.engine.spark.properties import PARTS
 from watersmeet.engine.spark.sources.files.read import BatchFiles
 from watersmeet.engine.spark.sources.files.there import local_of
 from watersmeet.engine.spark.sources.scan import Scan
-from watersmeet.engine.spark.sources.views import BROKEN, SourceView
+from watersmeet.engine.spark.sources.views import BROKEN, ROUNDED, SourceView
 from watersmeet.engine.spark.tick.ingest import SCHEMA, SourceTask, start_of_tick, told_of_tick, told_rows
 from watersmeet.engine.spark.tick.reading.plain_source import SETTINGS, is_plain
 from watersmeet.engine.spark.tick.reading.readers import (
@@ -102,6 +102,9 @@ class _Source:
             if self.view.parses:  # what has a record that does not parse is no plain file
                 arrays.append(pa.nulls(rows.num_rows))
                 names.append(BROKEN)
+            if self.view.rounds:  # and neither is what has a number that would be rounded
+                arrays.append(pa.nulls(rows.num_rows))
+                names.append(ROUNDED)
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 

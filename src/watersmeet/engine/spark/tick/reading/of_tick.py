@@ -55,11 +55,11 @@ class Reading:
                 self.by_tasks.give_up()
             raise SparkReads("files of this tick are not for tasks to read")
         reread = None if self.rereading is None else self.rereading.of_batch(self.files)
-        if reread is None:
-            return self.reports.collect()
-        context.setLocalProperty(REREAD, names_text(reread.names))
+        context.setLocalProperty(REREAD, names_text(() if reread is None else reread.names))
         try:
             rows: list[Any] = self.reports.collect()
         finally:
             context.setLocalProperty(REREAD, names_text(()))
-        return [*rows, *reread.reports.collect()]
+        if self.rereading is not None:
+            rows = self.rereading.exactly(rows, self.files)
+        return rows if reread is None else [*rows, *reread.reports.collect()]

@@ -1,0 +1,131 @@
+"""Decimals of JSON and CSV with more digits behind the point than their columns have.
+
+Spark's readers round them and say nothing. So a stream's column is read with more digits, as many as fit into
+64 bits where these are enough, and rounded here, where it is seen.
+
+To round twice is another value where the first result is half-way between two: 1.4949999999999999 is 1.495,
+and then 1.50. Such a value is read once more as it is declared: of Kafka from the record (`sources.kafka`),
+of files with its source (`tick.reading.again`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.text import literal, mentioned, quoted
+from watersmeet.names import ours
+from watersmeet.spec.model import Source
+from watersmeet.spec.options.files import format_of
+from watersmeet.spec.options.kafka import metadata_of, records_of
+from watersmeet.types.sql_type import MOST_DIGITS, SqlType, decimal
+
+COMPACT_DIGITS = 18
+"""Of decimals that Spark computes as 64 bits: others cost several times as much."""
+_LEAST_MORE, _MORE = 4, 9
+"""So many more digits behind the point are enough; so many there are beyond 64 bits: of more, usual values
+would be no 64 bits to Java, and cost more."""
+UNSURE = "!"
+"""Before a value of which only the record's text tells what it is rounded to; alone: or whether it fits."""
+_FORMATS = ("json", "csv")
+
+
+def wider_decimal(type_: SqlType) -> SqlType | None:
+    """Return the type as which a decimal is read; None: there is none with more digits behind the point.
+
+    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (18, 2), (38, 4))]
+    ['DECIMAL(18,10)', 'DECIMAL(27,11)', 'None']
+    """
+    more = COMPACT_DIGITS - type_.digits
+    if more < _LEAST_MORE:
+        more = min(_MORE, MOST_DIGITS - type_.digits)
+    return decimal(type_.digits + more, type_.scale + more) if more >= _LEAST_MORE else None
+
+
+def wider_columns(source: Source) -> dict[str, SqlType]:
+    """Return the columns of records that are read with more digits, and as what."""
+    log = source.traits.log
+    if not log and not source.traits.files:
+        return {}
+    if (records_of(source.options) if log else format_of(source.options)) not in _FORMATS:
+        return {}
+    elsewhere = metadata_of(source) if log else {}
+    wider = {
+        column.name: wider_decimal(column.type)
+        for column in source.columns
+        if column.type.is_decimal and column.name not in elsewhere
+    }
+    return {name: type_ for name, type_ in wider.items() if type_ is not None}
+
+
+def with_more_digits(source: Source) -> Source:
+    """Return a source whose decimals are read with more digits."""
+    wider = wider_columns(source)
+    columns = (replace(column, type=wider.get(column.name, column.type)) for column in source.columns)
+    return replace(source, columns=tuple(columns)) if wider else source
+
+
+def loses_digits(value: str, declared: SqlType) -> str:
+    """Return the condition that a value of the wider type is not one of the declared type."""
+    return f"NOT (try_cast({value} AS {declared}) <=> {value})"
+
+
+def shown_value(name: str, value: str) -> str:
+    """Return a column and its value of the wider type as a text, as Spark SQL."""
+    return f"concat({literal(f'{name} ')}, rtrim('0', CAST({value} AS STRING)))"
+
+
+def rounded(frame: DataFrame, source: Source) -> DataFrame:
+    """Return the frame of `with_more_digits` with the decimals that the source declares, and beside each a
+    column (`rounded_column`) with its value where that was rounded, else NULL.
+
+    A value that is half-way between two, maybe by being rounded, or that no longer fits, is not known: the
+    column begins with `UNSURE`.
+    """
+    columns = {}
+    for name in wider_columns(source):
+        column = source.column(name)
+        assert column is not None
+        value, own = quoted(name), f"try_cast({quoted(name)} AS {column.type})"
+        half = f"0.{'0' * column.type.scale}5BD"
+        shown = shown_value(name, value)
+        told = (
+            f"CASE WHEN {own} IS NULL THEN '{UNSURE}' WHEN abs({own} - {value}) = {half}"
+            f" THEN concat('{UNSURE}', {shown}) ELSE {shown} END"
+        )
+        columns[name] = F.expr(own)
+        columns[rounded_column(name)] = F.expr(f"IF({loses_digits(value, column.type)}, {told}, NULL)")
+    return frame.withColumns(columns) if columns else frame
+
+
+def with_none_rounded(frame: DataFrame, source: Source) -> DataFrame:
+    """Return a frame of the declared columns with the columns of `rounded` that say nothing."""
+    null = F.lit(None).cast("string")
+    return frame.withColumns({rounded_column(name): null for name in wider_columns(source)})
+
+
+def rounded_column(name: str) -> str:
+    """Return the name of the column that shows a value of another one before it was rounded."""
+    return ours(f"rounded:{name}")
+
+
+def rounded_sql(source: Source, texts: Sequence[str]) -> str | None:
+    """Return what a record had rounded, as Spark SQL over the frame of `rounded`: the first such value, one
+    of those that begin with `UNSURE` if there is one; NULL where there is none.
+
+    Args:
+        texts: expressions over the source's columns: others are not read for this.
+
+    Returns:
+        None: no expression has such a column.
+    """
+    values = [quoted(rounded_column(name)) for name in mentioned([*wider_columns(source)], texts)]
+    if len(values) < 2:
+        return values[0] if values else None
+    too_large = [f"IF({value} = '{UNSURE}', {value}, NULL)" for value in values]
+    unsure = [*too_large, *(f"IF(startswith({value}, '{UNSURE}'), {value}, NULL)" for value in values)]
+    first = f"coalesce({', '.join(values)})"
+    return f"IF({first} IS NULL, NULL, coalesce({', '.join([*unsure, first])}))"

@@ -1,0 +1,143 @@
+"""Decimals with more digits behind the point than their columns are rounded once, as by Spark, counted and
+told."""
+
+from __future__ import annotations
+
+import json
+import random
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.engine.spark.running import until_caught_up
+from tests.support.effort import at_effort
+from watersmeet import parse_job, plan_job
+from watersmeet.engine.spark.rounded_decimals import rounded_sql, wider_decimal
+from watersmeet.engine.spark.sources import frames, kafka
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.tick.reading import again as rereading
+from watersmeet.sinks.memory import MemorySink
+from watersmeet.types.parser import sql_type
+
+pytestmark = pytest.mark.spark
+
+TYPES = ("DECIMAL(4,2)", "DECIMAL(18,2)", "DECIMAL(38,0)", "DECIMAL(10,2)", "DECIMAL(5,0)", "DECIMAL(20,10)")
+TYPES = at_effort(quick=TYPES[:3], full=TYPES)
+VALUES = at_effort(quick=60, full=2_000)
+TWICE = "1.4949999999999999"
+"""It is 1.49 with two digits, and 1.50 where it is rounded to ten of them before."""
+ODD = (TWICE, f"-{TWICE}", "1.239", "1.23", "1.2300", "99.999", "0.005", "-0.005", "1e-3", "1.239e2", "12e-1")
+SPELLED = ("1,2.39", " 1.239 ", "", "x", "1,239")
+
+
+def drawn(rng: random.Random) -> str:
+    whole = rng.choice(["0", "1", "99", "100", "99999999", "9" * 16, "9" * 38])
+    fraction = rng.choice(["", ".5", ".25", ".230000", ".239", ".995", ".999999", ".1234567", ".0000001"])
+    noise = rng.choice(["", "", "49999999999999", "0000000000001", "9" * 30])
+    return rng.choice(["", "-"]) + whole + fraction + (noise if fraction else "")
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("locale", ["", "de-DE"])
+def test_each_value_is_what_sparks_parser_makes_of_it_and_what_it_lost_is_seen(spark, form, locale, seed):
+    """Of topics: against Spark's parser told the declared type."""
+    rng = random.Random(seed)
+    numbers = [*ODD, *(drawn(rng) for _ in range(VALUES if not locale else 10))]
+    for declared in TYPES if not locale else TYPES[:1]:
+        option = f", '{form}.locale' = '{locale}'" if locale else ""
+        text = f"""CREATE TABLE c (p {declared}, s STRING) WITH ('connector' = 'kafka', 'topic' = 't',
+            'format' = '{form}', 'bootstrap.servers' = 'x:1'{option}); SELECT * FROM c"""
+        (source,) = plan_job(parse_job(text)).sources
+        quoted = [json.dumps(value) for value in [*SPELLED, TWICE]]
+        values = [*numbers, *quoted]
+        records = [f'{{"p": {value}, "s": "a"}}' if form == "json" else f"{value},a" for value in values]
+        frame = spark.createDataFrame([(None, r.encode()) for r in records], "key BINARY, value BINARY")
+        rounded = rounded_sql(source, ["`p`"]) or "NULL"
+        told = kafka.parsed(frame.withColumn("partition", F.lit(0)), source)
+        told = told.selectExpr("p", f"{rounded} AS r", f"{BROKEN} AS b")
+        reader = f"from_{form}(CAST(value AS STRING), 'p {declared}, s STRING, c STRING', "
+        also = f", 'locale', '{locale}'" if locale else ""
+        options = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', 'c'{also}))"
+        spark_reads = frame.selectExpr(f"{reader}{options} AS v").selectExpr("v.p", "v.c")
+        for value, own, ours in zip(values, spark_reads.collect(), told.collect(), strict=True):
+            assert ours["b"] == own["c"], (declared, value)
+            if ours["b"] is None:
+                assert ours["p"] == own["p"], (declared, value)
+                if value in numbers and not locale:
+                    assert (ours["r"] is not None) == is_lossy(value, declared), (declared, value)
+
+
+def is_lossy(value: str, declared: str) -> bool:
+    type_, wider = sql_type(declared), wider_decimal(sql_type(declared))
+    with localcontext() as context:
+        context.prec = 100
+        seen, own = (
+            Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+            for scale in (type_.scale if wider is None else wider.scale, type_.scale)
+        )
+        return seen != own
+
+
+JOB = """
+SET broken_output = bad;
+CREATE TABLE bad WITH ('connector' = 'memory');
+CREATE TABLE a (id INT, at TIMESTAMP, price DECIMAL(10,2), fee DECIMAL(6,1), spare DECIMAL(4,1),
+    WATERMARK FOR at AS at)
+  WITH ('connector' = 'file', 'path' = '{path}/in', 'format' = '{form}');
+CREATE TABLE b (id INT, at TIMESTAMP, fee DECIMAL(6,1), WATERMARK FOR at AS at)
+  WITH ('connector' = 'file', 'path' = '{path}/b', 'format' = '{form}');
+CREATE TABLE out WITH ('connector' = 'memory');
+INSERT INTO out SELECT id, price, fee FROM a;
+CREATE TABLE other WITH ('connector' = 'memory');
+INSERT INTO other SELECT a.id, b.fee FROM b JOIN a ON a.id = b.id AND a.at = b.at;
+"""
+SURE = ["1.239", "1.5", "1.2300", "2"]
+UNSURE = [*SURE, TWICE, "1.495", "99999999.999", "-0.005"]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+@pytest.mark.parametrize("prices", [SURE, UNSURE])
+def test_a_job_counts_rounded_rows_and_tells_of_the_first(spark, tmp_path, monkeypatch, form, prices):
+    """Of columns that nobody asks for it says nothing, and rows with zeros at their end lose nothing. Where
+    the wider type does not tell what a value is, the source's files are read again, once."""
+    at = "2026-03-01T10:00:00Z"
+    head = [] if form == "json" else ["id,at,price,fee,spare"]
+    lines = [
+        f'{{"id": {n}, "at": "{at}", "price": {price}, "fee": 1.26, "spare": 1.55}}'
+        if form == "json"
+        else f"{n},{at},{price},1.26,1.55"
+        for n, price in enumerate(prices)
+    ]
+    other = f'{{"id": 0, "at": "{at}", "fee": 1.24}}' if form == "json" else f"id,at,fee\n0,{at},1.24"
+    for name, own in (("in", [*head, *lines]), ("b", [other])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a").write_text("\n".join(own) + "\n")
+    MemorySink.clear()
+    notes: list[str] = []
+    again: list[str] = []
+
+    def counting(session, source, *args):
+        again.append(source.name)
+        return frames.read_again(session, source, *args)
+
+    monkeypatch.setattr(rereading, "read_again", counting)
+    text = JOB.format(path=tmp_path, form=form)
+    (last,) = until_caught_up(spark, text, tmp_path / "state", on_notice=notes.append).ticks
+    columns = "id INT, at TIMESTAMP, price DECIMAL(10,2), fee DECIMAL(6,1), spare DECIMAL(4,1)"
+    reader = spark.read.schema(columns).format(form).options(header=True)
+    expected = {row["id"]: (row["price"], row["fee"]) for row in reader.load(f"{tmp_path}/in").collect()}
+    rows_out = {row["id"]: (row["price"], row["fee"]) for row in MemorySink.rows("out")}
+    too_large = {n for n, price in enumerate(prices) if price.startswith("9")}
+    assert rows_out == {n: values for n, values in expected.items() if n not in too_large}
+    assert [(row["id"], row["fee"]) for row in MemorySink.rows("other")] == [(0, Decimal("1.2"))]
+    assert again == (["a"] if prices is UNSURE else [])
+    assert last.rows_in["a"] == len(prices)
+    assert last.rounded["a"].rows == len(rows_out)
+    assert last.rounded["b"].rows == 1
+    assert [row["record"] for row in MemorySink.rows("bad")] == [lines[n] for n in too_large]
+    (said,) = [note for note in notes if "rounded" in note and '"a"' in note]
+    assert said == (
+        f'"a": {len(rows_out)} of {len(prices)} rows of tick 1 have more digits behind the point than their'
+        " DECIMAL, and were rounded, such as price 1.239. To keep all digits, declare more of them"
+    )
