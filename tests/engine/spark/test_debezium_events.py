@@ -147,6 +147,28 @@ def test_a_delete_of_a_sequence_among_the_rows_counts_as_it_comes(spark):
     assert found == [(1, None, -1, False), (2, None, -1, False)]
 
 
+def test_a_change_of_key_is_read_as_a_whole_or_not_at_all(spark):
+    """Else a row would go that is still there: the one that should take its place is broken."""
+    lacking = [event("u", {"Id": 2, "ID": 2, "n": 1}, {"id": 1}), event("u", {"n": 1}, {"id": 1})]
+    assert read(spark, f"{KEY}, n INT", *lacking) == [(None, None, None, True)] * 2
+    unordered = event("u", {"id": 2}, {"id": 1}, source={})
+    assert read(spark, f"{KEY}, lsn BIGINT", unordered, more=BY_EVENT) == [(None, None, None, True)]
+
+
+def test_integers_that_do_not_fit_break_the_whole_event(spark):
+    """Spark's JSON parser takes 200 for a TINYINT, and makes -56 of it."""
+    columns = "id TINYINT PRIMARY KEY NOT ENFORCED, l ARRAY<TINYINT>"
+    events = [
+        event("u", {"id": 127, "l": [-128, None]}, {"id": 1}),
+        event("u", {"id": 200, "l": []}, {"id": 1}),
+        event("c", {"id": 1, "l": [128]}),
+        event("d", None, {"id": 255}),
+    ]
+    found = read(spark, columns, *events)
+    assert found[:2] == [(1, None, -1, False), (127, [-128, None], 1, False)]
+    assert found[2:] == [(None, None, None, True)] * 3
+
+
 BY_EVENT = ", 'sequence.by' = 'lsn', 'metadata.lsn' = 'source.lsn', 'metadata.MS' = 'ts_ms'"
 
 

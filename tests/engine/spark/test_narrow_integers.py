@@ -1,9 +1,10 @@
-"""Integers of Parquet files that do not fit their declared TINYINT or SMALLINT break their record."""
+"""Integers that do not fit their declared TINYINT or SMALLINT break their record, in Parquet and JSON."""
 
 from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.support.columns import column
 from tests.support.effort import at_effort
 from watersmeet.engine.spark.sources.frames import read_records
 from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Source
 
@@ -48,6 +50,25 @@ def test_integers_that_do_not_fit_break_their_record(spark, tmp_path, declared):
         broken = [value for value in values.to_pylist() if value not in fit]
         assert [row["N"] for row in rows if row[BROKEN] is None] == fit, name
         assert [row[BROKEN] for row in rows if row[BROKEN]] == [f'{{"N":{value}}}' for value in broken], name
+
+
+@pytest.mark.parametrize("declared", ["n TINYINT", "n STRUCT<m: TINYINT>", "n MAP<STRING, ARRAY<TINYINT>>"])
+def test_integers_of_json_that_do_not_fit_break_their_record(spark, tmp_path, declared):
+    """Spark's JSON parser takes 128 to 255 for a TINYINT, and 200 would be -56."""
+    form = {"n T": "{0}", "n S": '{{"m": {0}}}', "n M": '{{"k": [1, {0}]}}'}[declared[:3]]
+    values = [-129, -128, 127, 128, 255, 256, "null"]
+    (tmp_path / "a").write_text("".join(f'{{"n": {form.format(value)}}}\n' for value in values))
+    name, type_ = declared.split(" ", 1)
+    source = Source("s", (column(name, type_),), "file", {"path": str(tmp_path), "format": "json"})
+    frame = read_records(spark.read, as_written(source), "json", str(tmp_path))
+    rows = (
+        as_declared(frame, source)
+        .selectExpr("to_json(struct(n)) AS n", f"{BROKEN} IS NULL AS fits")
+        .collect()
+    )
+    found = [re.findall(r"-?\d+", row["n"])[-1:] for row in rows if row["fits"]]
+    assert [int(each[0]) for each in found[:2]] == [-128, 127]
+    assert [row["fits"] for row in rows] == [False, True, True, False, False, False, True]
 
 
 def drawn(rng: random.Random, depth: int = 2) -> tuple[str, pa.DataType, Any]:

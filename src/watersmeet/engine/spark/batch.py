@@ -14,7 +14,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.files.json_texts import is_another_case_at
@@ -22,6 +21,7 @@ from watersmeet.engine.spark.sources.files.texts import AS_NAMED
 from watersmeet.engine.spark.sources.frames import read_records
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.errors import EngineError
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Column, Source
@@ -69,7 +69,7 @@ class Batch:
                 hint="declare the columns as the files write them",
             )
         frame = read_records(self._spark.read, as_written(source), wanted, list(files), options, more)
-        frame = with_times(frame, source)
+        frame = as_declared(frame, source)
         if wanted == "parquet":
             frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
         if BROKEN in frame.columns:

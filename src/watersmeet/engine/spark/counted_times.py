@@ -2,68 +2,20 @@
 
 Spark's own JSON reader takes a number in the place of a TIMESTAMP for seconds, and none for a DATE; its CSV
 reader takes none for either. Where a source says the unit of its numbers (``timestamp.unit``), its timestamps
-are read as texts, and made of them here.
+are read as texts (`written_types`), and made of them here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import options_map, quoted
-from watersmeet.spec.model import Column, Source
-from watersmeet.spec.options.kafka import metadata_of
-from watersmeet.spec.records.counted_times import DAYS, TimeUnit, said_unit
-from watersmeet.types.sql_type import DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+from watersmeet.engine.spark.text import options_map
+from watersmeet.spec.records.counted_times import DAYS, TimeUnit
+from watersmeet.types.sql_type import DATE, TIMESTAMP_NTZ, SqlType
 
 _DAY_S, _DAY_US = 86_400, "86400000000L"
 WHOLE = "^-?[0-9]+$"
 """A pattern of whole numbers."""
-
-_OF_TEXTS = frozenset(
-    {"timestampformat", "timestampntzformat", "timezone", "locale", "enabledatetimeparsingfallback"}
-)
-"""Options of Spark's parsers by which texts are times."""
-
-
-def as_written(source: Source) -> Source:
-    """Return a source whose timestamps are STRINGs, where it says the unit of its numbers."""
-    if said_unit(source.options) is None:
-        return source
-    counted = {column.name for column in _counted_columns(source)}
-    columns = (
-        replace(column, type=STRING) if column.name in counted else column for column in source.columns
-    )
-    return replace(source, columns=tuple(columns))
-
-
-def with_times(frame: DataFrame, source: Source) -> DataFrame:
-    """Return the frame of `as_written` with the timestamps that the source declares.
-
-    A record with a text or number that is none is broken; shown are its columns, as JSON.
-    """
-    unit = said_unit(source.options)
-    counted = _counted_columns(source)
-    if unit is None or not counted:
-        return frame
-    named = {name.rpartition(".")[2]: value for name, value in source.options.items()}
-    parser = {name: value for name, value in named.items() if name.lower() in _OF_TEXTS}
-    times = {column.name: time_of(quoted(column.name), column.type, unit, parser) for column in counted}
-    wrong = " OR ".join(f"({quoted(name)} IS NOT NULL AND {time} IS NULL)" for name, time in times.items())
-    row = ", ".join(quoted(column.name) for column in source.columns)
-    broken = F.expr(f"coalesce({BROKEN}, IF({wrong}, to_json(struct({row})), NULL))")
-    return frame.withColumns({BROKEN: broken, **{name: F.expr(time) for name, time in times.items()}})
-
-
-def _counted_columns(source: Source) -> list[Column]:
-    """The columns of timestamps that records hold."""
-    elsewhere = metadata_of(source) if source.traits.log else {}
-    kinds = (TIMESTAMP, TIMESTAMP_NTZ)
-    return [column for column in source.columns if column.type in kinds and column.name not in elsewhere]
 
 
 def time_of(text: str, kind: SqlType, unit: TimeUnit, parser: Mapping[str, str]) -> str:

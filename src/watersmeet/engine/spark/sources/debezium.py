@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, debezium_time, decimal_of
+from watersmeet.engine.spark.sources.files.narrow import JSON, misfit_sql, narrow_columns, widen
 from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED, TRUNCATED
 from watersmeet.engine.spark.text import let, literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
@@ -109,11 +110,10 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
         )
         parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
     parts |= _of_event(source, fields, of_events)
-    times = [column.name for column in source.columns if column.name in names and column.type in TIMES]
     wrong += [
-        f"({_ROWS[part]}.{quoted(name)} IS NOT NULL AND {_TYPED[part]}.{quoted(name)} IS NULL)"
-        for part in _ROWS
-        for name in times
+        f"({row}.{quoted(name)} IS NOT NULL AND {_TYPED[part]}.{quoted(name)} IS NULL)"
+        for part, row in _ROWS.items()
+        for name in _readings(source, names, row, parser)
     ]
     events = told.select(
         *(F.expr(sql).alias(name) for name, sql in parts.items()),
@@ -170,9 +170,10 @@ _BY_ROW = f"""
 
 
 def _by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) -> str:
-    """A row that gets another key goes with the sequence of the row that comes: it is the same change. A
-    delete has a sequence where that is of the event. In a row before it is that of an earlier change, or what
-    Debezium writes where it knows none (0): such a delete counts as it comes."""
+    """A row that gets another key goes with the sequence of the row that comes: it is the same change, and is
+    broken as a whole if the row that comes lacks either. A delete has a sequence where that is of the event.
+    In a row before it is that of an earlier change, or what Debezium writes where it knows none (0): such a
+    delete counts as it comes."""
     before, after, op = _BEFORE, _AFTER, _OP
     of_event = _columns_of_event(event_fields(source))
 
@@ -190,12 +191,14 @@ def _by_key(source: Source, key: PrimaryKey, *, has_record_key: bool) -> str:
     is_other = " OR ".join(
         f"NOT ({before}.{quoted(name)} <=> {after}.{quoted(name)})" for name in key.columns
     )
+    is_whole = " AND ".join(f"{after}.{quoted(name)} IS NOT NULL" for name in key.named)
     has_key = " AND ".join(f"{old(name)} IS NOT NULL" for name in key.columns)
+    both = f"array(struct({moved} AS row, -1L AS diff), struct({after} AS row, 1L AS diff))"
     return f"""
         WHEN {op} IN ('c', 'r') AND {after} IS NOT NULL THEN array(struct({after} AS row, 1L AS diff))
         WHEN {op} = 'd' AND {has_key} THEN array(struct({deleted} AS row, -1L AS diff))
         WHEN {op} = 'u' AND {after} IS NOT NULL AND {is_known} AND ({is_other})
-            THEN array(struct({moved} AS row, -1L AS diff), struct({after} AS row, 1L AS diff))
+            THEN IF({is_whole}, {both}, NULL)
         WHEN {op} = 'u' AND {after} IS NOT NULL THEN array(struct({after} AS row, 1L AS diff))"""
 
 
@@ -211,7 +214,7 @@ def _row(source: Source, values: Mapping[str, str]) -> str:
 def _fields(source: Source, names: Sequence[str], *, of_texts: bool = False) -> str:
     """Times as they are written: a number in a TIMESTAMP would be read as seconds. ``of_texts``: DECIMALs,
     too."""
-    types = {column.name: column.type for column in source.columns}
+    types = {column.name: widen(column.type, JSON) for column in source.columns}
     written = {name: types[name] in TIMES or (of_texts and types[name].is_decimal) for name in names}
     return ", ".join(f"{quoted(name)}: {STRING if written[name] else types[name]}" for name in names)
 
@@ -357,11 +360,11 @@ def _parse(text: str, fields: str, parser: Mapping[str, str]) -> str:
 
 
 def _typed(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> str:
-    """The STRUCT ``part``, its times read."""
-    times = _times(source, names, part, parser)
-    if not times:
+    """The STRUCT ``part`` with values of the declared types."""
+    values = _readings(source, names, part, parser)
+    if not values:
         return part
-    fields = (f"{literal(name)}, {times.get(name, f'{part}.{quoted(name)}')}" for name in names)
+    fields = (f"{literal(name)}, {values.get(name, f'{part}.{quoted(name)}')}" for name in names)
     return f"IF({part} IS NULL, NULL, named_struct({', '.join(fields)}))"
 
 
@@ -371,10 +374,15 @@ def _rows(source: Source) -> list[str]:
     return [column.name for column in source.columns if column.name not in fields]
 
 
-def _times(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> dict[str, str]:
-    """Times as they are read of their texts; NULL: they cannot be."""
+def _readings(source: Source, names: Sequence[str], part: str, parser: Mapping[str, str]) -> dict[str, str]:
+    """Times as they are read of their texts, and integers of wider ones; NULL: they cannot be."""
     unit, types = timestamps_unit(source.options), _type_columns(source, _rows(source))
-    return {
+    integers = {
+        column.name: f"IF({misfit_sql(own, column.type, JSON)}, NULL, CAST({own} AS {column.type}))"
+        for column in narrow_columns(source, JSON)
+        if column.name in names and (own := f"{part}.{quoted(column.name)}")
+    }
+    return integers | {
         column.name: debezium_time(
             f"{part}.{quoted(column.name)}", column.type, unit, parser, f"{types[column.name]}.name"
         )

@@ -33,20 +33,21 @@ from watersmeet.engine.files.partitions import (
     partitions_of,
 )
 from watersmeet.engine.files.table_files import local_files
-from watersmeet.engine.spark.counted_times import as_written, counted_of, with_times
+from watersmeet.engine.spark.counted_times import counted_of
 from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.misfits import limited_columns
 from watersmeet.engine.spark.rounded_decimals import rounded, with_more_digits, with_none_rounded
 from watersmeet.engine.spark.sources import dataframes, debezium, generator, kafka
 from watersmeet.engine.spark.sources.changes import with_changes
 from watersmeet.engine.spark.sources.columns import check_columns
-from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen_to_sql
+from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen
 from watersmeet.engine.spark.sources.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
@@ -174,7 +175,7 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         return _envelopes(spark, source, path, options)
     written = with_more_digits(as_written(source))
     frame = read_records(spark.readStream, written, wanted, path, options)
-    return with_times(rounded(_as_told(frame, written), source), source)
+    return as_declared(rounded(_as_told(frame, written), source), source)
 
 
 def _as_told(frame: DataFrame, source: Source) -> DataFrame:
@@ -204,7 +205,7 @@ def read_again(
     more[ROW] = "monotonically_increasing_id()"
     written = as_written(source)
     frame = read_records(spark.read, written, format_of(source.options), files, options, more)
-    return _finished(with_none_rounded(with_times(_as_told(mended(frame), written), source), source), source)
+    return _finished(with_none_rounded(as_declared(_as_told(mended(frame), written), source), source), source)
 
 
 def _base_of(path: str) -> dict[str, str]:
@@ -306,7 +307,7 @@ def read_records(
     if wanted == "parquet":
         names_of_nanos = nanosecond_columns(source) if nanos is None else nanos
         counted = [c for c in source.columns if c.name.lower() in names_of_nanos]
-        kinds = {c.name: "BIGINT" if c in counted else widen_to_sql(c.type) for c in source.columns}
+        kinds = {c.name: "BIGINT" if c in counted else widen(c.type) for c in source.columns}
         columns = ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
         frame: DataFrame = _with_decoded(reader.schema(columns).load(where), source, path)
         times = {c.name: F.expr(counted_of(quoted(c.name), c.type, TimeUnit.NANOS)) for c in counted}

@@ -17,7 +17,6 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.rounded_decimals import (
     loses_digits,
     rounded_column,
@@ -30,6 +29,7 @@ from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
+from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.errors import raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
@@ -83,7 +83,7 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     partition = F.expr("CAST(partition AS STRING)")
     if len(topics_in(source.options)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
-    return with_times(_parsed(raw, as_written(source), partition), source)
+    return as_declared(_parsed(raw, as_written(source), partition), source)
 
 
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:
@@ -171,8 +171,8 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         broken = f"IF({_DECLARED} IS NULL, {broken}, {broken_in(_DECLARED)})"
         for name, value in fields_of.items():
             own = f"{row_in(_DECLARED)}.{quoted(name)}"
-            as_declared = f"IF({_DECLARED} IS NULL, try_cast({value} AS {types[name]}), {own})"
-            by_name[name] = F.expr(as_declared).alias(name)
+            narrowed = f"IF({_DECLARED} IS NULL, try_cast({value} AS {types[name]}), {own})"
+            by_name[name] = F.expr(narrowed).alias(name)
             told = f"IF({own} <> {value}, {shown_value(name, value)}, NULL)"
             rounded.append(F.expr(told).alias(rounded_column(name)))
     columns = [by_name[column.name] for column in source.columns]

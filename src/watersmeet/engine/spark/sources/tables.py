@@ -25,7 +25,6 @@ from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.configuration import max_line_bytes
-from watersmeet.engine.spark.counted_times import as_written, with_times
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.submitted import session_of
 from watersmeet.engine.spark.sources import jdbc
@@ -53,6 +52,7 @@ from watersmeet.engine.spark.sources.frames import (
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
+from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.names import ours
@@ -201,7 +201,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
                 compare_columns_if_readable(what, source, name, nanos)
         if wanted == "json" and is_another_case_at(spark, source, where):
             return rows_by_texts(spark, source, JsonTexts.of(source), path)
-        return with_times(read_records(spark.read, as_written(source), wanted, path, nanos=nanos), source)
+        return as_declared(read_records(spark.read, as_written(source), wanted, path, nanos=nanos), source)
 
     return Table(
         frame,

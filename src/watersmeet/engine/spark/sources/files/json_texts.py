@@ -20,7 +20,6 @@ from functools import cached_property
 
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.engine.spark.counted_times import as_written
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
     first_text,
@@ -30,6 +29,7 @@ from watersmeet.engine.spark.sources.files.texts import (
 )
 from watersmeet.engine.spark.text import let, literal, options_map, quoted
 from watersmeet.engine.spark.whole_json import as_declared, has_another_case
+from watersmeet.engine.spark.written_types import as_written
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES

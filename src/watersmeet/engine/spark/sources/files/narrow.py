@@ -1,12 +1,14 @@
-"""Integers of Parquet files that are declared TINYINT or SMALLINT, at any depth.
+"""Integers that Spark's readers take though they do not fit their declared TINYINT or SMALLINT, at any depth.
 
-Parquet stores them in 32 bits, whatever their values, and Spark's reader keeps the low bits of what does not
-fit: 70000 becomes 4464. So such columns are read as INT, and a record with a value that does not fit is
-broken.
+Parquet stores both in 32 bits, whatever their values, and Spark's reader keeps the low bits of what does not
+fit: 70000 becomes 4464. Its JSON parser takes 128 to 255 for a TINYINT: 200 becomes -56. So such columns are
+read as a wider type, and a record with a value that does not fit is broken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import count
 
 from pyspark.sql import DataFrame
@@ -15,38 +17,37 @@ from pyspark.sql import functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.spec.model import Column, Source
-from watersmeet.types.sql_type import SMALLINT, TINYINT, SqlType
+from watersmeet.types.sql_type import INT, SMALLINT, TINYINT, SqlType
 
-_LEAST = {TINYINT: -128, SMALLINT: -32_768}
+PARQUET = {TINYINT: INT, SMALLINT: INT}
+JSON = {TINYINT: SMALLINT}
+"""Per reader, the types in whose place it is given wider ones."""
+
+Wider = Mapping[SqlType, SqlType]
 
 
-def narrow_columns(source: Source) -> list[Column]:
-    """Return the declared columns that have TINYINT or SMALLINT in their type."""
-    return [column for column in source.columns if _has_narrow(column.type)]
+def narrow_columns(source: Source, wider: Wider = PARQUET) -> list[Column]:
+    """Return the declared columns that have a type in their own that is read as a wider one."""
+    return [column for column in source.columns if _has_narrow(column.type, wider)]
 
 
-def widen_to_sql(type_: SqlType) -> str:
-    """Return the type as Spark SQL, with INT in the place of TINYINT and SMALLINT.
+def widen(type_: SqlType, wider: Wider = PARQUET) -> SqlType:
+    """Return the type with the wider ones in it.
 
     >>> from watersmeet.types.parser import sql_type
-    >>> widen_to_sql(sql_type("ARRAY<STRUCT<n: SMALLINT, d: DECIMAL(3,1)>>"))
-    'ARRAY<STRUCT<`n`: INT, `d`: DECIMAL(3,1)>>'
+    >>> widen(sql_type("ARRAY<STRUCT<n: SMALLINT, d: DECIMAL(3,1)>>"))
+    SqlType('ARRAY<STRUCT<n: INT, d: DECIMAL(3,1)>>')
     """
-    if type_ in _LEAST:
-        return "INT"
-    if type_.parts:
-        return f"{type_.name}<{', '.join(map(widen_to_sql, type_.parts))}>"
-    if type_.is_struct:
-        fields = (f"{quoted(field.name)}: {widen_to_sql(field.type)}" for field in type_.fields)
-        return f"STRUCT<{', '.join(fields)}>"
-    return str(type_)
+    parts = tuple(widen(part, wider) for part in type_.parts)
+    fields = tuple(replace(field, type=widen(field.type, wider)) for field in type_.fields)
+    return wider.get(type_) or replace(type_, parts=parts, fields=fields)
 
 
 def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
-    """Give the columns of a frame, which have the types of `widen_to_sql`, their declared types, and add
+    """Give the columns of Parquet files, which have the types of `widen`, their declared types, and add
     `BROKEN`: the record as JSON where a value does not fit. All else in the frame stays."""
-    narrow, numbers = narrow_columns(source), count()
-    misfits = " OR ".join(f"({_misfit(quoted(column.name), column.type, numbers)})" for column in narrow)
+    narrow = narrow_columns(source)
+    misfits = " OR ".join(f"({misfit_sql(quoted(column.name), column.type)})" for column in narrow)
     record = ", ".join(quoted(column.name) for column in source.columns)
     broken = F.expr(f"CASE WHEN {misfits} THEN to_json(struct({record})) END")
     casts = {column.name: f"CAST({quoted(column.name)} AS {column.type})" for column in narrow}
@@ -54,23 +55,30 @@ def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
     return frame.withColumn(BROKEN, broken).withColumns(fitting)
 
 
-def _has_narrow(type_: SqlType) -> bool:
-    inner = (*type_.parts, *(field.type for field in type_.fields))
-    return type_ in _LEAST or any(map(_has_narrow, inner))
-
-
-def _misfit(value: str, type_: SqlType, numbers: count[int]) -> str:
+def misfit_sql(value: str, type_: SqlType, wider: Wider = PARQUET) -> str:
     """Return a condition of Spark SQL: TRUE where something in a value does not fit, else FALSE or NULL."""
-    if type_ in _LEAST:
-        least = _LEAST[type_]
+    return _misfit(value, type_, wider, count())
+
+
+def _has_narrow(type_: SqlType, wider: Wider) -> bool:
+    return type_ in wider or any(_has_narrow(inner, wider) for inner in type_.inner)
+
+
+def _misfit(value: str, type_: SqlType, wider: Wider, numbers: count[int]) -> str:
+    if type_ in wider:
+        least = -(1 << (type_.bits - 1))
         return f"{value} NOT BETWEEN {least} AND {-least - 1}"
     if type_.is_struct:
-        parts = [(f"{value}.{quoted(field.name)}", field.type) for field in type_.fields]
-        return " OR ".join(f"({_misfit(*part, numbers)})" for part in parts if _has_narrow(part[1]))
+        fields = [
+            (f"{value}.{quoted(field.name)}", field.type)
+            for field in type_.fields
+            if _has_narrow(field.type, wider)
+        ]
+        return " OR ".join(f"({_misfit(*field, wider, numbers)})" for field in fields)
     lists = [value] if len(type_.parts) == 1 else [f"map_keys({value})", f"map_values({value})"]
     conditions = []
     for values, element in zip(lists, type_.parts, strict=True):
-        if _has_narrow(element):
+        if _has_narrow(element, wider):
             name = f"e{next(numbers)}"
-            conditions.append(f"exists({values}, {name} -> {_misfit(name, element, numbers)})")
+            conditions.append(f"exists({values}, {name} -> {_misfit(name, element, wider, numbers)})")
     return " OR ".join(conditions)

@@ -1,0 +1,90 @@
+"""Types that columns are read as, where Spark's parser would take other values for those that are declared.
+
+Timestamps are read as texts where the source says the unit of its numbers (`counted_times`), and TINYINT in
+JSON as SMALLINT (`narrow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from watersmeet.engine.spark.counted_times import time_of
+from watersmeet.engine.spark.sources.files.narrow import JSON, misfit_sql, narrow_columns, widen
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.text import quoted
+from watersmeet.spec.model import Column, Source
+from watersmeet.spec.options.changes import UPSERT
+from watersmeet.spec.options.files import format_of
+from watersmeet.spec.options.kafka import metadata_of, records_of
+from watersmeet.spec.records.counted_times import said_unit
+from watersmeet.types.sql_type import STRING, TIMESTAMP, TIMESTAMP_NTZ
+
+_OF_JSON = ("json", UPSERT)
+"""Of Debezium's events `debezium` sees to it, for a change has to be read as a whole."""
+
+_OF_TEXTS = frozenset(
+    {"timestampformat", "timestampntzformat", "timezone", "locale", "enabledatetimeparsingfallback"}
+)
+"""Options of Spark's parsers by which texts are times."""
+
+
+def as_written(source: Source) -> Source:
+    """Return the source with the columns as they are read."""
+    types = {column.name: STRING for column in _counted_columns(source)}
+    types |= {column.name: widen(column.type, JSON) for column in _narrow_columns(source)}
+    if not types:
+        return source
+    columns = (replace(column, type=types.get(column.name, column.type)) for column in source.columns)
+    return replace(source, columns=tuple(columns))
+
+
+def as_declared(frame: DataFrame, source: Source) -> DataFrame:
+    """Return the frame of `as_written` with the columns as they are declared.
+
+    A record with a value that is none of its column's is broken; shown are its columns, as JSON.
+    """
+    times, narrow = _times(source), _narrow_columns(source)
+    if not times and not narrow:
+        return frame
+    wrong = [f"({quoted(name)} IS NOT NULL AND {time} IS NULL)" for name, time in times.items()]
+    wrong += [f"({misfit_sql(quoted(column.name), column.type, JSON)})" for column in narrow]
+    row = ", ".join(quoted(column.name) for column in source.columns)
+    broken = F.expr(f"coalesce({BROKEN}, IF({' OR '.join(wrong)}, to_json(struct({row})), NULL))")
+    casts = {c.name: f"CAST(IF({BROKEN} IS NULL, {quoted(c.name)}, NULL) AS {c.type})" for c in narrow}
+    frame = frame.withColumns({BROKEN: broken, **{name: F.expr(time) for name, time in times.items()}})
+    return frame.withColumns({name: F.expr(cast) for name, cast in casts.items()})
+
+
+def _times(source: Source) -> Mapping[str, str]:
+    """Return the timestamps that texts are, as SQL, by the columns' names."""
+    unit = said_unit(source.options)
+    if unit is None:
+        return {}
+    named = {name.rpartition(".")[2]: value for name, value in source.options.items()}
+    parser = {name: value for name, value in named.items() if name.lower() in _OF_TEXTS}
+    return {c.name: time_of(quoted(c.name), c.type, unit, parser) for c in _counted_columns(source)}
+
+
+def _counted_columns(source: Source) -> list[Column]:
+    """Return the columns whose numbers count what the source says."""
+    if said_unit(source.options) is None:
+        return []
+    return [column for column in _read_columns(source) if column.type in (TIMESTAMP, TIMESTAMP_NTZ)]
+
+
+def _narrow_columns(source: Source) -> list[Column]:
+    log, files = source.traits.log, source.traits.files
+    if not (log or files) or (records_of if log else format_of)(source.options) not in _OF_JSON:
+        return []
+    read = _read_columns(source)
+    return [column for column in narrow_columns(source, JSON) if column in read]
+
+
+def _read_columns(source: Source) -> list[Column]:
+    """Return the columns that records hold."""
+    elsewhere = metadata_of(source) if source.traits.log else {}
+    return [column for column in source.columns if column.name not in elsewhere]
