@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from tests.engine.spark.running import until_caught_up
-from tests.support.effort import at_effort
 from watersmeet.observe.account import InputAccount
 from watersmeet.sinks.memory import MemorySink
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.full]
 
-HISTORIES = at_effort(quick=1, full=25)
+HISTORIES = 25
 COUNT, TICKS = 80, 4
 LEFT_OUT = "__debezium_unavailable_value"
 WRONG = ["no JSON", "{}", "[]", '{"op": "c"}', '{"op": "x", "after": {"id": 1}}', '{"op": "u", "after": 5}']

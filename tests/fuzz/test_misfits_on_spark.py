@@ -29,7 +29,6 @@ from watersmeet.spec.model import Source
 pytestmark = pytest.mark.spark
 
 JOBS = at_effort(quick=1, full=30)
-FORMS = ("json", "csv", "parquet")
 COUNT = at_effort(quick=150, full=300)
 LAG = "INTERVAL '3650' DAY"
 
@@ -70,7 +69,7 @@ def test_what_does_not_fit_is_broken_and_all_else_is_right(spark, seed, tmp_path
     rng = random.Random(f"{seed} {job}")
     text = f"SET file_reader = {rng.choice(['auto', 'spark'])};\n"
     given: dict[str, tuple[CellDrawer, list[Record]]] = {}
-    for form in FORMS:
+    for form in at_effort(quick=["json"], full=["json", "csv", "parquet"]):
         drawer = CellDrawer(rng, form, rng.choice(["", "ms"]) if form != "parquet" else "")
         records = [drawer.record(number) for number in range(COUNT)]
         given[form] = drawer, records
@@ -99,6 +98,7 @@ def test_what_does_not_fit_is_broken_and_all_else_is_right(spark, seed, tmp_path
     assert not any(wrong.values()), "\n".join(f"{form}: {what}" for form, what in wrong.items() if what)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_records_of_topics_are_read_so_too(spark, seed, form):
     """By the frame that Spark makes of them; the lengths of texts are compared later."""
