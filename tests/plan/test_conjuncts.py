@@ -1,3 +1,5 @@
+"""A condition is cut into conjuncts, with what an OR shares and what NOT means."""
+
 import pytest
 import sqlglot
 

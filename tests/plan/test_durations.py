@@ -1,3 +1,5 @@
+"""Durations in words, as EXPLAIN and hints write them."""
+
 import pytest
 
 from watersmeet.plan.explain.durations import duration, shifted

@@ -1,3 +1,5 @@
+"""What state depends on changes a fingerprint, and nothing else does."""
+
 from tests.plan.building import INTS, planned, stream
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.model.delta import ArrangePlan

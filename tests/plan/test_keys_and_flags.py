@@ -1,3 +1,5 @@
+"""Keys of equalities, brought to one type, and rows that match nothing or always."""
+
 import pytest
 
 from tests.plan.building import INTS, STAMPS, joined, planned, stream

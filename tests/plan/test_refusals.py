@@ -1,3 +1,5 @@
+"""Joins that would grow without limit are refused, with a hint that would do."""
+
 from dataclasses import replace
 
 import pytest

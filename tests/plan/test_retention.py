@@ -1,3 +1,5 @@
+"""Limits below which rows are released: never too early, and never back."""
+
 import itertools
 import math
 import random
