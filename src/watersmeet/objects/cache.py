@@ -91,6 +91,15 @@ class Cache:
         finally:
             os.close(handle)
 
+    def version(self, name: str) -> tuple[int, ...] | None:
+        """Return what is another one when the file of ``name`` is; None: there is none. Its times say when it
+        was read."""
+        try:
+            status = os.stat(self._path(name), follow_symlinks=False)
+        except OSError:
+            return None
+        return status.st_ino, status.st_size
+
     def add(self, name: str, content: pa.Buffer) -> None:
         """Keep what is stored under ``name``, if there is room."""
         if content.size > self.limit // 2:

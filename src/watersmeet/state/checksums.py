@@ -1,8 +1,9 @@
 """Checksums of the state's bytes: compared when a process first reads them.
 
 What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a local
-file has another inode, size or change time than when it was compared. Bytes that a `MemoryStore` holds
-were in this process' memory all the time. Cost: a CRC-32 of what is new to the process.
+file has another inode, size or change time than when it was compared. What is fetched from a remote store is
+compared each time, and its copy in the cache as local files are: that costs no request, as an ETag would.
+Bytes that a `MemoryStore` holds were in this process' memory all the time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Callable
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,6 +20,14 @@ from watersmeet.state.sections import object_of
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
 Version = tuple[int, ...]
+
+
+class Copies(Protocol):
+    """Copies of what a remote store has, on this machine."""
+
+    def version(self, name: str) -> Version | None:
+        """Return what is another one when the copy is; None: there is none."""
+
 
 _MOST = 1 << 16
 _versions: dict[tuple[str, str, int, int, int], Version] = {}
@@ -56,7 +66,8 @@ def read_verified(
 def _version(store: Store, name: str) -> Version | None:
     """Return what is another one when a local file has changed; None: it is not there."""
     if not isinstance(store, LocalStore):
-        return ()
+        copies: Copies | None = getattr(store, "cache", None)
+        return None if copies is None else copies.version(name)
     try:
         stat = os.stat(os.path.join(store.root, object_of(name)))
     except OSError:
