@@ -44,6 +44,25 @@ class Location:
         return f"{self.source}, {place}" if self.source else place
 
 
+_MIN_SECRET = 8
+"""Of letters: stars in the place of a short word would show which one it is."""
+hidden_texts: dict[str, None] = {}
+"""What `hide_in_errors` was told of."""
+
+
+def hide_in_errors(secret: str) -> None:
+    """Let no error of this process show a text, wherever it stands: in a path, or in words of a library."""
+    if len(secret) >= _MIN_SECRET:
+        hidden_texts[secret] = None
+
+
+def without_hidden(text: str) -> str:
+    """Return a text with stars in the place of what `hide_in_errors` was told of."""
+    for secret in sorted(hidden_texts, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
 class WatersmeetError(Exception):
     """Base of all errors here.
 
@@ -64,6 +83,7 @@ class WatersmeetError(Exception):
     def __init__(
         self, message: str, *, code: str, hint: str | None = None, location: Location | None = None
     ) -> None:
+        message, hint = without_hidden(message), None if hint is None else without_hidden(hint)
         super().__init__(message, code, hint, location)
         self.message = message
         self.code = code

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from watersmeet.errors import SeveralErrors, WatersmeetError
+from watersmeet import errors
+from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.errors import EngineError, SeveralErrors, WatersmeetError
 from watersmeet.front.ddl import settings
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About
@@ -25,6 +27,11 @@ CREATE SINK s WITH ('connector' = 'postgres', 'url' = 'postgresql://me:${PG_PASS
 INSERT INTO s SELECT k, t, '${PLUGIN_PASSWORD} $${x} $1' AS c FROM a WHERE k <> '${'  -- ${COMMENT}
   /* ${MORE} */;
 """
+
+
+@pytest.fixture(autouse=True)
+def _errors_of_other_tests_show_what_is_secret_here(monkeypatch):
+    monkeypatch.setattr(errors, "hidden_texts", {})
 
 
 @pytest.fixture
@@ -76,6 +83,26 @@ def test_no_secret_is_shown(job):
         assert "s3cret" not in text
     assert about.settings["spark.plugin.pin"] == HIDDEN
     assert "eu-orders" in "".join(shown)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "'{folder}/${{ITS_TOKEN}}/in'",
+        "'file://{folder}/${{ITS_TOKEN}}/in'",
+        "FROM FILE '{folder}/whole'",
+    ],
+)
+def test_no_error_shows_a_secret_of_a_path(tmp_path, monkeypatch, path):
+    monkeypatch.setenv("ITS_TOKEN", "tok/en-of-a-path")
+    (tmp_path / "whole").write_text(f"{tmp_path}/tok/en-of-a-path/in")
+    job = f"""CREATE TABLE a (t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'file', 'format' = 'json',
+        'path' = {path.format(folder=tmp_path)}); SELECT t FROM a"""
+    (source,) = plan_job(parse_job(job)).sources
+    with pytest.raises(EngineError) as refused:
+        first_rows(source, 1)
+    assert "***" in str(refused.value)
+    assert "en-of" not in repr(refused.value) + str(refused.value.args)
 
 
 def test_a_query_is_the_same_with_another_password(job, monkeypatch):

@@ -268,7 +268,7 @@ def test_dotted_options_are_names_with_dots():
 
 def test_secrets_come_from_elsewhere(monkeypatch, tmp_path):
     (tmp_path / "secret").write_text("from a file\n")
-    monkeypatch.setenv("WS_TOKEN", "from the environment")
+    monkeypatch.setenv("WS_TOKEN", "value-of-the-environment")
     options = f'''connector = "file"
 format = "json"
 path = "${{WS_TOKEN}}!"
@@ -280,7 +280,7 @@ timeZone = "$${{X}}"'''
     assert elsewhere.options(("target", "connection"), made.target.connection) == {
         "connector": "file",
         "format": "json",
-        "path": "from the environment!",
+        "path": "value-of-the-environment!",
         "header": "from a file",
         "timeZone": "${X}",
     }
@@ -290,7 +290,7 @@ timeZone = "$${{X}}"'''
     only_path = text.replace("header", "# header").replace("timeZone", "# timeZone")
     assert (
         Pipeline.from_toml(only_path).job().description.inserts[0].sink.options["path"]
-        == "from the environment!"
+        == "value-of-the-environment!"
     )
 
 

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 
+from watersmeet.errors import hide_in_errors
 from watersmeet.regular_files import read_text
 from watersmeet.spec.secrets import OpaqueSecret, public_option
 
@@ -33,7 +34,7 @@ def fill_references(text: str, report: Report) -> str:
     """Replace references by what the environment has.
 
     A text with a variable whose name says that it is a secret is one, whatever its option is called; of a
-    URL only the parts that are secret in any case.
+    URL only the parts that are secret in any case. No error shows the variable's value.
 
     Args:
         report: is told of each variable that is not set, and of what names none; the text has nothing there.
@@ -57,7 +58,10 @@ def fill_references(text: str, report: Report) -> str:
         if content is None:
             report(f"{name} is not set in the environment", "not-set", f"export {name}=…")
             return ""
-        is_secret |= public_option(name, content) != content
+        if public_option(name, content) != content:
+            is_secret = True
+            if "://" not in content:
+                hide_in_errors(content)
         return content
 
     filled = REFERENCE.sub(value, text)
@@ -78,8 +82,10 @@ def read_value(path: str, report: Report) -> OpaqueSecret:
     if problems:
         return OpaqueSecret("")
     try:
-        return OpaqueSecret(read_text(os.path.expanduser(file)).removesuffix("\n").removesuffix("\r"))
+        value = OpaqueSecret(read_text(os.path.expanduser(file)).removesuffix("\n").removesuffix("\r"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         report(f'"{path}" cannot be read: {reason}', "file-not-readable", None)
         return OpaqueSecret("")
+    hide_in_errors(value)
+    return value
