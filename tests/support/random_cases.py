@@ -15,7 +15,7 @@ import random
 from typing import Any
 
 from tests.support.random_bands import draw_bands
-from tests.support.random_conditions import band, interval_conditions, one_sided, residual
+from tests.support.random_conditions import band, interval_conditions, one_sided, residual, share_by_branches
 from tests.support.random_draft import VALUES, Draft, draw_times, whole_unit
 from tests.support.random_steps import declare_streams, draw_steps
 
@@ -143,6 +143,8 @@ def _draw_other_conditions(draft: Draft) -> None:
         draft.conditions.append(residual(draft, a, b))
     if draft.chance(0.15):
         draft.conditions.append(band(draft, (0, 1)))
+    if draft.conditions and draft.chance(0.1):
+        share_by_branches(draft, draft.conditions, (residual(draft, a, b), residual(draft, b, a)))
 
 
 def _query(draft: Draft) -> str:

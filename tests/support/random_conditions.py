@@ -55,7 +55,8 @@ def bound(draft: Draft, upper: Operand, lower: Operand, c: int, strict: bool) ->
         forms += ["left"]
     form = draft.rng.choice(forms)
     if form == "right":
-        return f"{a} {more} {_shifted(draft, b, -c, b_kind)}"
+        other = _shifted(draft, b, -c, b_kind)
+        return f"NOT {a} {'<=' if strict else '<'} {other}" if draft.chance(0.15) else f"{a} {more} {other}"
     if form == "mirrored":
         return f"{_shifted(draft, b, -c, b_kind)} {less} {a}"
     if form == "left":
@@ -89,7 +90,13 @@ def interval_conditions(draft: Draft, x: Operand, y: Operand) -> list[str]:
         c2 = abs(c2)
     if x[1] == y[1] == "TIMESTAMP" and not whole and draft.chance(0.2):
         c2 += rng.choice([1, -1]) if c1 + c2 > 0 else 1
-    form = rng.choices(["between", "two", "equal", "difference", "more"], [35, 35, 12, 8, 10])[0]
+    form = rng.choices(["between", "two", "equal", "difference", "more", "absolute"], [33, 33, 12, 8, 9, 5])[
+        0
+    ]
+    if form == "absolute" and not draft.times.extreme and x[1] == y[1] and x[1] != "DATE":
+        size = _interval(draft, abs(c1)) if draft.times.temporal else str(abs(c1))
+        distance = f"abs({x[0]} - {y[0]})"
+        return [rng.choice([f"{distance} <= {size}", f"{size} > {distance}", f"NOT {distance} > {size}"])]
     if form == "equal":
         if draft.times.temporal or draft.times.extreme or draft.chance(0.6):
             c1 = 0 if draft.times.extreme else c1
@@ -103,6 +110,13 @@ def interval_conditions(draft: Draft, x: Operand, y: Operand) -> list[str]:
     if form == "more":
         found.append(bound(draft, x, y, c1 + rng.choice([0, 2, 7]) * unit, draft.chance(0.5)))
     return found
+
+
+def share_by_branches(draft: Draft, conditions: list[str], residuals: tuple[str, str]) -> None:
+    """Let both branches of an OR ask one of the conditions, with a residual each."""
+    number = draft.rng.randrange(len(conditions))
+    shared, (one, other) = conditions[number], residuals
+    conditions[number] = f"((({shared}) AND {one}) OR ({other} AND ({shared})))"
 
 
 def nearest_conditions(draft: Draft, left: Operand, right: Operand) -> tuple[str, str | None]:

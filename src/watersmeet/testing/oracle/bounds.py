@@ -97,6 +97,17 @@ def _text(node: exp.Expression, scope: Scope) -> _Linear | None:
 
 def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
     """``A >= B - c`` for every bound that a conjunct is, over times or other ordered columns."""
+    for small, large, kinds in (
+        (node.this, node.args.get("expression"), (exp.LT, exp.LTE)),
+        (node.args.get("expression"), node.this, (exp.GT, exp.GTE)),
+    ):
+        if type(node) in kinds and isinstance(small.unnest(), exp.Abs):
+            size, kind = small.unnest().this, type(node) if type(node) in (exp.LT, exp.LTE) else None
+            kind = kind or (exp.LT if isinstance(node, exp.GT) else exp.LTE)
+            halves = (size.copy(), exp.Neg(this=exp.Paren(this=size.copy())))
+            return [
+                own for half in halves for own in bounds_of(kind(this=half, expression=large.copy()), scope)
+            ]
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return []
     left, right = (

@@ -118,7 +118,8 @@ def _kind(join: exp.Join) -> str:
 
 
 def conjuncts_of(node: exp.Expression | None) -> list[exp.Expression]:
-    """The top-level ANDs cut; BETWEEN is two, and NOT of a comparison is the other comparison."""
+    """The top-level ANDs cut; BETWEEN is two, NOT of a comparison is the other comparison. What all branches
+    of an OR ask is asked beside it."""
     if node is None:
         return []
     if isinstance(node, exp.Paren):
@@ -130,13 +131,33 @@ def conjuncts_of(node: exp.Expression | None) -> list[exp.Expression]:
             exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()),
             exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()),
         ]
+    if isinstance(node, exp.Or):
+        branches = [conjuncts_of(branch) for branch in (node.this, node.expression)]
+        shared = [one for one in branches[0] if any(_is_same(one, other) for other in branches[1])]
+        return [*shared, node] if shared else [node]
     if isinstance(node, exp.Not):
         inner = node.this.unnest()
+        if isinstance(inner, exp.Not):
+            return conjuncts_of(inner.this)
+        if isinstance(inner, exp.Or):
+            halves = (exp.Not(this=half.copy()) for half in (inner.this, inner.expression))
+            return [own for half in halves for own in conjuncts_of(half)]
         for one, other in ((exp.LT, exp.GTE), (exp.GT, exp.LTE), (exp.NEQ, exp.EQ)):
             for kind, opposite in ((one, other), (other, one)):
                 if type(inner) is kind and kind is not exp.EQ:
                     return [opposite(this=inner.this.copy(), expression=inner.expression.copy())]
     return [node]
+
+
+def _is_same(one: exp.Expression, other: exp.Expression) -> bool:
+    """Whether two conditions are one, written from whichever side."""
+    turned = {exp.EQ: exp.EQ, exp.NullSafeEQ: exp.NullSafeEQ, exp.LT: exp.GT, exp.LTE: exp.GTE}
+    turned |= {kind: own for own, kind in turned.items()}
+    if one == other:
+        return True
+    operands = (other.args.get("expression"), other.args.get("this"))
+    is_turned = turned.get(type(one)) is type(other)
+    return is_turned and (one.args.get("this"), one.args.get("expression")) == operands
 
 
 # names
