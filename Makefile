@@ -39,8 +39,8 @@ test-all: setup jars postgres browser ## all random cases, kills, chaos, simulat
 
 check: lint types test-fast docs site ## what to run before a commit
 
-simulate: setup ## 20,000 simulated schedules of crashes, sleeping runs and faults (SEED=number: that one again)
-	@SEED=$(SEED) scripts/simulate
+simulate: setup ## 20,000 simulated schedules of crashes, sleeping runs and faults (SCHEDULE=number: that one again; SEED=number: of the run)
+	@SCHEDULE=$(SCHEDULE) SEED=$(SEED) scripts/simulate
 
 chaos: setup jars postgres ## real kills: two of each of 1,971 jobs without a JVM, and of whole jobs on Spark
 	@scripts/chaos

@@ -1,7 +1,7 @@
 """Simulated schedules of crashes, sleeping runs and faults: rows come out once, by any seed.
 
-Full effort plays 20,000 schedules, and plants bugs that schedules have to find; ``make simulate SEED=number``
-plays one again, step by step.
+Full effort plays 20,000 schedules, and plants bugs that schedules have to find;
+``make simulate SCHEDULE=number`` plays one again, step by step.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MENDED = (9242, 513011702869, 552186297346)
 
 def describe(outcome: Outcome) -> str:
     """Return what is wrong with a schedule, and the command that plays it again."""
-    return f"seed {outcome.seed}: {outcome.wrong}\n  again: make simulate SEED={outcome.seed}"
+    return f"seed {outcome.seed}: {outcome.wrong}\n  again: make simulate SCHEDULE={outcome.seed}"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -64,7 +64,6 @@ def _one_core():
     os.sched_setaffinity(0, cores)
 
 
-@pytest.mark.kill
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_rows_come_out_once_whatever_fails(seed, block):
     first, counts, ended = (seed * BLOCKS + block) * SCHEDULES, Counter[str](), Counter[str]()

@@ -14,7 +14,7 @@ import pytest
 from tests.support.package_paths import REPOSITORY, find_paths
 
 GROUPS = ("spark", "kafka", "long")
-LONG = {folder.name for folder in find_paths(REPOSITORY / "tests", "oracle", "laws", "testing")}
+LONG = {folder.name for folder in find_paths(REPOSITORY / "tests", "oracle", "laws", "simulation", "testing")}
 """Folders whose tests take longest, of those without a JVM."""
 
 

@@ -95,19 +95,25 @@ def _text(node: exp.Expression, scope: Scope) -> _Linear | None:
     return _Linear("string", {(alias, name): 1}) if scope.inputs[alias][name] == "string" else None
 
 
+def _size(node: exp.Expression) -> tuple[exp.Expression, exp.Expression, type[exp.LT | exp.LTE]] | None:
+    """``x``, ``c`` and the comparison of ``abs(x) <= c``, from whichever side it is written."""
+    if not isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return None
+    is_turned = isinstance(node, exp.GT | exp.GTE)
+    small, large = (node.expression, node.this) if is_turned else (node.this, node.expression)
+    small = small.unnest()
+    if not isinstance(small, exp.Abs):
+        return None
+    return small.this, large, exp.LTE if isinstance(node, exp.LTE | exp.GTE) else exp.LT
+
+
 def bounds_of(node: exp.Expression, scope: Scope) -> list[tuple[Key, Key, Any]]:
     """``A >= B - c`` for every bound that a conjunct is, over times or other ordered columns."""
-    for small, large, kinds in (
-        (node.this, node.args.get("expression"), (exp.LT, exp.LTE)),
-        (node.args.get("expression"), node.this, (exp.GT, exp.GTE)),
-    ):
-        if type(node) in kinds and isinstance(small.unnest(), exp.Abs):
-            size, kind = small.unnest().this, type(node) if type(node) in (exp.LT, exp.LTE) else None
-            kind = kind or (exp.LT if isinstance(node, exp.GT) else exp.LTE)
-            halves = (size.copy(), exp.Neg(this=exp.Paren(this=size.copy())))
-            return [
-                own for half in halves for own in bounds_of(kind(this=half, expression=large.copy()), scope)
-            ]
+    size = _size(node)
+    if size is not None:
+        value, limit, kind = size
+        halves = (value.copy(), exp.Neg(this=exp.Paren(this=value.copy())))
+        return [own for half in halves for own in bounds_of(kind(this=half, expression=limit.copy()), scope)]
     if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
         return []
     left, right = (

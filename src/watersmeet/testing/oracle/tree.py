@@ -151,13 +151,13 @@ def conjuncts_of(node: exp.Expression | None) -> list[exp.Expression]:
 
 def _is_same(one: exp.Expression, other: exp.Expression) -> bool:
     """Whether two conditions are one, written from whichever side."""
-    turned = {exp.EQ: exp.EQ, exp.NullSafeEQ: exp.NullSafeEQ, exp.LT: exp.GT, exp.LTE: exp.GTE}
-    turned |= {kind: own for own, kind in turned.items()}
-    if one == other:
-        return True
     operands = (other.args.get("expression"), other.args.get("this"))
-    is_turned = turned.get(type(one)) is type(other)
-    return is_turned and (one.args.get("this"), one.args.get("expression")) == operands
+    is_turned = any(
+        isinstance(one, kind) and isinstance(other, turned)
+        for pair in ((exp.EQ, exp.EQ), (exp.NullSafeEQ, exp.NullSafeEQ), (exp.LT, exp.GT), (exp.LTE, exp.GTE))
+        for kind, turned in (pair, pair[::-1])
+    )
+    return one == other or (is_turned and (one.args.get("this"), one.args.get("expression")) == operands)
 
 
 # names
