@@ -22,7 +22,7 @@ from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
 
-TYPES = ("DECIMAL(4,2)", "DECIMAL(18,2)", "DECIMAL(38,0)", "DECIMAL(10,2)", "DECIMAL(5,0)", "DECIMAL(20,10)")
+TYPES = ("DECIMAL(10,2)", "DECIMAL(4,2)", "DECIMAL(18,2)", "DECIMAL(5,0)", "DECIMAL(17,2)", "DECIMAL(38,0)")
 TYPES = at_effort(quick=TYPES[:3], full=TYPES)
 VALUES = at_effort(quick=60, full=2_000)
 TWICE = "1.4949999999999999"

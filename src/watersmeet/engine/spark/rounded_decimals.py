@@ -1,7 +1,7 @@
 """Decimals of JSON and CSV with more digits behind the point than their columns have.
 
 Spark's readers round them and say nothing. So a stream's column is read with more digits, as many as fit into
-64 bits where these are enough, and rounded here, where it is seen.
+64 bits, and rounded here, where it is seen.
 
 To round twice is another value where the first result is half-way between two: 1.4949999999999999 is 1.495,
 and then 1.50. Such a value is read once more as it is declared: of Kafka from the record (`sources.kafka`),
@@ -21,13 +21,10 @@ from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
 from watersmeet.spec.options.kafka import metadata_of, records_of
-from watersmeet.types.sql_type import MOST_DIGITS, SqlType, decimal
+from watersmeet.types.sql_type import SqlType, decimal
 
 COMPACT_DIGITS = 18
-"""Of decimals that Spark computes as 64 bits: others cost several times as much."""
-_LEAST_MORE, _MORE = 4, 9
-"""So many more digits behind the point are enough; so many there are beyond 64 bits: of more, usual values
-would be no 64 bits to Java, and cost more."""
+"""Of decimals that Spark computes as 64 bits: others cost a fifth of reading JSON more."""
 UNSURE = "!"
 """Before a value of which only the record's text tells what it is rounded to; alone: or whether it fits."""
 _FORMATS = ("json", "csv")
@@ -36,13 +33,11 @@ _FORMATS = ("json", "csv")
 def wider_decimal(type_: SqlType) -> SqlType | None:
     """Return the type as which a decimal is read; None: there is none with more digits behind the point.
 
-    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (18, 2), (38, 4))]
-    ['DECIMAL(18,10)', 'DECIMAL(27,11)', 'None']
+    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (17, 2), (18, 2))]
+    ['DECIMAL(18,10)', 'DECIMAL(18,3)', 'None']
     """
     more = COMPACT_DIGITS - type_.digits
-    if more < _LEAST_MORE:
-        more = min(_MORE, MOST_DIGITS - type_.digits)
-    return decimal(type_.digits + more, type_.scale + more) if more >= _LEAST_MORE else None
+    return decimal(COMPACT_DIGITS, type_.scale + more) if more > 0 else None
 
 
 def wider_columns(source: Source) -> dict[str, SqlType]:

@@ -27,7 +27,7 @@ from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
+from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.engine.spark.written_types import as_declared, as_written
 from watersmeet.errors import raise_all
@@ -50,7 +50,7 @@ from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.sql_type import SqlType
 
-_PARSED, _DECLARED, _CORRUPT = map(ours, ("parsed", "declared", "corrupt"))
+_PARSED, _WIDER, _DECLARED, _CORRUPT = map(ours, ("parsed", "wider", "declared", "corrupt"))
 
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
@@ -161,19 +161,23 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
 
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
     wider = wider_columns(source)
-    frame = raw.select(F.expr(parse({**types, **wider})).alias(_PARSED), *map(F.col, carried), *tail)
-    by_name |= {name: F.expr(f"{row_in(_PARSED)}.{quoted(name)}").alias(name) for name in types}
-    broken, rounded = broken_in(_PARSED), []
+    told, parsed_in, rounded = parse({**types, **wider}), _PARSED, []
     if wider:  # what loses digits is read once more as declared: rounded twice, it may be another value
-        fields_of = {name: f"{row_in(_PARSED)}.{quoted(name)}" for name in wider}
-        lost = " OR ".join(loses_digits(value, types[name]) for name, value in fields_of.items())
-        frame = frame.withColumn(_DECLARED, F.expr(f"IF({lost}, {parse(types)}, NULL)"))
-        broken = f"IF({_DECLARED} IS NULL, {broken}, {broken_in(_DECLARED)})"
-        for name, value in fields_of.items():
-            own = f"{row_in(_DECLARED)}.{quoted(name)}"
-            narrowed = f"IF({_DECLARED} IS NULL, try_cast({value} AS {types[name]}), {own})"
+        values_of = {name: f"{row_in(_WIDER)}.{quoted(name)}" for name in wider}
+        lost = " OR ".join(loses_digits(value, types[name]) for name, value in values_of.items())
+        both = f"named_struct('{_WIDER}', {_WIDER}, '{_DECLARED}', IF({lost}, {parse(types)}, NULL))"
+        told, parsed_in = let(_WIDER, told, both), f"{_PARSED}.{_WIDER}"
+    frame = raw.select(F.expr(told).alias(_PARSED), *map(F.col, carried), *tail)
+    by_name |= {name: F.expr(f"{row_in(parsed_in)}.{quoted(name)}").alias(name) for name in types}
+    broken = broken_in(parsed_in)
+    if wider:
+        declared = f"{_PARSED}.{_DECLARED}"
+        broken = f"IF({declared} IS NULL, {broken}, {broken_in(declared)})"
+        for name in wider:
+            value, own = (f"{row_in(parsed)}.{quoted(name)}" for parsed in (parsed_in, declared))
+            narrowed = f"IF({declared} IS NULL, try_cast({value} AS {types[name]}), {own})"
             by_name[name] = F.expr(narrowed).alias(name)
-            told = f"IF({own} <> {value}, {shown_value(name, value)}, NULL)"
-            rounded.append(F.expr(told).alias(rounded_column(name)))
+            shown_lost = f"IF({own} <> {value}, {shown_value(name, value)}, NULL)"
+            rounded.append(F.expr(shown_lost).alias(rounded_column(name)))
     columns = [by_name[column.name] for column in source.columns]
     return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN), *rounded)
