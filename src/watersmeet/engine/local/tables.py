@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files.csv_header import Layout, by_name, layout_of
@@ -137,6 +138,7 @@ def _rows_of(source: Source) -> pa.Table:
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
         table: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
+        _check_lengths(source, table)
         return table.cast(schema)
     except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EngineError(
@@ -144,6 +146,17 @@ def _rows_of(source: Source) -> pa.Table:
         ) from None
     finally:
         cursor.close()
+
+
+def _check_lengths(source: Source, rows: pa.Table) -> None:
+    for column in source.columns:
+        length = column.type.length
+        if length and pc.any(pc.greater(pc.utf8_length(rows.column(column.name)), length)).as_py():
+            raise EngineError(
+                f'table "{source.name}": {column.name} is VARCHAR({length}), and has a longer text',
+                code="table-unreadable",
+                hint="declare it STRING, or mend the file",
+            )
 
 
 def _layout(source: Source, entries: Sequence[Entry]) -> Layout | None:

@@ -1,7 +1,7 @@
 """Why a record is broken: which of its values is not of its column's type, and the option that would read it.
 
-Only JSON and CSV are explained. A record is known to be broken, and a value that certainly is of its column's
-type is not the reason; so the columns that are left are named.
+Only JSON, CSV, and rows of Parquet, which are shown as JSON, are explained. A record is known to be broken,
+and a value that certainly is of its column's type is not the reason; so the columns that are left are named.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 from watersmeet.engine.files.csv_header import SEPARATORS, by_name, can_be_split, records
+from watersmeet.engine.spark.misfits import has_length
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.spark.sources.files.first_values import Unsure, certain_text, json_reader
@@ -155,6 +156,8 @@ class RecordCheck:
         kind = column.type
         if kind.length:
             return "declare it STRING"
+        if has_length(kind):
+            return "a text within may be longer than its VARCHAR(n); declare it STRING"
         if self.is_csv and text.lower() == column.name.lower():
             return _reads("header", "true", self.prefix)
         if self.is_csv and text.lower() in _NO_VALUES:
@@ -227,7 +230,7 @@ def record_check(source: Source) -> RecordCheck | None:
             for name, value in source.options.items()
             if name.startswith(prefix) or name.lower() == UNIT
         }
-    elif source.traits.files and (wanted := format_of(source.options)) in ("json", "csv"):
+    elif source.traits.files and (wanted := format_of(source.options)) in ("json", "csv", "parquet"):
         named, prefix, elsewhere = lowered(source.options), "", {}
     else:
         return None

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.driver.snapshots import SnapshotReader
@@ -23,10 +23,12 @@ from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.spark.broken_records import RecordCheck, record_check
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.configuration import max_line_bytes
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.engine.spark.job.submitted import session_of
+from watersmeet.engine.spark.misfits import misfit_sql
 from watersmeet.engine.spark.sources import jdbc
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.dataframes import Maker, in_session
@@ -214,7 +216,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
 def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -> None:
     """That behind no record's value is more, of JSON, and that no line of CSV is misread."""
     if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
-        raise _broken(source.name, run_on)
+        raise _broken(source.name, run_on, record_check(source))
     if wanted == "csv":
         texts = CsvTexts.of(source)
         problem = texts.first_problem(f'table "{source.name}"', texts.misread(spark, where))
@@ -286,11 +288,11 @@ class SparkTable:
 
     def _copied(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         frame = self.table.frame()
-        broken = BROKEN in frame.columns
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
-        frame = frame.select(*chosen, *([F.col(BROKEN)] if broken else []))
+        frame = frame.select(*chosen, *_broken_in(frame, self.source, [text for text, _ in self.columns]))
         columns = tuple((name, name) for _, name in self.columns)
-        (runs,) = _copied(frame, Copier((side,), (columns,), store, tick, placing, self.source.name))
+        check = record_check(self.source)
+        (runs,) = _copied(frame, Copier((side,), (columns,), store, tick, placing, self.source.name, check))
         return runs
 
 
@@ -357,10 +359,19 @@ class SparkSnapshot:
         texts = list(dict.fromkeys(text for columns in asked for text, _ in columns))
         name_of = {text: ours(str(number)) for number, text in enumerate(texts)}
         frame = self.table.frame()
-        broken = [F.col(BROKEN)] if BROKEN in frame.columns else []
-        frame = frame.select(*(F.expr(text).alias(name) for text, name in name_of.items()), *broken)
+        chosen = [F.expr(text).alias(name) for text, name in name_of.items()]
+        frame = frame.select(*chosen, *_broken_in(frame, self.source, texts))
         given = tuple(tuple((name_of[text], name) for text, name in columns) for columns in asked)
-        return _copied(frame, Copier(tuple(sides), given, store, tick, placing, self.source.name))
+        check = record_check(self.source)
+        return _copied(frame, Copier(tuple(sides), given, store, tick, placing, self.source.name, check))
+
+
+def _broken_in(frame: DataFrame, source: Source, texts: Sequence[str]) -> list[Column]:
+    """Return `BROKEN` of a table's frame, where its records may be broken. ``texts``: what is asked of it."""
+    told = [BROKEN] if BROKEN in frame.columns else []
+    if (misfit := misfit_sql(source, texts)) is not None:
+        told.append(misfit)
+    return [F.coalesce(*map(F.expr, told)).alias(BROKEN)] if told else []
 
 
 def _copied(frame: DataFrame, copier: Copier) -> list[list[Run]]:
@@ -375,7 +386,7 @@ def _copied(frame: DataFrame, copier: Copier) -> list[list[Run]]:
 class Copier:
     """The function given to `mapInArrow`: rows in, descriptions of runs out, with the number of their side.
 
-    ``columns``: per side, (column of the rows, its name there).
+    ``columns``: per side, (column of the rows, its name there). ``check``: explains why a record is broken.
     """
 
     sides: tuple[SideShape, ...]
@@ -384,6 +395,7 @@ class Copier:
     tick: int
     placing: Placing | None
     name: str
+    check: RecordCheck | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writers = [TableWriter(side, self.store, self.tick, self.placing) for side in self.sides]
@@ -406,12 +418,13 @@ class Copier:
     def _check(self, broken: pa.Array) -> None:
         broken_texts = broken.drop_null()
         if len(broken_texts):
-            raise _broken(self.name, shown_text(broken_texts[0]))
+            raise _broken(self.name, shown_text(broken_texts[0]), self.check)
 
 
-def _broken(name: str, record: str) -> EngineError:
+def _broken(name: str, record: str, check: RecordCheck | None) -> EngineError:
+    why = "" if check is None else check.explain(record)
     return EngineError(
-        f'table "{name}": a record does not parse as declared: {record[:200]}',
+        f'table "{name}": a record does not parse as declared: {record[:200]}{f" ({why})" if why else ""}',
         code="table-unreadable",
         hint="mend the file, or declare the columns as they are: rows would miss their partners",
     )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import count
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from watersmeet.engine.spark.misfits import any_within
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.spec.model import Column, Source
@@ -28,7 +28,7 @@ Wider = Mapping[SqlType, SqlType]
 
 def narrow_columns(source: Source, wider: Wider = PARQUET) -> list[Column]:
     """Return the declared columns that have a type in their own that is read as a wider one."""
-    return [column for column in source.columns if _has_narrow(column.type, wider)]
+    return [column for column in source.columns if any(own in wider for own in column.type.every)]
 
 
 def widen(type_: SqlType, wider: Wider = PARQUET) -> SqlType:
@@ -55,30 +55,12 @@ def mark_misfits(frame: DataFrame, source: Source) -> DataFrame:
     return frame.withColumn(BROKEN, broken).withColumns(fitting)
 
 
-def misfit_sql(value: str, type_: SqlType, wider: Wider = PARQUET) -> str:
-    """Return a condition of Spark SQL: TRUE where something in a value does not fit, else FALSE or NULL."""
-    return _misfit(value, type_, wider, count())
+def misfit_sql(value: str, type_: SqlType, wider: Wider = PARQUET) -> str | None:
+    """Return a condition of Spark SQL: TRUE where something in a value does not fit, else FALSE or NULL.
+    None: nothing in the type is read as a wider one."""
 
+    def misfit(own: str, kind: SqlType) -> str | None:
+        least = -(1 << (kind.bits - 1)) if kind in wider else 0
+        return f"{own} NOT BETWEEN {least} AND {-least - 1}" if least else None
 
-def _has_narrow(type_: SqlType, wider: Wider) -> bool:
-    return type_ in wider or any(_has_narrow(inner, wider) for inner in type_.inner)
-
-
-def _misfit(value: str, type_: SqlType, wider: Wider, numbers: count[int]) -> str:
-    if type_ in wider:
-        least = -(1 << (type_.bits - 1))
-        return f"{value} NOT BETWEEN {least} AND {-least - 1}"
-    if type_.is_struct:
-        fields = [
-            (f"{value}.{quoted(field.name)}", field.type)
-            for field in type_.fields
-            if _has_narrow(field.type, wider)
-        ]
-        return " OR ".join(f"({_misfit(*field, wider, numbers)})" for field in fields)
-    lists = [value] if len(type_.parts) == 1 else [f"map_keys({value})", f"map_values({value})"]
-    conditions = []
-    for values, element in zip(lists, type_.parts, strict=True):
-        if _has_narrow(element, wider):
-            name = f"e{next(numbers)}"
-            conditions.append(f"exists({values}, {name} -> {_misfit(name, element, wider, numbers)})")
-    return " OR ".join(conditions)
+    return any_within(value, type_, misfit)

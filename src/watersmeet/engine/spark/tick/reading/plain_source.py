@@ -69,12 +69,19 @@ SETTINGS = (
 def is_plain(source: Source) -> bool:
     """Whether it is a stream of local files that are read as they are."""
     wanted, options = format_of(source.options), lowered(source.options)
+    types = [column.type for column in source.columns]
     return (
         source.traits.files
         and wanted in _OF_FORMAT
         and local_path(path_of(source.options)) is not None
         and set(options) <= _OF_FORMAT[wanted]
         and not (source.changes or source.is_table or source.primary_key or source.partitions)
-        and all(_TAKEN[wanted](column.type) for column in source.columns)
+        and all(map(_TAKEN[wanted], types))
+        and not any(map(_is_limited_within, types))
         and (wanted != "csv" or separator_in(options) in SEPARATORS)
     )
+
+
+def _is_limited_within(type_: SqlType) -> bool:
+    """Whether lengths of texts within a value are to be looked at, which Spark does."""
+    return type_.is_nested and any(own.length for own in type_.every)
