@@ -56,6 +56,14 @@ def test_a_star_has_them_where_they_are_declared_and_the_sink_has_none() -> None
     assert [column.name for column in sink.columns or ()] == ["op", "k", "meta"]
 
 
+def test_a_comment_is_passed_over() -> None:
+    plans = [
+        plan_job(parse_job(table(f"k INT, x AS k + 1{said}") + "SELECT * FROM n;"))
+        for said in ("", " COMMENT 'one more'")
+    ]
+    assert plans[0].queries[0].fingerprint == plans[1].queries[0].fingerprint
+
+
 def test_they_follow_columns_that_are_inferred() -> None:
     asked: list[Sequence[str]] = []
 
@@ -83,6 +91,9 @@ def test_python_reads_them_of_declarations() -> None:
         (table("k INT, k AS 1"), "duplicate-column", "declared twice"),
         (table("k INT, x AS"), "syntax", 'what "x" is computed of'),
         (table("k INT, x AS nope"), "unknown-column", '"nope"'),
+        (table("k INT, x AS *"), "not-supported", '"x" AS more than one'),
+        (table("k INT, x AS k AS y"), "not-supported", '"x" AS more than one'),
+        (table("k INT, x INT AS k"), "not-supported", 'AS after column "x"'),
         (table("k INT, x AS y, y AS k"), "unknown-column", '"y"'),
         (table("k INT, x AS rand()"), "nondeterministic", "rand()"),
         (table("k INT, x AS now()"), "not-supported", "now()"),

@@ -72,23 +72,24 @@ def _check_rest(folder) -> None:
         assert differences(rows_of(folder, sink), batch_of(folder, sink)) == []
 
 
-def test_a_signal_to_all_processes_of_a_service_is_a_stop(growing, tmp_path):
-    """As systemd stops one: Java and the Python workers get it, whatever their process group."""
-    growing.add(2)
-    first = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
-    try:
-        first.await_ticks(1)
-        growing.add(4)
-        others = _descendants(first)
-        assert {"java"} < {other.name() for other in others}, "there are workers, too"
-        for process in [psutil.Process(first.process.pid), *others]:
-            with suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGTERM)
-        assert first.await_end() == 0, first.errors.read_text()
-        assert "Error" not in first.errors.read_text()
-        assert first.account["adds_up"]
-    finally:
-        first.clean_up()
+def test_a_signal_to_all_processes_is_a_stop(growing, tmp_path):
+    """Ctrl-C in a terminal, and a stop by systemd: Java and the workers get it, whatever their group."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        growing.add(2)
+        run = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
+        try:
+            run.await_ticks(1)
+            growing.add(1)
+            others = _descendants(run)
+            assert {"java"} < {other.name() for other in others}, "there are workers, too"
+            for process in [psutil.Process(run.process.pid), *others]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+            assert run.await_end() == 0, run.errors.read_text()
+            assert "Error" not in run.errors.read_text()
+            assert run.account["adds_up"]
+        finally:
+            run.clean_up()
     _check_rest(tmp_path)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from watersmeet.front.query.expressions.checks import check_expression
 from watersmeet.front.query.inline import substituted
@@ -36,9 +37,15 @@ def computed_clause(cursor: Cursor, name: str, start: int, place: int) -> Comput
         hint = "leave it out: JOIN table FOR SYSTEM_TIME AS OF PROCTIME() needs no column"
         raise cursor.text.not_supported("a column of PROCTIME() is", start, hint)
     tokens = cursor.until_comma()
+    if len(tokens) > 2 and tokens[-2].text.upper() == "COMMENT" and tokens[-1].token_type == TokenType.STRING:
+        tokens = tokens[:-2]
     if not tokens:
         raise cursor.unexpected(f'what "{name}" is computed of')
-    return ComputedClause(name, parse_tokens(cursor.text, tokens), start, place)
+    tree = parse_tokens(cursor.text, tokens)
+    if isinstance(tree, exp.Star | exp.Alias) or tree.find(exp.Star) is not None:
+        hint = f"write {name} AS a column, a field or a function of them"
+        raise cursor.text.not_supported(f'"{name}" AS more than one expression is', start, hint)
+    return ComputedClause(name, tree, start, place)
 
 
 def computed_columns(

@@ -298,7 +298,8 @@ def _column(cursor: Cursor, before: _Columns) -> Column | None:
             raise metadata_clause(cursor, name, start)
         elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
             what = cursor.take().text.upper() if not cursor.at_end else "nothing"
-            raise cursor.text.not_supported(f'{what} after column "{name}" is', start)
+            hint = "leave its type out, which is that of the expression" if what == "AS" else None
+            raise cursor.text.not_supported(f'{what} after column "{name}" is', start, hint)
     return column
 
 

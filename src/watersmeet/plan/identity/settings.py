@@ -121,6 +121,7 @@ LATER: Mapping[tuple[str, str], object] = {
     ("Options", "lateness"): Lateness.COLUMN,
     ("JoinPlan", "horizon"): None,
     ("LookupPlan", "horizon"): None,
+    ("Source", "computed"): (),
 }
 """(class, field) that an older version does not have -> the value with which rows are as without it. Where it
 has that it is not told: so a newer version, too, can repeat an interrupted tick."""
@@ -152,6 +153,7 @@ OMITTED_OPTIONS: Mapping[str, str] = {
         _CONNECTION,
     ),
     **dict.fromkeys(("transaction.timeout.ms", "max.request.size", "message.max.bytes", "wait"), _PATIENCE),
+    "debezium.truncate": "decides whether a tick may go on, and adds no row",
     "on_changed_file": "decides whether a tick may go on; what it reads is in the tick's identity",
     "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",
 }
