@@ -302,8 +302,8 @@ def test_a_file_that_vanished_is_counted_by_later_runs_too(spark, tmp_path, monk
         running = Running(spark, text, tmp_path / "checkpoint", until_caught_up=True, **settings)
         return running.to_the_end().changed
 
-    def then_gone(self):
-        start(self)
+    def then_gone(self, *given):
+        start(self, *given)
         path.unlink()
 
     path.write_text('{"k": 1, "t": 1}\n')
@@ -329,8 +329,8 @@ def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeyp
     odd = files.path / "l" / "file[00]2.json"
     start = FilesRead.start
 
-    def comes_later(self):
-        start(self)
+    def comes_later(self, *given):
+        start(self, *given)
         odd.write_text('{"k": 2, "t": 2}\n')
         (files.path / "ä r" / "2.json").write_text('{"k": 2, "t": 2}\n')
 
