@@ -23,4 +23,4 @@ def canary(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def count() -> int:
     """Number of rows of each side of a join."""
-    return at_effort(quick=200, full=1_000)
+    return at_effort(quick=100, full=1_000)

@@ -321,7 +321,7 @@ def test_session_lost_at_any_message_changes_nothing(postgres, fault, monkeypatc
     monkeypatch.setattr(tables_rows, "PART_BYTES", 2000)
     monkeypatch.setattr(tables_rows, "FETCH_BYTES", 4000)
     rounds = 0
-    stride = at_effort(quick=13, full=1 if fault == "lost" else 2)
+    stride = at_effort(quick=19, full=1 if fault == "lost" else 2)
     for number in itertools.count(0, stride):
         with PostgresProxy(postgres, lambda n, at=number: fault if n == at else None) as proxy:
             store = tables_at(proxy.url, new_pipeline())

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from tests.engine.spark.running import until_caught_up
 from tests.engine.spark.test_run_on import account, job, put_out
+from tests.support.effort import at_effort
 from watersmeet import parse_job, plan_job
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
@@ -31,7 +32,7 @@ def parsed(spark, unit, records, columns="id INT, at TIMESTAMP, wall TIMESTAMP_N
     return kafka.parsed(raw.withColumn("partition", F.lit(0)), source).collect()
 
 
-@pytest.mark.parametrize("unit", UNIT)
+@pytest.mark.parametrize("unit", at_effort(quick=("s", "ns"), full=tuple(UNIT)))
 def test_records_of_topics_count_each_unit(spark, unit):
     rows = parsed(spark, unit, [f'{{"id": 1, "at": {UNIT[unit]}, "wall": "{UNIT[unit]}"}}'])
     assert [(row["at"], row["wall"], row[BROKEN]) for row in rows] == [(MOMENT, MOMENT, None)]

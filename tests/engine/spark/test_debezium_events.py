@@ -72,7 +72,9 @@ def test_values_that_are_left_out_are_of_the_row_before(spark):
     ]
 
 
-@pytest.mark.parametrize("name", LEFT_OUT)
+@pytest.mark.parametrize(
+    "name", [name if n < 2 else pytest.param(name, marks=pytest.mark.full) for n, name in enumerate(LEFT_OUT)]
+)
 def test_values_that_nobody_has_are_broken_without_a_key(spark, name):
     own = {name: LEFT_OUT[name]}
     for before in ({"id": 1}, {"id": 1, **own}):
