@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.types.sql_type import SqlType
 
@@ -43,3 +44,13 @@ def in_arrow(type_: SqlType, times: pa.DataType = PLAIN_IN_ARROW["TIMESTAMP"]) -
     if type_.fields:
         return pa.struct([(field.name, kind) for field, kind in zip(type_.fields, inner, strict=True)])
     return pa.list_(inner[0]) if len(inner) == 1 else pa.map_(*inner)
+
+
+def has_longer(texts: pa.Array | pa.ChunkedArray, type_: SqlType) -> bool:
+    """Return whether some texts are longer than their VARCHAR(n) or CHAR(n).
+
+    >>> from watersmeet.types.parser import sql_type
+    >>> [has_longer(pa.array(["äöü", None]), sql_type(f"VARCHAR({n})")) for n in (2, 3)]
+    [True, False]
+    """
+    return bool(type_.length and pc.any(pc.greater(pc.utf8_length(texts), type_.length)).as_py())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files.csv_header import Layout, by_name, layout_of
@@ -17,12 +17,21 @@ from watersmeet.engine.tasks.write import Placing
 from watersmeet.engine.values import HeldTables, arrow_type_of, to_table
 from watersmeet.errors import EngineError, SpecError, near_names
 from watersmeet.kernel.embedded import connection
-from watersmeet.spec.model import Source
+from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.files import local_path, path_of
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
+from watersmeet.types.arrow import has_longer
 
-Evaluate = Callable[[pa.Table], pa.RecordBatch]
+
+class Evaluate(Protocol):
+    """What is asked of a table's rows. ``columns``: those of the table that it uses."""
+
+    @property
+    def columns(self) -> Sequence[Column]: ...
+
+    def __call__(self, rows: pa.Table) -> pa.RecordBatch: ...
+
 
 _KNOWN: dict[str, dict[str, str]] = {
     "parquet": {},
@@ -82,6 +91,7 @@ class _Files:
     def read(self, side: SideShape, store: Store, tick: int, placing: Placing | None) -> list[Run]:
         writer = TableWriter(side, store, tick, placing)
         table = _rows_of(self.source)
+        _check_lengths(self.source, self.evaluate.columns, table)
         extra = to_table((), [{}] * table.num_rows, [1] * table.num_rows)
         for name in extra.column_names:
             table = table.append_column(name, extra.column(name))
@@ -138,7 +148,6 @@ def _rows_of(source: Source) -> pa.Table:
     try:
         names = ", ".join('"' + name.replace('"', '""') + '"' for name in schema.names)
         table: pa.Table = cursor.sql(f"SELECT {names} FROM {call}", params=arguments).to_arrow_table()
-        _check_lengths(source, table)
         return table.cast(schema)
     except (duckdb.Error, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise EngineError(
@@ -148,12 +157,12 @@ def _rows_of(source: Source) -> pa.Table:
         cursor.close()
 
 
-def _check_lengths(source: Source, rows: pa.Table) -> None:
-    for column in source.columns:
-        length = column.type.length
-        if length and pc.any(pc.greater(pc.utf8_length(rows.column(column.name)), length)).as_py():
+def _check_lengths(source: Source, columns: Sequence[Column], rows: pa.Table) -> None:
+    for column in columns:
+        if has_longer(rows.column(column.name), column.type):
+            kind = f"VARCHAR({column.type.length})"
             raise EngineError(
-                f'table "{source.name}": {column.name} is VARCHAR({length}), and has a longer text',
+                f'table "{source.name}": {column.name} is {kind}, and has a longer text',
                 code="table-unreadable",
                 hint="declare it STRING, or mend the file",
             )

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -55,6 +54,7 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.options.files import FileReader, format_of
 from watersmeet.spec.options.spark_settings import TIME_ZONE, says_how
 from watersmeet.state.store import Store
+from watersmeet.types.arrow import has_longer
 from watersmeet.types.sql_type import SqlType
 
 NOT_PLAIN = "refused"
@@ -93,10 +93,8 @@ class _Source:
         """As the frame has them. Raises: NotPlain."""
         for rows in self.reader.rows_of(part, dict(self.columns.values())):
             for declared, type_ in self.columns.values():
-                if type_.length:
-                    lengths = pc.utf8_length(rows.column(declared))
-                    if pc.any(pc.greater(lengths, type_.length)).as_py():
-                        raise NotPlain(f"{part.path}: {declared} has texts that are too long")
+                if has_longer(rows.column(declared), type_):
+                    raise NotPlain(f"{part.path}: {declared} has texts that are too long")
             arrays = [rows.column(declared) for declared, _ in self.columns.values()]
             names = list(self.columns)
             if self.view.parses:  # what has a record that does not parse is no plain file
