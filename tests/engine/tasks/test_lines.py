@@ -16,6 +16,7 @@ from watersmeet.engine.tasks.files.lines import blocks_of, is_blank, lines_in, s
 from watersmeet.engine.tasks.files.part import NotPlain, Part
 from watersmeet.engine.tasks.files.texts import values_of
 from watersmeet.spec.options.files import COMPRESSED
+from watersmeet.types.arrow import in_arrow
 from watersmeet.types.parser import sql_type
 from watersmeet.types.sql_type import decimal
 
@@ -174,3 +175,23 @@ def test_decimals_that_would_lose_digits_are_for_spark_which_sees_it(text, digit
     else:
         numbers = values_of(texts, decimal(10, 2), "UTC").to_pylist()
         assert numbers == [Decimal("1.25"), digits and Decimal(digits)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "shown"), [(decimal(20, 2), True), (decimal(38, 2), True), (decimal(4, 2), False)]
+)
+def test_decimals_of_which_spark_tells_nothing_are_rounded_here(type_, shown):
+    """Those of 18 and more digits, and of columns that nobody uses."""
+    values = {"1.239": "1.24", "1.235": "1.24", "-1.235": "-1.24", "1.2349999999": "1.23", "-0.001": "0.00"}
+    read = values_of(pa.array([*values, None]), type_, "UTC", shown=shown)
+    assert read.type == in_arrow(type_)
+    assert read.to_pylist() == [*map(Decimal, values.values()), None]
+    with pytest.raises((NotPlain, pa.ArrowInvalid)):
+        values_of(pa.array([f"{'9' * type_.whole_digits}.995"]), type_, "UTC", shown=shown)
+
+
+def test_an_unused_decimal_that_loses_digits_leaves_a_file_to_tasks(tmp_path):
+    (tmp_path / "a.csv").write_text("n,d\n1,1.239\n")
+    reader = CsvRows((("n", INT), ("d", decimal(10, 2))), ",", True, "UTC")
+    (rows,) = reader.rows_of(Part(str(tmp_path / "a.csv")), {"n": INT})
+    assert rows.to_pylist() == [{"n": 1}]

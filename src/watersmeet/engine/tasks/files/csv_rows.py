@@ -80,7 +80,7 @@ class CsvRows:
             if type_ is None or (type_ == STRING and name not in wanted):
                 continue
             with naming(part, name):  # also if nobody wants it: another value breaks the record to Spark
-                columns[name] = values_of(texts.column(name), type_, self.time_zone)
+                columns[name] = values_of(texts.column(name), type_, self.time_zone, shown=name in wanted)
         return pa.RecordBatch.from_arrays([columns[name] for name in wanted], names=list(wanted))
 
     def _texts(self, block: bytes, *, quotes: bool) -> pa.RecordBatch:

@@ -12,9 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.tasks.files.part import NotPlain
+from watersmeet.engine.tasks.files.taken import wider_decimal
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
-from watersmeet.types.sql_type import BOOLEAN, DATE, DOUBLE, FLOAT, STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+from watersmeet.types.sql_type import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    SqlType,
+    decimal,
+)
 from watersmeet.zones import COMMON, LAST, SECOND_US, zone
 
 Bytes = npt.NDArray[np.uint8]
@@ -38,11 +49,12 @@ _MOST_HOURS = 17
 """Of an offset; 18:00 is the largest that Java knows."""
 
 
-def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array:
+def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str, *, shown: bool = True) -> pa.Array:
     """Texts, each NULL or a value, as values of a type (`taken.of_texts`); TIMESTAMPs of UTC.
 
     Args:
         time_zone: whose clock times without a zone are of.
+        shown: decimals that are rounded are told of, where Spark sees them.
 
     Raises:
         NotPlain, pa.ArrowInvalid: some are for Spark to read.
@@ -50,7 +62,7 @@ def values_of(texts: pa.StringArray, type_: SqlType, time_zone: str) -> pa.Array
     if type_.is_integer:
         return _numbers(texts, type_, _INTEGER)
     if type_.is_decimal:
-        return _decimals(texts, type_)
+        return _decimals(texts, type_, is_told=shown and wider_decimal(type_) is not None)
     return _READERS[type_](texts, type_, time_zone)
 
 
@@ -71,7 +83,7 @@ def _numbers(texts: pa.StringArray, type_: SqlType, allowed: npt.NDArray[np.bool
     return texts.cast(in_arrow(type_))
 
 
-def _decimals(texts: pa.StringArray, type_: SqlType) -> pa.Array:
+def _decimals(texts: pa.StringArray, type_: SqlType, *, is_told: bool) -> pa.Array:
     """Of more digits than a type holds, in front of the point or behind it, Arrow makes another number, and
     does not say so."""
     signs = pc.cast(pc.starts_with(texts, "-"), pa.int32())
@@ -83,10 +95,13 @@ def _decimals(texts: pa.StringArray, type_: SqlType) -> pa.Array:
     if most is not None and (most > _MOST_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
         raise NotPlain(f"some numbers may have more digits than a {type_}")
     if most is not None and pc.max(behind).as_py() > type_.scale:
-        lost = pc.match_substring_regex(texts, rf"\.[0-9]{{{type_.scale}}}[0-9]*[1-9]")
-        if pc.any(lost).as_py():
+        lost = rf"\.[0-9]{{{type_.scale}}}[0-9]*[1-9]"
+        if is_told and pc.any(pc.match_substring_regex(texts, lost)).as_py():
             raise NotPlain(f"some numbers have more digits behind the point than a {type_}")
-    numbers = _numbers(texts, type_, _DECIMAL)
+        longer = _numbers(texts, decimal(_MOST_DIGITS, pc.max(behind).as_py()), _DECIMAL)
+        numbers = pc.round(longer, type_.scale, "half_towards_infinity").cast(in_arrow(type_))
+    else:
+        numbers = _numbers(texts, type_, _DECIMAL)
     numbers.validate(full=True)
     return numbers
 
