@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watersmeet.engine.driver.counts import Broken
+from watersmeet.engine.driver.counts import Broken, Rounded
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.job.telling import Telling
@@ -20,4 +20,17 @@ def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
         '"a": 1 of 9 records of tick 0',
         '"a": 5 of 5 records of tick 1',
         '"a": 2 of 2 records of tick 6',
+    ]
+
+
+def test_the_first_tick_with_rounded_decimals_is_told_of():
+    notes: list[str] = []
+    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    for tick, rows in enumerate([1, 1_000]):
+        rounded = {"a": Rounded(rows, "price 1.239")}
+        telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), {}, dict)
+    assert notes == [
+        '"a": decimals of 1 row of tick 0 have more digits behind the point than are declared, and were'
+        " rounded, such as price 1.239. To keep all digits, declare more of them; files of ticks with halves,"
+        " such as 1.005 as DECIMAL(9,2), are read a second time"
     ]

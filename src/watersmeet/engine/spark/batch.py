@@ -21,7 +21,7 @@ from watersmeet.engine.spark.sources.files.texts import AS_NAMED
 from watersmeet.engine.spark.sources.frames import read_records
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.written_types import as_declared, as_written
+from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.errors import EngineError
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Column, Source
@@ -68,8 +68,8 @@ class Batch:
                 code="not-compared",
                 hint="declare the columns as the files write them",
             )
-        frame = read_records(self._spark.read, as_written(source), wanted, list(files), options, more)
-        frame = as_declared(frame, source)
+        frame = read_records(self._spark.read, with_read_types(source), wanted, list(files), options, more)
+        frame = cast_to_declared(frame, source)
         if wanted == "parquet":
             frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
         if BROKEN in frame.columns:

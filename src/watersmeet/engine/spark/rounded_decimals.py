@@ -17,27 +17,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.text import literal, mentioned, quoted
+from watersmeet.engine.spark.written_types import compares_values
+from watersmeet.engine.tasks.files.taken import wider_decimal
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
 from watersmeet.spec.options.kafka import metadata_of, records_of
-from watersmeet.types.sql_type import SqlType, decimal
+from watersmeet.types.sql_type import SqlType
 
-COMPACT_DIGITS = 18
-"""Of decimals that Spark computes as 64 bits: others cost a fifth of reading JSON more."""
-UNSURE = "!"
-"""Before a value of which only the record's text tells what it is rounded to; alone: or whether it fits."""
+SURE, UNSURE = "=", "!"
+"""Before a value that was rounded. `UNSURE`: only the record's text tells to what; alone: whether it fits."""
 _FORMATS = ("json", "csv")
-
-
-def wider_decimal(type_: SqlType) -> SqlType | None:
-    """Return the type as which a decimal is read; None: there is none with more digits behind the point.
-
-    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (17, 2), (18, 2))]
-    ['DECIMAL(18,10)', 'DECIMAL(18,3)', 'None']
-    """
-    more = COMPACT_DIGITS - type_.digits
-    return decimal(COMPACT_DIGITS, type_.scale + more) if more > 0 else None
 
 
 def wider_columns(source: Source) -> dict[str, SqlType]:
@@ -68,17 +58,17 @@ def loses_digits(value: str, declared: SqlType) -> str:
     return f"NOT (try_cast({value} AS {declared}) <=> {value})"
 
 
-def shown_value(name: str, value: str) -> str:
-    """Return a column and its value of the wider type as a text, as Spark SQL."""
-    return f"concat({literal(f'{name} ')}, rtrim('0', CAST({value} AS STRING)))"
+def shown_value(name: str, value: str, mark: str = SURE) -> str:
+    """Return a column and its value of the wider type as a text behind a mark, as Spark SQL."""
+    return f"concat({literal(f'{mark}{name} ')}, rtrim('0', CAST({value} AS STRING)))"
 
 
 def rounded(frame: DataFrame, source: Source) -> DataFrame:
     """Return the frame of `with_more_digits` with the decimals that the source declares, and beside each a
     column (`rounded_column`) with its value where that was rounded, else NULL.
 
-    A value that is half-way between two, maybe by being rounded, or that no longer fits, is not known: the
-    column begins with `UNSURE`.
+    The text begins with `SURE`; with `UNSURE` where a value is half-way between two, maybe by being rounded,
+    or no longer fits.
     """
     columns = {}
     for name in wider_columns(source):
@@ -86,18 +76,17 @@ def rounded(frame: DataFrame, source: Source) -> DataFrame:
         assert column is not None
         value, own = quoted(name), f"try_cast({quoted(name)} AS {column.type})"
         half = f"0.{'0' * column.type.scale}5BD"
-        shown = shown_value(name, value)
-        told = (
+        shown = (
             f"CASE WHEN {own} IS NULL THEN '{UNSURE}' WHEN abs({own} - {value}) = {half}"
-            f" THEN concat('{UNSURE}', {shown}) ELSE {shown} END"
+            f" THEN {shown_value(name, value, UNSURE)} ELSE {shown_value(name, value)} END"
         )
         columns[name] = F.expr(own)
-        columns[rounded_column(name)] = F.expr(f"IF({loses_digits(value, column.type)}, {told}, NULL)")
+        columns[rounded_column(name)] = F.expr(f"IF({loses_digits(value, column.type)}, {shown}, NULL)")
     return frame.withColumns(columns) if columns else frame
 
 
 def with_none_rounded(frame: DataFrame, source: Source) -> DataFrame:
-    """Return a frame of the declared columns with the columns of `rounded` that say nothing."""
+    """Return a frame of the declared columns with the columns that `rounded` adds, all of them NULL."""
     null = F.lit(None).cast("string")
     return frame.withColumns({rounded_column(name): null for name in wider_columns(source)})
 
@@ -112,15 +101,19 @@ def rounded_sql(source: Source, texts: Sequence[str]) -> str | None:
     of those that begin with `UNSURE` if there is one; NULL where there is none.
 
     Args:
-        texts: expressions over the source's columns: others are not read for this.
+        texts: expressions over the source's columns. Values of others are not shown; whether they fit counts
+            where Spark's parser is asked for all columns of files: such a value breaks its record.
 
     Returns:
-        None: no expression has such a column.
+        None: no column can have such a value.
     """
-    values = [quoted(rounded_column(name)) for name in mentioned([*wider_columns(source)], texts)]
-    if len(values) < 2:
-        return values[0] if values else None
-    too_large = [f"IF({value} = '{UNSURE}', {value}, NULL)" for value in values]
-    unsure = [*too_large, *(f"IF(startswith({value}, '{UNSURE}'), {value}, NULL)" for value in values)]
-    first = f"coalesce({', '.join(values)})"
-    return f"IF({first} IS NULL, NULL, coalesce({', '.join([*unsure, first])}))"
+    wider = wider_columns(source)
+    values = {name: quoted(rounded_column(name)) for name in mentioned([*wider], texts)}
+    parses_all = source.traits.files and compares_values(source)
+    parsed = {name: quoted(rounded_column(name)) for name in wider} if parses_all else values
+    if len(parsed) < 2 and parsed == values:
+        return next(iter(values.values()), None)
+    too_large = [f"IF({value} = '{UNSURE}', {value}, NULL)" for value in parsed.values()]
+    unsure = [f"IF(startswith({value}, '{UNSURE}'), {value}, NULL)" for value in values.values()]
+    some = f"coalesce({', '.join(parsed.values())})"
+    return f"IF({some} IS NULL, NULL, coalesce({', '.join([*too_large, *unsure, *values.values()])}))"

@@ -56,7 +56,7 @@ def whole_json(
     if not names.names:
         return parse(only_utf8(text))
     renames = f"{lacks_some(object_in(_PARSED))} AND {has_another_case(_TEXT, names)}"
-    mended = f"CASE WHEN {renames} THEN {parse(as_declared(_TEXT, names))} ELSE {_PARSED} END"
+    mended = f"CASE WHEN {renames} THEN {parse(rename_fields(_TEXT, names))} ELSE {_PARSED} END"
     return let(_TEXT, only_utf8(text), let(_PARSED, parse(_TEXT), mended))
 
 
@@ -78,7 +78,7 @@ def has_another_case(text: str, names: JsonNames) -> str:
     return f"rlike({text}, {literal(names.in_another_case)}) AND {_with_keys(text, names, f'({needed})')}"
 
 
-def as_declared(text: str, names: JsonNames) -> str:
+def rename_fields(text: str, names: JsonNames) -> str:
     """Return a text with the names of such fields as they are declared; NULL where it has two readings."""
     renamed = f"IF({_has_two_readings(text, names)}, NULL, {_renamed(text, names)})"
     return _with_keys(text, names, renamed)

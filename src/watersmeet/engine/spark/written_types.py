@@ -32,7 +32,7 @@ _OF_TEXTS = frozenset(
 """Options of Spark's parsers by which texts are times."""
 
 
-def as_written(source: Source) -> Source:
+def with_read_types(source: Source) -> Source:
     """Return the source with the columns as they are read."""
     types = {column.name: STRING for column in _counted_columns(source)}
     types |= {column.name: widen(column.type, JSON) for column in _narrow_columns(source)}
@@ -42,8 +42,13 @@ def as_written(source: Source) -> Source:
     return replace(source, columns=tuple(columns))
 
 
-def as_declared(frame: DataFrame, source: Source) -> DataFrame:
-    """Return the frame of `as_written` with the columns as they are declared.
+def compares_values(source: Source) -> bool:
+    """Return whether `cast_to_declared` looks at every record, and so at all of its columns."""
+    return bool(_counted_columns(source) or _narrow_columns(source))
+
+
+def cast_to_declared(frame: DataFrame, source: Source) -> DataFrame:
+    """Return the frame of `with_read_types` with the columns as they are declared.
 
     A record with a value that is none of its column's is broken; shown are its columns, as JSON.
     """

@@ -26,7 +26,7 @@ class Telling:
         self._since = time.perf_counter()
         self._broken: set[tuple[str, bool]] = set()
         self._far_ahead: set[str] = set()
-        self._rounded: set[str] = set()
+        self._told_rounded: set[str] = set()
 
     def note(self, *texts: str) -> None:
         """What a person should know."""
@@ -100,11 +100,12 @@ class Telling:
     def _tell_rounded(self, result: TickResult) -> None:
         """Note the first tick in which decimals of a source were rounded to their columns' digits."""
         for source, own in result.rounded.items():
-            if source not in self._rounded:
-                self._rounded.add(source)
-                rows = counted(result.rows_in[source], "row")
+            if source not in self._told_rounded:
+                self._told_rounded.add(source)
+                rows = counted(own.rows, "row")
                 self.note(
-                    f'"{source}": {own.rows:,} of {rows} of tick {result.tick} have more digits behind the'
-                    f" point than their DECIMAL, and were rounded, such as {own.text}. To keep all digits,"
-                    " declare more of them"
+                    f'"{source}": decimals of {rows} of tick {result.tick} have more digits behind the point'
+                    f" than are declared, and were rounded, such as {own.text}. To keep all digits, declare"
+                    " more of them; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a"
+                    " second time"
                 )

@@ -47,7 +47,7 @@ from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.written_types import as_declared, as_written
+from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.errors import EngineError, SpecError, near_names, raise_all
 from watersmeet.names import PARTITION, ours
@@ -173,12 +173,11 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    written = with_more_digits(as_written(source))
-    frame = read_records(spark.readStream, written, wanted, path, options)
-    return as_declared(rounded(_as_told(frame, written), source), source)
+    frame = read_records(spark.readStream, with_more_digits(with_read_types(source)), wanted, path, options)
+    return cast_to_declared(rounded(_select_read(frame, source), source), source)
 
 
-def _as_told(frame: DataFrame, source: Source) -> DataFrame:
+def _select_read(frame: DataFrame, source: Source) -> DataFrame:
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
     file = F.col(PARTITION) if _is_ordered_by_file(source) else null.alias(PARTITION)
@@ -191,7 +190,7 @@ def read_again(
     files: str | Sequence[str],
     mended: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """The frame of some files of JSON or CSV alone, as `read` gives it of all, and no decimal as rounded.
+    """The frame of some files of JSON or CSV alone, as `read` gives it of all; decimals as declared.
 
     Args:
         files: one text: the path of the source.
@@ -203,9 +202,9 @@ def read_again(
         options |= {**_base_of(path_of(source.options)), **AS_NAMED}
     more = {FILE: "_metadata.file_path", BLOCK: "_metadata.file_block_start"}
     more[ROW] = "monotonically_increasing_id()"
-    written = as_written(source)
-    frame = read_records(spark.read, written, format_of(source.options), files, options, more)
-    return _finished(with_none_rounded(as_declared(_as_told(mended(frame), written), source), source), source)
+    frame = read_records(spark.read, with_read_types(source), format_of(source.options), files, options, more)
+    frame = cast_to_declared(_select_read(mended(frame), source), source)
+    return _finished(with_none_rounded(frame, source), source)
 
 
 def _base_of(path: str) -> dict[str, str]:

@@ -29,7 +29,7 @@ from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
-from watersmeet.engine.spark.written_types import as_declared, as_written
+from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.errors import raise_all
 from watersmeet.names import PARTITION, ours
 from watersmeet.spec.model import Source
@@ -83,7 +83,7 @@ def parsed(raw: DataFrame, source: Source) -> DataFrame:
     partition = F.expr("CAST(partition AS STRING)")
     if len(topics_in(source.options)) > 1:
         partition = F.expr("concat(topic, '/', CAST(partition AS STRING))")
-    return as_declared(_parsed(raw, as_written(source), partition), source)
+    return cast_to_declared(_parsed(raw, with_read_types(source), partition), source)
 
 
 def partition_names(source: Source, partitions: dict[str, list[int]]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ again after a while.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +24,7 @@ from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
-from watersmeet.engine.spark.broken_records import RecordCheck, record_check
+from watersmeet.engine.spark.broken_records import record_check
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.configuration import max_line_bytes
 from watersmeet.engine.spark.errors import readable_error
@@ -54,7 +55,7 @@ from watersmeet.engine.spark.sources.frames import (
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
-from watersmeet.engine.spark.written_types import as_declared, as_written
+from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.engine.tasks.write import Placing
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
 from watersmeet.names import ours
@@ -203,7 +204,8 @@ def _files(spark: SparkSession, source: Source) -> Table:
                 compare_columns_if_readable(what, source, name, nanos)
         if wanted == "json" and is_another_case_at(spark, source, where):
             return rows_by_texts(spark, source, JsonTexts.of(source), path)
-        return as_declared(read_records(spark.read, as_written(source), wanted, path, nanos=nanos), source)
+        frame = read_records(spark.read, with_read_types(source), wanted, path, nanos=nanos)
+        return cast_to_declared(frame, source)
 
     return Table(
         frame,
@@ -216,7 +218,7 @@ def _files(spark: SparkSession, source: Source) -> Table:
 def _check_texts(spark: SparkSession, source: Source, wanted: str, where: str) -> None:
     """That behind no record's value is more, of JSON, and that no line of CSV is misread."""
     if wanted == "json" and (run_on := first_run_on(spark, source, where)) is not None:
-        raise _broken(source.name, run_on, record_check(source))
+        raise _broken(source, run_on)
     if wanted == "csv":
         texts = CsvTexts.of(source)
         problem = texts.first_problem(f'table "{source.name}"', texts.misread(spark, where))
@@ -291,8 +293,7 @@ class SparkTable:
         chosen = [F.expr(text).alias(name) for text, name in self.columns]
         frame = frame.select(*chosen, *_broken_in(frame, self.source, [text for text, _ in self.columns]))
         columns = tuple((name, name) for _, name in self.columns)
-        check = record_check(self.source)
-        (runs,) = _copied(frame, Copier((side,), (columns,), store, tick, placing, self.source.name, check))
+        (runs,) = _copied(frame, Copier((side,), (columns,), store, tick, placing, self.source))
         return runs
 
 
@@ -362,8 +363,7 @@ class SparkSnapshot:
         chosen = [F.expr(text).alias(name) for text, name in name_of.items()]
         frame = frame.select(*chosen, *_broken_in(frame, self.source, texts))
         given = tuple(tuple((name_of[text], name) for text, name in columns) for columns in asked)
-        check = record_check(self.source)
-        return _copied(frame, Copier(tuple(sides), given, store, tick, placing, self.source.name, check))
+        return _copied(frame, Copier(tuple(sides), given, store, tick, placing, self.source))
 
 
 def _broken_in(frame: DataFrame, source: Source, texts: Sequence[str]) -> list[Column]:
@@ -386,7 +386,7 @@ def _copied(frame: DataFrame, copier: Copier) -> list[list[Run]]:
 class Copier:
     """The function given to `mapInArrow`: rows in, descriptions of runs out, with the number of their side.
 
-    ``columns``: per side, (column of the rows, its name there). ``check``: explains why a record is broken.
+    ``columns``: per side, (column of the rows, its name there).
     """
 
     sides: tuple[SideShape, ...]
@@ -394,8 +394,7 @@ class Copier:
     store: Store
     tick: int
     placing: Placing | None
-    name: str
-    check: RecordCheck | None = None
+    source: Source
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         writers = [TableWriter(side, self.store, self.tick, self.placing) for side in self.sides]
@@ -418,13 +417,17 @@ class Copier:
     def _check(self, broken: pa.Array) -> None:
         broken_texts = broken.drop_null()
         if len(broken_texts):
-            raise _broken(self.name, shown_text(broken_texts[0]), self.check)
+            raise _broken(self.source, shown_text(broken_texts[0]))
 
 
-def _broken(name: str, record: str, check: RecordCheck | None) -> EngineError:
-    why = "" if check is None else check.explain(record)
+def _broken(source: Source, record: str) -> EngineError:
+    why = ""
+    with suppress(EngineError):  # of files that have changed by now: the record says enough
+        check = record_check(source)
+        why = "" if check is None else check.explain(record)
+    shown = f"{record[:200]} ({why})" if why else record[:200]
     return EngineError(
-        f'table "{name}": a record does not parse as declared: {record[:200]}{f" ({why})" if why else ""}',
+        f'table "{source.name}": a record does not parse as declared: {shown}',
         code="table-unreadable",
         hint="mend the file, or declare the columns as they are: rows would miss their partners",
     )

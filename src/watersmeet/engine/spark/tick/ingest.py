@@ -149,12 +149,11 @@ class SourceTask:
         if not len(rounded):
             return
         self.is_unsure |= pc.any(pc.starts_with(rounded, UNSURE)).as_py()
-        texts = pc.utf8_ltrim(rounded, UNSURE)
-        count = len(texts) - pc.sum(pc.equal(texts, "")).as_py()
-        for _, writer in self.writers if count else ():
+        shown = rounded.filter(pc.not_equal(rounded, UNSURE))
+        for _, writer in self.writers if len(shown) else ():
             report = writer.report
-            report.rounded += count
-            report.rounded_text = report.rounded_text or printable(texts[0].as_py())
+            report.rounded += len(shown)
+            report.rounded_text = report.rounded_text or printable(shown[0].as_py()[1:])  # behind its mark
 
     def _explained(self, record: pa.Scalar) -> str:
         """Return the beginning of a broken record, and why it is broken, where that is known."""

@@ -28,8 +28,8 @@ from watersmeet.engine.spark.sources.files.texts import (
     said_encoding,
 )
 from watersmeet.engine.spark.text import let, literal, options_map, quoted
-from watersmeet.engine.spark.whole_json import as_declared, has_another_case
-from watersmeet.engine.spark.written_types import as_written
+from watersmeet.engine.spark.whole_json import has_another_case, rename_fields
+from watersmeet.engine.spark.written_types import with_read_types
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
@@ -85,7 +85,7 @@ class JsonTexts:
 
     @classmethod
     def of(cls, source: Source) -> JsonTexts:
-        columns = [(column.name, column.type) for column in as_written(source).columns]
+        columns = [(column.name, column.type) for column in with_read_types(source).columns]
         fields = ", ".join(f"{quoted(name)}: {own}" for name, own in columns)
         return cls(json_options(lowered(source.options)), fields, JsonNames.of(columns))
 
@@ -161,8 +161,8 @@ class JsonTexts:
             {**self.options, "maxnestingdepth": _DEEPEST, "columnnameofcorruptrecord": _CORRUPT}
         )
         wrapped = (
-            f"IF(startswith({_FIRST}, '['), {as_declared(_CHARACTERS, self._of_arrays)},"
-            f" concat('[', {as_declared(_CHARACTERS, self.names)}, '\\n]'))"
+            f"IF(startswith({_FIRST}, '['), {rename_fields(_CHARACTERS, self._of_arrays)},"
+            f" concat('[', {rename_fields(_CHARACTERS, self.names)}, '\\n]'))"
         )
         read = f"from_json(concat('{{\"{_ROWS}\":', {wrapped}, '\\n}}'), {schema}{options})"
         rows = let(_PARSED, read, f"IF({_PARSED}.{_CORRUPT} IS NULL, {_PARSED}.{_ROWS}, NULL)")

@@ -32,6 +32,7 @@ from watersmeet.engine.spark.sources.frames import read_again
 from watersmeet.engine.spark.sources.scan import Scan
 from watersmeet.engine.spark.sources.views import SourceView
 from watersmeet.engine.spark.tick.ingest import INEXACT, REPORT, reports_of
+from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import format_of
@@ -95,9 +96,9 @@ class Rereading:
             self._check(batch)  # what became of a file says more than what came of it
             raise
 
-    def exactly(self, told: list[Row], batch: BatchFiles | None) -> list[Row]:
-        """Return what ingest tells of a batch, after it read once more, by their declared types, the sources
-        of which it does not know to what some decimals are rounded.
+    def with_reread(self, told: list[Row], batch: BatchFiles | None) -> list[Row]:
+        """Return what ingest tells of a batch, after it read sources once more, as declared, whose decimals
+        were not all sure.
 
         Args:
             told: by the frames of the stream.
@@ -105,19 +106,26 @@ class Rereading:
         Raises: EngineError when the files are no longer what they were.
         """
         names = {text for kind, text in told if kind == INEXACT}
-        if not names or batch is None:
+        if not names:
             return told
         numbers = {number for number, source in self._sources.items() if source.name in names}
+        if batch is None or len(numbers) < len(names):
+            raise EngineError(
+                f"decimals of {', '.join(sorted(names))} are to be read again, and are of no files",
+                code="internal",
+                hint="please report this",
+            )
         frames = []
         for number, paths in _paths_of(batch, numbers).items():
             source = self._sources[number]
             frames.append(self._scanned_of(source, read_again(self._spark, source, paths)))
-        told_exactly = reports_of(frames, self._store).collect()
+        reread = reports_of(frames, self._store).collect()
         self._check(batch)
-        return [*self._of_others(told, names), *told_exactly]
+        return [*self._without_rows(told, names), *reread]
 
-    def _of_others(self, told: Sequence[Row], names: Set[str]) -> Iterator[Row]:
-        """Yield what ingest tells of other sources, and of these how many decimals were rounded."""
+    def _without_rows(self, told: Sequence[Row], names: Set[str]) -> Iterator[Row]:
+        """Yield what ingest tells but for the rows of some sources: of these remain how many decimals were
+        rounded, and the traffic that there was."""
         views = (view for _, view in self._scanned.sources if view.source in names)
         places = {(branch.arrangement, branch.branch) for view in views for branch in view.branches}
         for row in told:
@@ -125,7 +133,7 @@ class Rereading:
             if kind == REPORT:
                 report = IngestReport.model_validate_json(text)
                 if (report.arrangement, report.branch) in places:
-                    fields = {"arrangement", "branch", "rounded", "rounded_text"}
+                    fields = {"arrangement", "branch", "rounded", "rounded_text", "traffic"}
                     row = Row(kind=kind, text=report.model_dump_json(include=fields))
             elif kind == INEXACT or json.loads(text)["source"] in names:
                 continue

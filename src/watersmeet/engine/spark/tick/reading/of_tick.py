@@ -61,5 +61,5 @@ class Reading:
         finally:
             context.setLocalProperty(REREAD, names_text(()))
         if self.rereading is not None:
-            rows = self.rereading.exactly(rows, self.files)
+            rows = self.rereading.with_reread(rows, self.files)
         return rows if reread is None else [*rows, *reread.reports.collect()]
