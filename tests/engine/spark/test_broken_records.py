@@ -10,6 +10,7 @@ import pytest
 from tests.support.columns import column
 from watersmeet.engine.spark.broken_records import left_out_words, record_check
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
+from watersmeet.engine.spark.sources.tables import _broken
 from watersmeet.engine.spark.sources.views import SAMPLE_CHARACTERS, SourceView
 from watersmeet.engine.spark.tick.ingest import SourceTask
 from watersmeet.spec.model import Source
@@ -17,6 +18,7 @@ from watersmeet.spec.model import Source
 COLUMNS = {
     "id": "BIGINT", "small": "SMALLINT", "at": "TIMESTAMP", "day": "DATE", "price": "DECIMAL(8,2)",
     "ok": "BOOLEAN", "x": "DOUBLE", "s": "STRING", "l": "ARRAY<INT>",
+    "tiny": "TINYINT", "w": "STRUCT<a: TINYINT>", "v": "STRUCT<a: SMALLINT, t: VARCHAR(3)>",
 }  # fmt: skip
 STRING = "declare it STRING, and cast it in a view"
 
@@ -32,7 +34,7 @@ def explained(record, form, names=(*COLUMNS,), connector="file", **options):
     [
         ('{"id": "x", "s": 5}', f"id is BIGINT, and has 'x': {STRING}"),
         ('{"id": 5.5}', "id is BIGINT, and has 5.5: declare it DOUBLE"),
-        ('{"small": 70000}', "small is SMALLINT, and has 70000: declare it BIGINT"),
+        ('{"small": 70000}', "small is SMALLINT, and has 70000: declare it INT"),
         (
             '{"ID": 9223372036854775808}',
             "id is BIGINT, and has 9223372036854775808: declare it DECIMAL(38,0)",
@@ -91,6 +93,21 @@ def test_of_csv(record, said):
     assert bool(told) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ('{"tiny": 200}', "tiny is TINYINT, and has 200: declare it SMALLINT"),
+        ('{"tiny": -32769}', "declare it INT"),
+        ('{"w": {"a": 1000}}', "an integer within does not fit its TINYINT or SMALLINT; declare it INT"),
+        ('{"v": {"a": 1, "t": "abcd"}}', "its VARCHAR(n); declare it STRING; or an integer within"),
+    ],
+)
+def test_of_parquet_no_type_is_proposed_that_its_files_cannot_be_read_as(record, said):
+    told = explained(record, "parquet")
+    assert said in told
+    assert "in a view" not in told
+
+
 def test_options_of_topics_have_their_prefix_and_metadata_is_no_value():
     topic = {"connector": "kafka", "names": ("s", "at"), "metadata.s": "key"}
     assert "'json.timestampFormat' = 'dd/MM/yyyy' or" in explained('{"at": "01/03/2026"}', "json", **topic)
@@ -123,3 +140,12 @@ def test_nothing_is_said_of_a_text_that_was_cut(form, record, tmp_path):
     for keeps, text, why in ((True, record, f" ({said})"), (False, record[: SAMPLE_CHARACTERS + 1], "")):
         view = SourceView("o", (), parses=True, keeps_broken=keeps, check=record_check(source))
         assert SourceTask(view, None, None)._explained(pa.scalar(text)) == f"{record[:200]}{why}"
+
+
+def test_a_table_says_why_its_record_is_broken_and_less_where_its_files_are_gone(tmp_path):
+    columns = (column("id", "BIGINT"), column("s", "STRING"))
+    source = Source("t", columns, "file", {"path": str(tmp_path / "a"), "format": "csv"})
+    (tmp_path / "a").write_text("s,id\nx,y\n")
+    assert f"x,y (id is BIGINT, and has 'y': {STRING})" in str(_broken(source, "x,y"))
+    (tmp_path / "a").unlink()
+    assert "a record does not parse as declared: x,y" in str(_broken(source, "x,y"))

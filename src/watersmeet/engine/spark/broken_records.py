@@ -23,6 +23,7 @@ from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.spark.sources.files.first_values import Unsure, certain_text, json_reader
 from watersmeet.engine.spark.sources.files.inferred_types import BIG, INT, LONG, NUMBER, REAL, kind_of_text
 from watersmeet.engine.spark.sources.files.json_text import parsed
+from watersmeet.engine.spark.sources.files.narrow import PARQUET
 from watersmeet.engine.spark.sources.frames import layout_at
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.spark.time_formats import TimeFormats, knows_format, pattern_reader, time_formats
@@ -36,7 +37,7 @@ from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.spec.records.counted_times import UNIT, said_unit
 from watersmeet.spec.records.json_names import written_as
 from watersmeet.spec.time_zones import UTC
-from watersmeet.types.sql_type import BINARY, DATE, STRING, TIMESTAMP, TIMESTAMP_NTZ
+from watersmeet.types.sql_type import BINARY, DATE, INTEGER_BITS, STRING, TIMESTAMP, TIMESTAMP_NTZ
 
 MOST_NAMED = 2
 """Columns whose values are shown."""
@@ -66,6 +67,7 @@ class RecordCheck:
     is_csv: bool
     columns: tuple[Column | None, ...]
     prefix: str = ""
+    is_parquet: bool = False
 
     def explain(self, record: str) -> str:
         """Return the reason and what would read the record, in words; empty: not known."""
@@ -156,8 +158,11 @@ class RecordCheck:
         kind = column.type
         if kind.length:
             return "declare it STRING"
-        if has_length(kind):
-            return "a text within may be longer than its VARCHAR(n); declare it STRING"
+        within = ["a text within may be longer than its VARCHAR(n); declare it STRING"] * has_length(kind)
+        if self.is_parquet and kind.is_nested and any(own in PARQUET for own in kind.every):
+            within.append("an integer within does not fit its TINYINT or SMALLINT; declare it INT")
+        if within:
+            return "; or ".join(within)
         if self.is_csv and text.lower() == column.name.lower():
             return _reads("header", "true", self.prefix)
         if self.is_csv and text.lower() in _NO_VALUES:
@@ -169,8 +174,12 @@ class RecordCheck:
         if kind in _OPTION:
             return self._time_remedy(column, text)
         number, _ = kind_of_text(text, {})
-        fit = {INT: "BIGINT", LONG: "BIGINT", BIG: "DECIMAL(38,0)", REAL: "DOUBLE"}.get(number)
-        if fit is not None and kind.is_integer and str(kind) != fit and (self.is_csv or not is_text):
+        fit = {BIG: "DECIMAL(38,0)", REAL: "DOUBLE"}.get(number)
+        if number in (INT, LONG):
+            own = int(text)
+            least = max(kind.bits, max(own, ~own).bit_length())
+            fit = next((name for name, bits in INTEGER_BITS.items() if bits > least), None)
+        if fit is not None and kind.is_integer and (self.is_csv or not is_text):
             return f"declare it {fit}"
         if kind.is_decimal and fit is not None and (self.is_csv or not is_text):
             return "declare it with more digits before the point"
@@ -244,7 +253,8 @@ def record_check(source: Source) -> RecordCheck | None:
     if is_csv and not can_be_split(named):
         return None
     kept = {name: value for name, value in named.items() if name not in _NOT_OF_PARSERS}
-    return RecordCheck(Source(source.name, columns, "file", kept), is_csv, in_order, prefix)
+    only_parsers = Source(source.name, columns, "file", kept)
+    return RecordCheck(only_parsers, is_csv, in_order, prefix, is_parquet=wanted == "parquet")
 
 
 def left_out_words(source: Source, sample: FirstRows) -> str:
