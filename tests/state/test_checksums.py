@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from watersmeet.errors import StateError
+from watersmeet.objects import cache as cache_module
 from watersmeet.objects.cache import Cache
 from watersmeet.state import checksums
 from watersmeet.state.checksums import read_verified
@@ -51,6 +52,63 @@ def test_an_object_that_is_overwritten_is_found_by_who_read_it_before(tmp_path: 
     for _ in range(2):
         with pytest.raises(StateError, match="it is not what was written"):
             read(store)
+
+
+@pytest.fixture
+def inodes_are_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ext4 does: a new file has the inode of the one that was just deleted."""
+
+    fstat = os.fstat
+
+    def of_one_inode(handle: int) -> os.stat_result:
+        mode, _, *others = fstat(handle)
+        return os.stat_result((mode, 7, *others))
+
+    monkeypatch.setattr(os, "fstat", of_one_inode)
+
+
+@pytest.mark.usefixtures("inodes_are_used_again")
+def test_another_copy_with_the_same_inode_is_compared_and_not_kept(tmp_path: Path) -> None:
+    store = Remote(Cache("s3://b", root=str(tmp_path)))
+    for _ in range(3):
+        read(store)
+    store.content = OTHER
+    assert len(OTHER) == len(WRITTEN)
+    store.cache.drop(NAME)
+    for _ in range(3):
+        with pytest.raises(StateError, match="it is not what was written"):
+            read(store)
+        assert store.cache.read(NAME) is None
+    store.content = WRITTEN  # mended in the store
+    assert read(store) == pa.py_buffer(WRITTEN)
+
+
+@pytest.mark.usefixtures("inodes_are_used_again")
+def test_a_copy_that_is_evicted_while_it_is_read_is_compared(tmp_path: Path) -> None:
+    store = Remote(Cache("s3://b", root=str(tmp_path)))
+    for _ in range(2):
+        read(store)
+    store.content = OTHER
+
+    def evicted_meanwhile() -> pa.Buffer:
+        store.cache.drop(NAME)
+        return store.read(NAME)
+
+    with pytest.raises(StateError, match="it is not what was written"):
+        read_verified(store, NAME, evicted_meanwhile, CHECKSUM, "run")
+
+
+@pytest.mark.usefixtures("inodes_are_used_again")
+def test_a_damaged_copy_of_another_process_with_the_same_inode_is_a_miss(tmp_path: Path) -> None:
+    cache = Cache("s3://b", root=str(tmp_path))
+    cache.add(NAME, pa.py_buffer(WRITTEN))
+    assert cache.read(NAME) == pa.py_buffer(WRITTEN)
+    path = Path(cache._path(NAME))
+    other = cache_module.checksum(str(path), pa.py_buffer(WRITTEN[::-1]))
+    staged = tmp_path / "staged"
+    staged.write_bytes(OTHER + other)
+    os.replace(staged, path)
+    assert cache.read(NAME) is None
 
 
 def test_a_copy_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

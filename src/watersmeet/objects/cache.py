@@ -35,8 +35,9 @@ _STALE_S = 3600.0
 _OF_A_TICK = "work/passing-"
 _CHECKSUM_BYTES = 20
 _MAX_VERIFIED = 10_000
-verified: dict[str, int] = {}
-"""Inodes of the files whose checksum this process found right, by path."""
+verified: dict[str, tuple[int, bytes]] = {}
+"""Inodes and checksums of the files that this process compared, by path. A file system gives the inode of a
+deleted file to the next one."""
 
 
 @dataclass
@@ -76,11 +77,12 @@ class Cache:
                 return None
             stored = pa.py_buffer(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
             content = stored.slice(0, stored.size - _CHECKSUM_BYTES)
-            if verified.get(path) != status.st_ino:
-                if stored.slice(content.size).to_pybytes() != checksum(path, content):
+            version = status.st_ino, stored.slice(content.size).to_pybytes()
+            if verified.get(path) != version:
+                if version[1] != checksum(path, content):
                     self.drop(name)
                     return None
-                verified[path] = status.st_ino
+                verified[path] = version
                 while len(verified) > _MAX_VERIFIED:
                     verified.pop(next(iter(verified)), None)
             with suppress(OSError):
@@ -91,14 +93,21 @@ class Cache:
         finally:
             os.close(handle)
 
-    def version(self, name: str) -> tuple[int, ...] | None:
-        """Return what is another one when the file of ``name`` is; None: there is none. Its times say when it
-        was read."""
+    def version(self, name: str) -> bytes | None:
+        """Return a value that changes when the cached file is replaced; None: there is none.
+
+        It is the checksum at the file's end: its times say when it was read, and inodes are used again.
+        """
         try:
-            status = os.stat(self._path(name), follow_symlinks=False)
+            handle = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW)
         except OSError:
             return None
-        return status.st_ino, status.st_size
+        try:
+            return os.pread(handle, _CHECKSUM_BYTES, max(0, os.fstat(handle).st_size - _CHECKSUM_BYTES))
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
 
     def add(self, name: str, content: pa.Buffer) -> None:
         """Keep what is stored under ``name``, if there is room."""
@@ -118,6 +127,7 @@ class Cache:
             finally:
                 os.close(handle)
             os.rename(staged, path)
+            verified.pop(path, None)
         except OSError:
             with suppress(OSError):
                 os.unlink(staged)
@@ -125,8 +135,10 @@ class Cache:
         self._count(content.size)
 
     def drop(self, name: str) -> None:
+        path = self._path(name)
         with suppress(OSError):
-            os.unlink(self._path(name))
+            os.unlink(path)
+        verified.pop(path, None)
 
     def drop_of_a_tick(self, names: Iterable[str]) -> None:
         """Drop those among ``names`` that nobody reads after their tick. Others go when room is needed."""

@@ -2,7 +2,8 @@
 
 What has a name in a store is never rewritten by a job, so bytes are compared once, and again where a local
 file has another inode, size or change time than when it was compared. What is fetched from a remote store is
-compared each time, and its copy in the cache as local files are: that costs no request, as an ETag would.
+compared each time, and its copy in the cache once, as long as that has the same checksum: that costs no
+request, as an ETag would. A copy that is not what was written is dropped: the store may be mended.
 Bytes that a `MemoryStore` holds were in this process' memory all the time.
 """
 
@@ -15,18 +16,22 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from watersmeet.errors import StateError
 from watersmeet.state.damage import damaged
 from watersmeet.state.sections import object_of
 from watersmeet.state.store import LocalStore, MemoryStore, Store
 
-Version = tuple[int, ...]
+Version = tuple[int, ...] | bytes
 
 
 class Copies(Protocol):
     """Copies of what a remote store has, on this machine."""
 
     def version(self, name: str) -> Version | None:
-        """Return what is another one when the copy is; None: there is none."""
+        """Return a value that changes when the copy is replaced; None: there is none."""
+
+    def drop(self, name: str) -> None:
+        """Delete the copy, if there is one."""
 
 
 _MOST = 1 << 16
@@ -49,13 +54,18 @@ def read_verified(
     """
     if isinstance(store, MemoryStore):
         return read()
-    version = _version(store, name)  # before they are read: what comes later is compared again
-    data = read()
+    version = _version(store, name)
+    try:
+        data = read()
+    except StateError:  # of another size
+        _drop_copy(store, name)
+        raise
+    if version != _version(store, name):  # it came, or was replaced, while it was read
+        version = None
     key = (repr(store), name, offset, data.size, checksum)
     if version is not None and _versions.get(key) == version:
         return data
-    if zlib.crc32(data) != checksum:
-        raise damaged(what, "it is not what was written")
+    check_content(store, name, data, checksum, what)
     if version is not None:
         if len(_versions) >= _MOST:
             _versions.clear()
@@ -63,10 +73,32 @@ def read_verified(
     return data
 
 
+def check_content(store: Store, name: str, data: pa.Buffer, checksum: int, what: str) -> None:
+    """Compare the bytes that were read under a name with their checksum.
+
+    Raises:
+        StateError: they are not what was written. A copy of them on this machine is dropped.
+    """
+    if zlib.crc32(data) == checksum:
+        return
+    _drop_copy(store, name)
+    raise damaged(what, "it is not what was written")
+
+
+def _copies(store: Store) -> Copies | None:
+    copies: Copies | None = getattr(store, "cache", None)
+    return copies
+
+
+def _drop_copy(store: Store, name: str) -> None:
+    if (copies := _copies(store)) is not None:
+        copies.drop(name)
+
+
 def _version(store: Store, name: str) -> Version | None:
-    """Return what is another one when a local file has changed; None: it is not there."""
+    """Return a value that changes when what is stored under the name is replaced; None: nothing says so."""
     if not isinstance(store, LocalStore):
-        copies: Copies | None = getattr(store, "cache", None)
+        copies = _copies(store)
         return None if copies is None else copies.version(name)
     try:
         stat = os.stat(os.path.join(store.root, object_of(name)))

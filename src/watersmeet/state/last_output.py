@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.state.damage import damaged
+from watersmeet.state.checksums import check_content
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
@@ -74,6 +74,5 @@ def read(store: Store, kept: LastOutput) -> dict[str, pa.Table]:
 def verified(store: Store, file: str, checksum: int) -> pa.Buffer:
     """The file as it was written. Raises: StateError, when it is missing or damaged."""
     data = store.read(file)
-    if zlib.crc32(data) != checksum:
-        raise damaged(f'output "{file}"', "its content is not what was written")
+    check_content(store, file, data, checksum, f'output "{file}"')
     return data

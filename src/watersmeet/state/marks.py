@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.state.checksums import read_verified
+from watersmeet.state.checksums import check_content, read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.record import FrozenRecord
@@ -155,8 +155,8 @@ def damaged_marks(store: Store, segments: Iterable[Segment]) -> Iterator[StateEr
             if isinstance(data, StateError):
                 raise data
             for segment in by_file[file]:
-                if zlib.crc32(_bytes_in(data, segment)) != segment.checksum:
-                    raise damaged(f'file of marks "{file}"', "it is not what was written")
+                what = f'file of marks "{file}"'
+                check_content(store, file, _bytes_in(data, segment), segment.checksum, what)
         except StateError as error:
             yield error
 

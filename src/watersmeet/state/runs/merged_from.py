@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from watersmeet.kernel.batches import batches_in, one_batch
-from watersmeet.state.damage import damaged
+from watersmeet.state.checksums import check_content
 from watersmeet.state.record import FrozenRecord
 from watersmeet.state.store import Store
 
@@ -52,8 +52,7 @@ def write_places(
 def verified(store: Store, merged: MergedFrom) -> pa.Buffer:
     """The bytes of the file. Raises: StateError, when it is missing or damaged."""
     data = store.read(merged.file)
-    if zlib.crc32(data) != merged.checksum:
-        raise damaged(f'file "{merged.file}"', "it is not what was written")
+    check_content(store, merged.file, data, merged.checksum, f'file "{merged.file}"')
     return data
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from watersmeet.event_time import NEVER, Mask, Watermark, below
 from watersmeet.kernel.batches import batches_in, one_batch
 from watersmeet.kernel.match.probe import Rows
 from watersmeet.kernel.sorted_rows import SortedRows
-from watersmeet.state.checksums import read_verified
+from watersmeet.state.checksums import check_content, read_verified
 from watersmeet.state.damage import damaged
 from watersmeet.state.fetched import fetched
 from watersmeet.state.runs.beside import is_of_key, least_times, order_of_times
@@ -33,7 +32,7 @@ that it passes over, at most."""
 
 def verify_run(store: Store, run: Run) -> None:
     """Read all of a run. Raises: StateError when it is missing, or not what was written."""
-    _verified(run, store.read(run.name))
+    check_content(store, run.name, store.read(run.name), run.checksum, f'run "{run.name}"')
 
 
 def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
@@ -43,14 +42,9 @@ def damaged_runs(store: Store, runs: Sequence[Run]) -> Iterator[StateError]:
         try:
             if isinstance(data, StateError):
                 raise data
-            _verified(by_name[name], data)
+            check_content(store, name, data, by_name[name].checksum, f'run "{name}"')
         except StateError as error:
             yield error
-
-
-def _verified(run: Run, data: pa.Buffer) -> None:
-    if data.size != run.nbytes or zlib.crc32(data) != run.checksum:
-        raise damaged(f'run "{run.name}"', "it is not what was written")
 
 
 def schema_of(store: Store, run: Run) -> pa.Schema:
