@@ -6,12 +6,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.support.effort import at_effort
 from watersmeet import LocalJob, MemoryStore, parse_job, plan_job
+from watersmeet.engine.nodes import upsert
 
 TEXT = "__debezium_unavailable_value"
 LEFT_OUT: dict[str, Any] = {"body": TEXT, "raw": TEXT.encode(), "tags": [TEXT], "marks": [*TEXT.encode()]}
@@ -99,3 +103,57 @@ def test_values_are_those_of_the_record_before(seed: int, more: str) -> None:
             assert account.get("broken", 0) == broken, f"random-{number}"
             if draw.random() < 0.3:
                 job = job_of(store, more)
+
+
+def test_each_record_that_nobody_can_fill_is_broken_and_makes_no_other_one_stale() -> None:
+    """Of one key: only those that are older than what counts are stale."""
+    records = [
+        *[({"id": 1, "n": 1, "body": TEXT, "at": 9}, 1), ({"id": 1, "n": 2, "body": "a", "at": 3}, 1)],
+        *[({"id": 1, "n": 3, "body": "b", "at": 2}, 1), ({"id": 1, "n": 4, "at": 4}, -1)],
+        *[({"id": 1, "n": 5, "body": TEXT, "at": 8}, 1), ({"id": 1, "n": 6, "body": "c", "at": 5}, 1)],
+        ({"id": 1, "n": 7, "body": "d", "at": 4}, 1),
+    ]
+    output = job_of(MemoryStore(), ", 'sequence.by' = 'at'").tick({"t": records})
+    assert [(row["n"], row["body"]) for row in output.rows["out"]] == [(6, "c")]
+    account = output.result.queries["out"].account["t.t"]
+    assert {name: account.get(name, 0) for name in ("broken", "stale", "deleted", "missing_deletes")} == {
+        "broken": 2, "stale": 2, "deleted": 2, "missing_deletes": 0,
+    }  # fmt: skip
+
+
+def test_records_of_other_keys_are_judged_twice_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[int] = []
+
+    class Counting(upsert.KnownValues):
+        def __init__(self, records: Any, *more: Any) -> None:
+            judged.append(len(records.order))
+            super().__init__(records, *more)
+
+    monkeypatch.setattr(upsert, "KnownValues", Counting)
+    records: list[Any] = [({"id": n, "n": n, "body": "b", "at": n}, 1) for n in range(2, 1_000)]
+    for at in range(100, 0, -2):  # each is unknown once the one before does not count
+        records += [({"id": 1, "n": at, "body": TEXT, "at": at}, 1), ({"id": 1, "n": at, "at": 1}, -1)]
+    output = job_of(MemoryStore(), ", 'sequence.by' = 'at'").tick({"t": records})
+    account = output.result.queries["out"].account["t.t"]
+    assert (account["broken"], account.get("stale", 0)) == (50, 0)
+    assert len(judged) > 20
+    assert sum(judged) < 2 * 1_100 + len(judged) * 100
+
+
+@pytest.mark.parametrize("texts", [["a", TEXT], ["a", TEXT, TEXT], ["A", "a", TEXT]])
+def test_of_equal_sequences_in_no_order_a_value_is_that_of_the_last_that_has_it(texts: list[str]) -> None:
+    """None is lost: an update that leaves a value out has it from the row with its own sequence."""
+    n = len(texts)
+    zeros = np.zeros(n, dtype=np.int64)
+    batch = pa.RecordBatch.from_pydict({"body": texts, "at": [5] * n})
+    records = upsert._Records(batch, np.arange(n), zeros, np.array([0]), zeros > 0, zeros)
+    before = upsert._Before(np.array([-1]), np.array([0]), np.array([False]))
+    sequences = upsert._sequences("at", SimpleNamespace(old=[]), records, before)  # type: ignore[arg-type]
+    shape: Any = SimpleNamespace(in_order=False, placeholders=[("body", [TEXT])])
+    applies, filled = upsert._judged(shape, records, sequences, before)
+    last_text = max(place for place, text in enumerate(texts) if text != TEXT)
+    assert applies.tolist() == [place >= last_text for place in range(n)]
+    assert not filled.unknown.any()
+    last = np.array([n - 1])
+    rows = filled.rows(last, batch.slice(n - 1), lambda column, keys: [])
+    assert rows.column("body").to_pylist() == [texts[last_text]]

@@ -17,7 +17,7 @@ greatest sequence, and when it was (`DELETED`), by which they are released.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -256,14 +256,24 @@ def _judged(
     placeholders, counts = dict(shape.placeholders), np.ones(len(records.order), dtype=np.bool_)
     if sequences is None:
         return counts, KnownValues(records, placeholders, counts, before.alive)
-    while True:
-        applies = sequences.judge(counts, in_order=shape.in_order)
-        filled = KnownValues(records, placeholders, applies, before.alive)
-        unknown = np.flatnonzero(filled.unknown & counts)
-        if not len(unknown):
-            return applies, filled
+    applies = sequences.judge(counts, in_order=shape.in_order)
+    filled = KnownValues(records, placeholders, applies, before.alive)
+    part, places, alive, values = sequences, np.arange(len(counts)), before.alive, filled
+    while len(unknown := np.flatnonzero(values.unknown & counts)):
         # Of each key what is judged up to the first of them is so; what follows is judged without it.
-        counts[unknown[_first_runs(unknown, records.key[unknown])]] = False
+        key = part.records.key
+        counts[unknown[_first_runs(unknown, key[unknown])]] = False
+        is_again = np.zeros(len(part.held), dtype=np.bool_)
+        is_again[key[unknown]] = True
+        own = np.flatnonzero(is_again[key])
+        part = part.of_keys(is_again, own, placeholders)
+        places, counts, alive = places[own], counts[own], alive[is_again]
+        judged = part.judge(counts, in_order=shape.in_order)
+        values = KnownValues(part.records, placeholders, judged, alive)
+        applies[places], sequences.greatest[places] = judged, part.greatest
+    if part is not sequences:
+        filled = KnownValues(records, placeholders, applies, before.alive)
+    return applies, filled
 
 
 def _first_runs(places: Rows, keys: Rows) -> Mask:
@@ -282,23 +292,24 @@ class _Sequences:
     Args:
         records: those that are judged.
         values: of the records, and of the state.
-        ranks: of ``values``.
+        place_of: per rank where among the values one of it is.
+        own: per record its rank.
         held: per key the rank of what the state has; `_UNORDERED`: nothing.
         greatest: per record where among the values the greatest is that its key has had then; −1: none.
     """
 
-    records: _Records
+    records: Records
     values: pa.Array
-    ranks: Rows
+    place_of: Rows
+    own: Rows
     held: Rows
     greatest: Rows
 
     def judge(self, counts: Mask, *, in_order: bool) -> Mask:
         """Return which records apply; those that do not count make no other one stale."""
-        records, held = self.records, self.held
-        own = self.ranks[: len(records.order)]
+        records, own, held = self.records, self.own, self.held
         # The greatest rank of the key up to each record: keys ascend, so one pass over all does.
-        span = int(self.ranks.max(initial=0)) + 2
+        span = len(self.place_of)
         start = records.key * span
         raising = np.maximum(np.where(counts, own, _UNORDERED), held[records.key])
         upto = np.maximum.accumulate(raising + 1 + start) - start - 1
@@ -307,12 +318,24 @@ class _Sequences:
         earlier[records.first] = held
         applies = (own == _UNORDERED) | (own >= earlier)
         if not in_order:
-            same = (own[1:] == own[:-1]) & (records.key[1:] == records.key[:-1])
-            applies[:-1] &= ~same
-        place_of = np.full(span, -1)
-        place_of[self.ranks] = np.arange(len(self.ranks))
-        self.greatest = np.where(upto == _UNORDERED, -1, place_of[upto])
+            is_other = (own[1:] != own[:-1]) | (records.key[1:] != records.key[:-1])
+            group = np.concatenate([[0], np.cumsum(is_other)])
+            last = np.full(len(own), -1)
+            np.maximum.at(last, group[counts], np.flatnonzero(counts))
+            applies &= np.arange(len(own)) >= last[group]
+        self.greatest = np.where(upto == _UNORDERED, -1, self.place_of[upto])
         return np.asarray(applies, dtype=np.bool_)
+
+    def of_keys(self, keys: Mask, places: Rows, columns: Iterable[str]) -> _Sequences:
+        """Return the records at ``places``, which are all of these keys, with these columns alone."""
+        records = self.records
+        key = (np.cumsum(keys) - 1)[records.key[places]]
+        batch = take_rows(records.batch.select(list(columns)), records.order[places])
+        first = np.searchsorted(key, np.arange(int(keys.sum())))
+        part = Records(batch, np.arange(len(places)), key, first, records.deletes[places])
+        return _Sequences(
+            part, self.values, self.place_of, self.own[places], self.held[keys], np.full(len(places), -1)
+        )
 
 
 def _sequences(sequence: str, kept: SideSlice, records: _Records, before: _Before) -> _Sequences:
@@ -327,7 +350,10 @@ def _sequences(sequence: str, kept: SideSlice, records: _Records, before: _Befor
     held = np.full(len(records.first), _UNORDERED)
     if places:
         held[np.concatenate(places)] = ranks[len(records.order) :]
-    return _Sequences(records, values, ranks, held, np.full(len(records.order), -1))
+    place_of = np.full(int(ranks.max(initial=0)) + 2, -1)
+    place_of[ranks] = np.arange(len(ranks))
+    own = ranks[: len(records.order)]
+    return _Sequences(records, values, place_of, own, held, np.full(len(own), -1))
 
 
 def _dense_ranks(values: pa.Array) -> npt.NDArray[np.int64]:
