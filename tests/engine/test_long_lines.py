@@ -6,6 +6,7 @@ import io
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_of_short_lines_little_is_read() -> None:
     assert file.count < 30 * CHUNK
 
 
+def test_a_long_line_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(("ab\n" + "é" * 999 + "\n").encode("UTF-16LE"))
+    own = source("json", encoding="UTF-16LE", lineSep="\n")
+    with pytest.raises(EngineError, match="has 2,000 bytes, from byte 6 on"):
+        check_lines("s", own, str(path), path.stat().st_size, 1_000)
+
+
 @pytest.mark.parametrize("wanted", ["json", "csv", "debezium-json"])
 def test_a_long_line_is_refused_with_its_place(tmp_path: Path, wanted: str) -> None:
     path = tmp_path / "a.txt"
@@ -87,6 +96,11 @@ def test_a_long_line_is_refused_with_its_place(tmp_path: Path, wanted: str) -> N
             "ab\n".encode("UTF-16LE") * 999,
         ),
         (lambda: source("json", encoding="nope", lineSep="|"), "a.json", b"y" * 999),
+        (lambda: source("json", encoding="ascii", lineSep="é"), "a.json", b"y" * 999),
+        *(
+            (partial(source, "csv", encoding=name, lineSep="\n"), "a.csv", ("ab\n" * 999).encode(name))
+            for name in ("UTF-16", "UTF-32", "utf-8-sig")
+        ),
     ],
 )
 def test_what_has_no_such_lines_is_read(

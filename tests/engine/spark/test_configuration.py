@@ -1,9 +1,14 @@
-"""How Spark is set is what PySpark says of it."""
+"""How Spark is set is what PySpark says of it, and Java's memory as Spark reads it."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from watersmeet.engine.files.long_lines import SHARE
+from watersmeet.engine.spark import configuration
 from watersmeet.engine.spark.configuration import context_settings, names_in
 
 pytestmark = pytest.mark.spark
@@ -18,3 +23,15 @@ def test_all_settings_are_told(spark):
     assert told == asked
     assert "spark.sql.parquet.made.up" not in names_in(spark)
     assert sorted(names_in(own)) == sorted(own.conf.getAll)
+
+
+@pytest.mark.parametrize(("memory", "mib"), [("2048", 2048), ("2048m", 2048), ("2g", 2048), (None, 1024)])
+def test_lines_of_executors_are_by_their_memory(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, memory: str | None, mib: int
+) -> None:
+    """A bare number is MiB, as Spark reads it."""
+    given = {} if memory is None else {"spark.executor.memory": memory}
+    monkeypatch.setattr(configuration, "context_settings", lambda context: given)
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(isLocal=lambda: False))
+    cluster: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=java, _jvm=spark.sparkContext._jvm))
+    assert configuration.max_line_bytes(cluster) == (mib << 20) // SHARE

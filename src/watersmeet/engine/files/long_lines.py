@@ -25,7 +25,7 @@ _CHUNK = 64 << 10
 def check_lines(what: str, source: Source, path: str, nbytes: int, most: int) -> None:
     """Refuse a local file with a line of more than ``most`` bytes, in which lines are records.
 
-    Reads little: where lines are short, a part of 64 KiB for every ``most`` bytes at least.
+    Reads little: where lines are short, 64 KiB of each half of ``most`` bytes.
 
     Args:
         what: the source, for messages (``file source "a"``).
@@ -41,13 +41,15 @@ def check_lines(what: str, source: Source, path: str, nbytes: int, most: int) ->
         return
     try:
         encoding = (options.get("encoding") or options.get("charset") or "utf-8").strip()
+        if options.get("linesep") and "".encode(encoding):  # ends are not written with the file's mark
+            return
         ends = [options["linesep"].encode(encoding)] if options.get("linesep") else [b"\n", b"\r"]
         with open(path, "rb") as file:
             start = long_line(file, nbytes, most, ends)
             if start is None:
                 return
             end = _first_end(file, start + most, nbytes, ends) or nbytes
-    except (LookupError, OSError):
+    except (LookupError, ValueError, OSError):
         return  # who reads it says so
     hint = "nothing of it was put out. Is an end of line missing there? Mend the file and run again"
     if end - start <= MAX_BYTES:

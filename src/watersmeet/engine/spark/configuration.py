@@ -47,5 +47,5 @@ def max_line_bytes(spark: SparkSession) -> int:
         memory = int(context._jvm.java.lang.Runtime.getRuntime().maxMemory())
     else:
         own = context_settings(context).get("spark.executor.memory", "1g")
-        memory = int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(own))
+        memory = int(context._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsMb(own)) << 20
     return min(memory // SHARE, MAX_BYTES)
