@@ -11,31 +11,44 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import watersmeet
 from tests.engine.spark.running import until_caught_up
+from watersmeet.cli.why import topic_changes
 from watersmeet.engine.spark.sources.debezium import changes
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.sources.files.first_values import Unsure
+from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED
 from watersmeet.errors import WatersmeetError
 from watersmeet.names import DIFF
 from watersmeet.observe.account import InputAccount
+from watersmeet.spec.model import Source
 
 pytestmark = pytest.mark.spark
 
 TEXT = "__debezium_unavailable_value"
 
 
-def read(spark: Any, columns: str, *events: Any, more: str = "") -> list[tuple[Any, ...]]:
-    """The columns, diff and whether it is broken, of each change of these events."""
+def source_of(columns: str, more: str = "") -> Source:
     job = watersmeet.parse_job(
         f"""CREATE TABLE t ({columns}) WITH ('connector' = 'kafka', 'bootstrap.servers' = 'localhost:1',
         'topic' = 't', 'format' = 'debezium-json'{more}); SELECT * FROM t"""
     )
     (source,) = job.inserts[0].query.inputs[0].sources
-    rows = [(None, text if isinstance(text, str) else json.dumps(text)) for text in events]
-    raw = spark.createDataFrame(rows, "key STRING, value STRING")
-    frame = changes(raw, source, F.lit(None).cast("string"), {})
+    return source
+
+
+def frame_of(spark: Any, source: Source, *texts: str) -> DataFrame:
+    raw = spark.createDataFrame([(None, text) for text in texts], "key STRING, value STRING")
+    return changes(raw, source, F.lit(None).cast("string"), {})
+
+
+def read(spark: Any, columns: str, *events: Any, more: str = "") -> list[tuple[Any, ...]]:
+    """The columns, diff and whether it is broken, of each change of these events."""
+    source = source_of(columns, more)
+    texts = [text if isinstance(text, str) else json.dumps(text) for text in events]
+    frame = frame_of(spark, source, *texts)
     names = [column.name for column in source.columns]
     return [
         (*(row[name] for name in names), row[DIFF], row[BROKEN] is not None)
@@ -429,3 +442,27 @@ def test_a_truncation_stops_the_job_until_it_is_to_be_skipped(spark, tmp_path, k
     assert (counts["retained"] if key else counts["in"] - counts["skipped"], counts["skipped"]) == (1, 2)
     with pytest.raises(WatersmeetError, match="it can be 'stop'"):
         watersmeet.plan_job(watersmeet.parse_job(skips.replace("'skip'", "'empty'")))
+
+
+@pytest.mark.parametrize("op", ["m", "t"])
+@pytest.mark.parametrize(("after", "is_skipped"), [(None, True), ({"id": 1}, True), ({"id": "x"}, False)])
+def test_why_skips_what_the_job_skips(spark, op, after, is_skipped):
+    """Also where such a record has a row, which then has to be one."""
+    source = source_of("id INT", ", 'debezium.truncate' = 'skip'")
+    text = json.dumps(event(op, after))
+    (row,) = frame_of(spark, source, text).collect()
+    assert (row[DIFF], row[BROKEN] == SKIPPED) == (None, is_skipped)
+    read_event = topic_changes.events(source, {}, "UTC", frozenset())
+    if is_skipped:
+        assert read_event(None, text.encode()) is None
+    else:
+        with pytest.raises(Unsure):
+            read_event(None, text.encode())
+
+
+def test_a_key_is_put_together_once(spark):
+    """Not once for each of its columns that is a time: the plan would grow with the square of their number."""
+    columns = ", ".join(f"k{n} TIMESTAMP" for n in range(4))
+    source = source_of(f"{columns}, PRIMARY KEY (k0, k1, k2, k3) NOT ENFORCED")
+    plan = frame_of(spark, source, "{}")._jdf.queryExecution().analyzed().toString()
+    assert plan.count("named_struct(k0, coalesce(") == 1

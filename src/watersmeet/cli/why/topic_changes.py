@@ -139,10 +139,10 @@ def events(source: Source, options: Mapping[str, str], time_zone: str, needed: f
             return []
         whole = json_object(decoded(value))
         event = _unwrapped(whole, ("before", "after", "op"))
-        if _is_skipped(event, source):
-            return None
         readers = _as_described(by_unit, usual, kinds, _names_of_types(whole))
         before, after = (_part(event.get(name), readers) for name in ("before", "after"))
+        if _is_skipped(event, source):
+            return None
         if after is not None and any(_is_left_out(own, kinds[name]) for name, own in after.items()):
             raise Unsure
         told_beside = {name: _of_event(event, path, kinds[name]) for name, path in fields.items()}
@@ -262,11 +262,11 @@ def _unwrapped(event: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, A
 
 def _is_skipped(event: Mapping[str, Any], source: Source) -> bool:
     """See `sources.debezium`: messages of the log, heartbeats, markers of transactions, truncations."""
-    if any(event.get(name) is not None for name in ("before", "after")):
-        return False
     op = event.get("op")
     if op is not None:
         return op == "m" or (op == "t" and skips_truncate(source.options))
+    if any(event.get(name) is not None for name in ("before", "after")):
+        return False
     is_heartbeat = "ts_ms" in event and event.keys() <= {*CLOCKS}
     return is_heartbeat or (event.get("status") in MARKS and {"id", "event_count"} <= event.keys())
 

@@ -45,6 +45,7 @@ _KEY_PATHS = ("$", "$.payload")
 _BEFORE, _AFTER, _OP, _WRONG = ours("before"), ours("after"), ours("op"), ours("wrong")
 _TEXT, _COLUMNS, _TEXTS = ours("text"), ours("columns"), ours("texts")
 _ROWS = {part: ours(f"row_{part}") for part in ("before", "after")}
+_ROW_KEY = ours("row_key")
 _TYPED = {"before": _BEFORE, "after": _AFTER}
 _AS_TEXT, _IS_TOLD, _ROW = ours("as_text"), ours("is_told"), ours("row")
 _TOLD = object_in(_TEXTS)
@@ -97,18 +98,21 @@ def changes(raw: DataFrame, source: Source, partition: SparkColumn, parser: Mapp
             for part, own in written.items()
         }
     # What is asked of twice is a column of a frame beneath: the plan repeats what is written twice.
-    told = told.withColumns({_ROWS[part]: F.expr(own) for part, own in written.items()})
-    typed = {part: _typed(source, names, row, parser) for part, row in _ROWS.items()}
-    told = told.withColumns({_TYPED[part]: F.expr(own) for part, own in typed.items()})
-    of_events = [_EVENT, *([_TOLD] if _TEXTS in parsed else [])]
-    parts = {_OP: f"coalesce({', '.join(f'{event}.payload.op, {event}.op' for event in of_events)})"}
+    rows = {_ROWS[part]: own for part, own in written.items()}
     if keys:
         told_key = object_in(_KEY)
         of_record = ", ".join(
             f"{literal(name)}, coalesce({told_key}.payload.{quoted(name)}, {told_key}.{quoted(name)})"
             for name in keys
         )
-        parts[_KEY] = _typed(source, keys, f"named_struct({of_record})", parser)
+        rows[_ROW_KEY] = f"named_struct({of_record})"
+    told = told.withColumns({name: F.expr(own) for name, own in rows.items()})
+    typed = {part: _typed(source, names, row, parser) for part, row in _ROWS.items()}
+    told = told.withColumns({_TYPED[part]: F.expr(own) for part, own in typed.items()})
+    of_events = [_EVENT, *([_TOLD] if _TEXTS in parsed else [])]
+    parts = {_OP: f"coalesce({', '.join(f'{event}.payload.op, {event}.op' for event in of_events)})"}
+    if keys:
+        parts[_KEY] = _typed(source, keys, _ROW_KEY, parser)
     parts |= _of_event(source, fields, of_events)
     wrong += [
         f"({row}.{quoted(name)} IS NOT NULL AND {_TYPED[part]}.{quoted(name)} IS NULL)"
