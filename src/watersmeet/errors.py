@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import errno
 import os
+import re
 import shlex
 import sysconfig
 import traceback
@@ -25,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import quote
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,38 @@ class Location:
 
 _MIN_SECRET = 8
 """Of letters: stars in the place of a short word would show which one it is."""
+_BEGIN_OF_WORD = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[abfnrtv]))"
+"""Also behind ``%2F`` of a URL, and ``\\n`` of a text as Python writes it."""
+_END_OF_WORD = r"(?![^\W_])"
 hidden_texts: dict[str, None] = {}
 """What `hide_in_errors` was told of."""
 
 
-def hide_in_errors(secret: str) -> None:
-    """Let no error of this process show a text, wherever it stands: in a path, or in words of a library."""
-    if len(secret) >= _MIN_SECRET:
-        hidden_texts[secret] = None
+def hide_in_errors(secret: str, within: str = "") -> None:
+    """Let no error of this process show a text, wherever it stands: in a path, or in words of a library.
+
+    Args:
+        within: a text that has it; words there of which it is a part are hidden, too.
+    """
+    if len(secret) < _MIN_SECRET:
+        return
+    for text in (secret, *re.findall(rf"[^\W_]*{re.escape(secret)}[^\W_]*", within)):
+        in_urls = (quote(text, safe=safe, errors="surrogateescape") for safe in ("/", ""))
+        hidden_texts.update(dict.fromkeys([text, *in_urls]))
 
 
 def without_hidden(text: str) -> str:
-    """Return a text with stars in the place of what `hide_in_errors` was told of."""
+    """Replace what `hide_in_errors` was told of by stars.
+
+    A secret of letters or of digits alone may be a part of other words, and is replaced as a whole word.
+    """
     for secret in sorted(hidden_texts, key=len, reverse=True):
-        text = text.replace(secret, "***")
+        if secret not in text:
+            continue
+        if secret.isalpha() or secret.isdigit():
+            text = re.sub(f"{_BEGIN_OF_WORD}{re.escape(secret)}{_END_OF_WORD}", "***", text)
+        else:
+            text = text.replace(secret, "***")
     return text
 
 
@@ -258,7 +278,7 @@ _OURS = os.path.dirname(__file__) + os.sep
 def failure_text(error: BaseException) -> str:
     """Return an exception of a user's function in one line: its type, its message, and its place."""
     try:
-        said = " ".join(str(error).split())
+        said = without_hidden(" ".join(str(error).split()))
     except Exception:  # its class is the user's, too
         said = "(it does not say what)"
     text = f"{type(error).__name__}: {said}" if said else type(error).__name__
@@ -272,24 +292,28 @@ def failure_text(error: BaseException) -> str:
     return f"{text} ({own[-1].filename}, line {own[-1].lineno}, in {own[-1].name})"
 
 
-_OF_PLACES = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
+SYSTEM_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
 
 
-def place_error(error: BaseException) -> EngineError | None:
+def place_error(error: BaseException, during: str | None = None) -> EngineError | None:
     """Return an error for a file or directory that the system does not let this process use; None: it is
-    about something else."""
-    if not isinstance(error, OSError) or error.errno not in _OF_PLACES:
+    about something else. ``during`` says what was being done."""
+    if not isinstance(error, OSError) or error.errno not in SYSTEM_ERRNOS:
         return None
     if not isinstance(error.filename, str | bytes):
         return None
-    path = os.path.abspath(os.fsdecode(error.filename))
+    named = os.fsdecode(error.filename)
+    if "://" in named:  # of a store
+        return None
+    path = os.path.abspath(named)
     while not os.path.lexists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)  # in which it is, or cannot be made
     path = printable(path)
     hint = "what is committed is safe: run again when the file system takes it"
     if error.errno in (errno.EACCES, errno.EPERM):
         hint = f"run it as the user who owns it, or give this one the right: ls -ld {shlex.quote(path)}"
-    return EngineError(f"{path} cannot be used: {error.strerror}", code="place-unusable", hint=hint)
+    where = f"{during}: " if during else ""
+    return EngineError(f"{where}{path} cannot be used: {error.strerror}", code="place-unusable", hint=hint)
 
 
 @contextmanager

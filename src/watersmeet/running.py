@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
-from watersmeet.errors import SpecError, raise_all
+from watersmeet.errors import SpecError, raise_all, without_hidden
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
 from watersmeet.history.recording import About, Recording
@@ -93,7 +93,7 @@ def run(
     plan = plan_job(job)
     if on_notice is not None:
         for warning in plan.warnings:
-            on_notice(warning)
+            on_notice(without_hidden(warning))
     return run_planned(
         job,
         plan,

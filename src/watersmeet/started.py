@@ -10,7 +10,7 @@ from traceback import format_exception
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from watersmeet.errors import SpecError, WatersmeetError, near_names, printable
+from watersmeet.errors import SpecError, WatersmeetError, near_names, printable, without_hidden
 from watersmeet.observe.account import Account
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.notebook import Displays
@@ -115,7 +115,8 @@ class StartedJob:
         error = self._error
         if error is not None and not is_raised:
             text = str(error) if isinstance(error, WatersmeetError) else "".join(format_exception(error))
-            print(f"{self._thread.name}: the job has failed\n{printable(text)}", file=sys.stderr)
+            shown = printable(without_hidden(text))
+            print(f"{self._thread.name}: the job has failed\n{shown}", file=sys.stderr)
         self._displays.update(at_once=True)
 
     def _report(self, report: TickReport, result: TickResult) -> None:

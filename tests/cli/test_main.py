@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.pipelines.texts import edited
+from watersmeet import errors
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.errors import EngineError, SeveralErrors, SpecError
 from watersmeet.observe.held import Held
@@ -277,9 +278,22 @@ def test_what_the_system_does_not_let_it_use_is_no_bug(watersmeet, job, engine, 
     assert readable_error(engine.error).code == "place-unusable"
 
 
-def test_an_error_of_the_system_about_no_place_is_a_bug(watersmeet, job, engine):
-    engine.error = PermissionError(errno.EPERM, "Operation not permitted")
+@pytest.mark.parametrize("place", [(), ("s3://a/b",)])
+def test_an_error_of_the_system_about_no_place_is_a_bug(watersmeet, job, engine, place):
+    engine.error = PermissionError(errno.EPERM, "Operation not permitted", *place)
     assert watersmeet("run", job).status == 70
+
+
+def test_an_error_about_a_place_says_what_was_being_done(tmp_path):
+    told = readable_error(PermissionError(errno.EACCES, "Permission denied", str(tmp_path)), 'table "x"')
+    assert told.message == f'table "x": {tmp_path} cannot be used: Permission denied'
+
+
+def test_a_bug_shows_no_secret(watersmeet, job, engine, monkeypatch):
+    monkeypatch.setattr(errors, "hidden_texts", {})
+    errors.hide_in_errors("tok-en-of-it")
+    engine.error = RuntimeError("GET https://h/tok-en-of-it")
+    assert "RuntimeError: GET https://h/***\n" in watersmeet("run", job).err
 
 
 def test_a_bug_is_no_trace_unless_asked_for(watersmeet, job, engine, monkeypatch):

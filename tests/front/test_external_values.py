@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from watersmeet import errors
+from watersmeet.cli.output import complain
+from watersmeet.engine.spark.job.settings import RunSettings
+from watersmeet.engine.spark.job.telling import Telling
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
-from watersmeet.errors import EngineError, SeveralErrors, WatersmeetError
+from watersmeet.errors import EngineError, SeveralErrors, WatersmeetError, failure_text
 from watersmeet.front.ddl import settings
 from watersmeet.front.sql import parse_job, run_settings
+from watersmeet.front.text.external_values import fill_references, read_value
 from watersmeet.history.recording import About
 from watersmeet.plan.explain import explain
 from watersmeet.plan.identity.settings import settings_of
@@ -103,6 +107,48 @@ def test_no_error_shows_a_secret_of_a_path(tmp_path, monkeypatch, path):
         first_rows(source, 1)
     assert "***" in str(refused.value)
     assert "en-of" not in repr(refused.value) + str(refused.value.args)
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "shown"),
+    [
+        ("postgres", "cannot connect to postgresql", "cannot connect to postgresql"),
+        ("postgres", 'role "postgres" is away\\npostgres', 'role "***" is away\\n***'),
+        ("postgres", "s3a://b/%2Fpostgres%2F", "s3a://b/%2F***%2F"),
+        ("12345678", "offset 123456789", "offset 123456789"),
+        ("s3cret-12", "xs3cret-12y", "x***y"),
+        ("tok/en of it", "GET /tok%2Fen%20of%20it/in, /tok/en%20of%20it/in", "GET /***/in, /***/in"),
+        ("https://me:pa%2Fss-word@h/x?token=tok-en-of-it&a=bbbbbbbbb", "pa/ss-word tok-en-of-it bbbbbbbbb",
+         "*** *** bbbbbbbbb"),
+        ("https://me:pa%2Fss-word@h/x", "me:pa%2Fss-word, pa%2Fss-word", "***, ***"),
+        ("", "a whole text stays", "a whole text stays"),
+    ],
+)  # fmt: skip
+def test_what_errors_show_of_a_variable_that_is_secret(monkeypatch, value, said, shown):
+    monkeypatch.setenv("ITS_TOKEN", value)
+    fill_references("${ITS_TOKEN}", print)
+    assert errors.without_hidden(said) == shown
+
+
+def test_a_word_that_a_secret_is_a_part_of_is_hidden(monkeypatch):
+    monkeypatch.setenv("ITS_TOKEN", "abcdefgh")
+    fill_references("s3a://b/pre${ITS_TOKEN}post/in", print)
+    assert errors.without_hidden("/preabcdefghpost/in, abcdefgh, abcdefghi") == "/***/in, ***, abcdefghi"
+
+
+def test_parts_of_a_url_from_a_file_are_hidden(tmp_path):
+    (tmp_path / "v").write_text("postgresql://me:its-password@db/x")
+    read_value(str(tmp_path / "v"), print)
+    assert errors.without_hidden("password its-password is wrong") == "password *** is wrong"
+
+
+def test_notices_and_failures_of_functions_show_no_secret(capsys):
+    errors.hide_in_errors("tok-en-of-it")
+    assert failure_text(ValueError("in tok-en-of-it")) == "ValueError: in ***"
+    notices: list[str] = []
+    Telling(RunSettings(checkpoint="c", on_notice=notices.append)).note("/tok-en-of-it/_a is not read")
+    complain(RuntimeError("tok-en-of-it\x1b"))
+    assert (notices, capsys.readouterr().err) == (["/***/_a is not read"], "***\\x1b\n")
 
 
 def test_a_query_is_the_same_with_another_password(job, monkeypatch):

@@ -34,7 +34,7 @@ from watersmeet.cli.ui import ui as ui_command
 from watersmeet.cli.ui import with_port
 from watersmeet.cli.whatif.entry import whatif
 from watersmeet.cli.why.entry import why
-from watersmeet.errors import EngineError, SpecError, WatersmeetError, place_error, printable
+from watersmeet.errors import EngineError, SpecError, WatersmeetError, place_error
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
@@ -466,7 +466,7 @@ def _guarded(command: Callable[[], object]) -> int:
             complain(place)
             return USER_ERROR
         text = str(error).strip().splitlines()
-        complain(f"watersmeet failed: {type(error).__name__}: {printable(text[0]) if text else ''}")
+        complain(f"watersmeet failed: {type(error).__name__}: {text[0] if text else ''}")
         complain("Hint: this should not happen; WATERSMEET_TRACEBACK=1 shows where")
         return BUG
 

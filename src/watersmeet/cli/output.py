@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from watersmeet.errors import WatersmeetError, printable
+from watersmeet.errors import WatersmeetError, printable, without_hidden
 
 
 class OutputError(WatersmeetError):
@@ -41,7 +41,7 @@ class OutputError(WatersmeetError):
 def to_stderr(words: str) -> None:
     """A line for people, beside the result."""
     try:
-        print(printable(words), file=sys.stderr)
+        print(printable(without_hidden(words)), file=sys.stderr)
     except OSError as error:
         if not _is_hung_up(error, sys.stderr):
             raise
@@ -179,6 +179,6 @@ def complain(words: object) -> None:
     """Print a line on standard error, or nothing if that cannot be written."""
     with contextlib.suppress(ValueError, AttributeError):
         try:
-            print(words, file=sys.stderr, flush=True)
+            print(printable(without_hidden(str(words))), file=sys.stderr, flush=True)
         except OSError:
             _drop(sys.stderr)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Protocol
 
-from watersmeet.errors import printable
+from watersmeet.errors import printable, without_hidden
 from watersmeet.history import runs
 from watersmeet.history.figures import READ, figures_of
 from watersmeet.history.keeping import Keeping
@@ -126,7 +126,7 @@ class Recording(Watcher):
 
     def notice(self, said: str) -> None:
         if len(self._notices) < MOST_NOTICES:
-            self._notices.append(printable(said))
+            self._notices.append(printable(without_hidden(said)))
 
     def tick(self, report: TickReport, result: TickResult) -> None:
         if self._keeping is None:
@@ -161,7 +161,7 @@ class Recording(Watcher):
             self._keeping.close()
         if self._store is None or self._run is None:
             return
-        told = None if error is None else printable(str(error))
+        told = None if error is None else printable(without_hidden(str(error)))
         ended = runs.Ended(ended_us=self._clock(), how=how, error=told, notices=tuple(self._notices))
         try:
             runs.end(self._store, self._run, ended)

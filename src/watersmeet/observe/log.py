@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, ClassVar, TextIO
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import WatersmeetError, without_hidden
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.metrics.warned import LOGGER, is_logging_set_up
@@ -105,7 +105,7 @@ class LogWatcher(Watcher):
 
     def _log(self, level: int, message: str, **fields: Any) -> None:
         if LOG.isEnabledFor(level):
-            LOG.log(level, "%s", message, extra={_FIELDS: {"job": self._job, **fields}})
+            LOG.log(level, "%s", without_hidden(message), extra={_FIELDS: {"job": self._job, **fields}})
 
 
 def log_error(error: BaseException) -> None:
@@ -116,7 +116,7 @@ def log_error(error: BaseException) -> None:
 
 def _told_of(error: BaseException) -> tuple[str, dict[str, Any]]:
     if not isinstance(error, WatersmeetError):
-        return f"{type(error).__name__}: {error}", {}
+        return without_hidden(f"{type(error).__name__}: {error}"), {}
     more = {"code": error.code} | ({"hint": error.hint} if error.hint else {})
     return str(error.message), more
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 _KEYS = r"(?:private|access|account|api).?key"
 _SECRET = re.compile(
@@ -93,6 +94,20 @@ def public_option(name: str, value: str) -> str:
         return shown
     first = min((place for sign in "?;" if (place := shown.find(sign)) >= 0), default=len(shown))
     return shown[:first] + without_secrets(shown[first:])
+
+
+def secrets_of_url(url: str) -> list[str]:
+    """Return what `public_option` hides of a URL, as it is written and decoded.
+
+    >>> secrets_of_url("jdbc:postgresql://me:a%2Fb@db/shop?ssl=true&password=x")
+    ['me:a%2Fb', 'me:a/b', 'a%2Fb', 'a/b', 'x']
+    """
+    parts: list[str] = []
+    for match in _IN_URL.finditer(url):
+        whole = match[0].removeprefix(match[1]) if match[1] else match[0].removesuffix("@")
+        password = whole.partition(":")[2] if not match[1] else ""
+        parts += [text for own in (whole, password) if own for text in (own, unquote(own))]
+    return list(dict.fromkeys(parts))
 
 
 def without_secrets(url: str) -> str:

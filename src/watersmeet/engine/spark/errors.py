@@ -117,7 +117,7 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
     """What a user is shown for ``error``, whatever raised it. ``during`` says what was being done."""
     if isinstance(error, WatersmeetError):
         return error
-    place = place_error(error)
+    place = place_error(error, during)
     if place is not None:
         return place
     texts = _texts(error)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from watersmeet.errors import hide_in_errors
 from watersmeet.regular_files import read_text
-from watersmeet.spec.secrets import OpaqueSecret, public_option
+from watersmeet.spec.secrets import OpaqueSecret, public_option, secrets_of_url
 
 REFERENCE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -43,7 +43,7 @@ def fill_references(text: str, report: Report) -> str:
     >>> fill_references("${DOCTEST_HOST}:$5, $${DOCTEST_HOST}", print)
     'db:$5, ${DOCTEST_HOST}'
     """
-    is_secret = False
+    is_secret, secrets = False, list[str]()
 
     def value(match: re.Match[str]) -> str:
         nonlocal is_secret
@@ -60,11 +60,12 @@ def fill_references(text: str, report: Report) -> str:
             return ""
         if public_option(name, content) != content:
             is_secret = True
-            if "://" not in content:
-                hide_in_errors(content)
+            secrets.extend(secrets_of_url(content) if "://" in content else [content])
         return content
 
     filled = REFERENCE.sub(value, text)
+    for secret in secrets:
+        hide_in_errors(secret, within=filled)
     return OpaqueSecret(filled) if is_secret and "://" not in filled else filled
 
 
@@ -87,5 +88,6 @@ def read_value(path: str, report: Report) -> OpaqueSecret:
         reason = getattr(error, "strerror", None) or "it is no text"
         report(f'"{path}" cannot be read: {reason}', "file-not-readable", None)
         return OpaqueSecret("")
-    hide_in_errors(value)
+    for secret in (value, *(secrets_of_url(value) if "://" in value else ())):
+        hide_in_errors(secret)
     return value

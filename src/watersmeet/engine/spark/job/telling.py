@@ -11,7 +11,7 @@ from watersmeet.engine.driver.opening.resumed import resumed
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.sources.backlog import Backlog
-from watersmeet.errors import counted
+from watersmeet.errors import counted, without_hidden
 
 _YEAR_US = int(365.2425 * 86_400_000_000)
 _NINETIES_US = 20 * _YEAR_US
@@ -32,7 +32,7 @@ class Telling:
         """What a person should know."""
         if (tell := self._asked.on_notice) is not None:
             for text in texts:
-                tell(text)
+                tell(without_hidden(text))
 
     def starts(self, driver: TickDriver, unread: Callable[[], Mapping[str, Collection[str]]]) -> None:
         """The first tick comes next. ``unread``: the partitions of sources that have rows to be read; asked
