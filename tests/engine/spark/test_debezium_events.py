@@ -461,7 +461,7 @@ def test_why_skips_what_the_job_skips(spark, op, after, is_skipped):
 
 
 def test_a_key_is_put_together_once(spark):
-    """Not once for each of its columns that is a time: the plan would grow with the square of their number."""
+    """Not once for each of its times: the plan would grow with the square of their number."""
     columns = ", ".join(f"k{n} TIMESTAMP" for n in range(4))
     source = source_of(f"{columns}, PRIMARY KEY (k0, k1, k2, k3) NOT ENFORCED")
     plan = frame_of(spark, source, "{}")._jdf.queryExecution().analyzed().toString()
