@@ -55,7 +55,7 @@ OF_TIMES = [
     "date_add({}, {})", "date_sub({}, {})", "datediff({}, {})", "timestampadd(HOUR, 1, {})", "timestampdiff(DAY, {}, {})",
     "year({})", "hour({})", "last_day({})", "timestampadd(FOO, 1, {})", "round({}, {})", "from_json({}, {})",
 ]  # fmt: skip
-ASKED = at_effort(quick=60, full=120)
+ASKED = at_effort(quick=40, full=120)
 
 
 def refusal(text: str) -> str | None:

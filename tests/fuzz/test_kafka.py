@@ -29,11 +29,16 @@ from tests.fuzz.rows import (
     parse_csv,
 )
 from tests.fuzz.values import INVALID, Drawer, malformed_csv, malformed_json
+from tests.support.effort import at_effort
 from watersmeet.observe.account import InputAccount
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-COLUMNS = {"id": "BIGINT", "t": "BIGINT", **ALL}
+TYPES = at_effort(
+    quick={n: own for k, (n, own) in enumerate(ALL.items()) if k % 2 == 0 or n in ("s", "f64")}, full=ALL
+)
+"""Plans of more columns take long."""
+COLUMNS = {"id": "BIGINT", "t": "BIGINT", **TYPES}
 NEAR = 40
 FLAT = {name: type_ for name, type_ in COLUMNS.items() if type_ != "BINARY"}
 
@@ -78,7 +83,7 @@ def test_values_keys_and_malformed_records(spark, kafka_broker, seed, count, tmp
     rng = random.Random(seed)
     drawer = Drawer(rng, str(canary))
     servers = kafka_broker.bootstrap_servers
-    left, right = draw_rows(drawer, count // 2, ALL), draw_rows(drawer, count // 2, ALL, first=10_000)
+    left, right = draw_rows(drawer, count // 2, TYPES), draw_rows(drawer, count // 2, TYPES, first=10_000)
     strange = [*INVALID, b"", None, "\ufeff{}".encode(), '{"id":1,"t":5}'.encode("utf-16")]
     sent: dict[str, list[bytes | None]] = {}
     for wanted, line, malformed, names in (

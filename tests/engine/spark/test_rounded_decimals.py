@@ -69,6 +69,21 @@ def test_each_value_is_what_sparks_parser_makes_of_it_and_what_it_lost_is_seen(s
                     assert (ours["r"] is not None) == is_lossy(value, declared), (declared, value)
 
 
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_record_that_loses_digits_is_as_broken_as_another(spark, form):
+    text = f"""CREATE TABLE c (p DECIMAL(4,2), n INT) WITH ('connector' = 'kafka', 'topic' = 't',
+        'format' = '{form}', 'bootstrap.servers' = 'x:1'); SELECT * FROM c"""
+    (source,) = plan_job(parse_job(text)).sources
+    records = [
+        f'{{"P": {p}, "n": {n}}}' if form == "json" else f"{p},{n}"
+        for p, n in (("1.239", "1"), ("1.239", '"x"'), ("1.23", '"x"'), ("99.999", "1"))
+    ]
+    frame = spark.createDataFrame([(None, r.encode()) for r in records], "key BINARY, value BINARY")
+    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source).collect()
+    assert (rows[0][BROKEN], rows[0]["p"]) == (None, Decimal("1.24"))
+    assert [row[BROKEN] for row in rows[1:]] == records[1:]
+
+
 def is_lossy(value: str, declared: str) -> bool:
     type_, wider = sql_type(declared), wider_decimal(sql_type(declared))
     with localcontext() as context:

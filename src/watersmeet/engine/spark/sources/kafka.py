@@ -165,14 +165,15 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
     if wider:  # what loses digits is read once more as declared: rounded twice, it may be another value
         values_of = {name: f"{row_in(_WIDER)}.{quoted(name)}" for name in wider}
         lost = " OR ".join(loses_digits(value, types[name]) for name, value in values_of.items())
-        both = f"named_struct('{_WIDER}', {_WIDER}, '{_DECLARED}', IF({lost}, {parse(types)}, NULL))"
+        again = {name: types[name] for name in wider} if wanted == "json" else types  # CSV goes by places
+        both = f"named_struct('{_WIDER}', {_WIDER}, '{_DECLARED}', IF({lost}, {parse(again)}, NULL))"
         told, parsed_in = let(_WIDER, told, both), f"{_PARSED}.{_WIDER}"
     frame = raw.select(F.expr(told).alias(_PARSED), *map(F.col, carried), *tail)
     by_name |= {name: F.expr(f"{row_in(parsed_in)}.{quoted(name)}").alias(name) for name in types}
     broken = broken_in(parsed_in)
     if wider:
         declared = f"{_PARSED}.{_DECLARED}"
-        broken = f"IF({declared} IS NULL, {broken}, {broken_in(declared)})"
+        broken = f"coalesce({broken}, IF({declared} IS NULL, NULL, {broken_in(declared)}))"
         for name in wider:
             value, own = (f"{row_in(parsed)}.{quoted(name)}" for parsed in (parsed_in, declared))
             narrowed = f"IF({declared} IS NULL, try_cast({value} AS {types[name]}), {own})"
