@@ -11,18 +11,15 @@ of files with its source (`tick.reading.again`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.text import literal, mentioned, quoted
-from watersmeet.engine.spark.written_types import compares_values
+from watersmeet.engine.spark.written_types import compares_values, format_read, read_columns, with_types
 from watersmeet.engine.tasks.files.taken import wider_decimal
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
-from watersmeet.spec.options.files import format_of
-from watersmeet.spec.options.kafka import metadata_of, records_of
 from watersmeet.types.sql_type import SqlType
 
 SURE, UNSURE = "=", "!"
@@ -32,25 +29,15 @@ _FORMATS = ("json", "csv")
 
 def wider_columns(source: Source) -> dict[str, SqlType]:
     """Return the columns of records that are read with more digits, and as what."""
-    log = source.traits.log
-    if not log and not source.traits.files:
+    if format_read(source) not in _FORMATS:
         return {}
-    if (records_of(source.options) if log else format_of(source.options)) not in _FORMATS:
-        return {}
-    elsewhere = metadata_of(source) if log else {}
-    wider = {
-        column.name: wider_decimal(column.type)
-        for column in source.columns
-        if column.type.is_decimal and column.name not in elsewhere
-    }
+    wider = {c.name: wider_decimal(c.type) for c in read_columns(source) if c.type.is_decimal}
     return {name: type_ for name, type_ in wider.items() if type_ is not None}
 
 
 def with_more_digits(source: Source) -> Source:
     """Return a source whose decimals are read with more digits."""
-    wider = wider_columns(source)
-    columns = (replace(column, type=wider.get(column.name, column.type)) for column in source.columns)
-    return replace(source, columns=tuple(columns)) if wider else source
+    return with_types(source, wider_columns(source))
 
 
 def loses_digits(value: str, declared: SqlType) -> str:

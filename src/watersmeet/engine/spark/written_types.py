@@ -21,7 +21,7 @@ from watersmeet.spec.options.changes import UPSERT
 from watersmeet.spec.options.files import format_of
 from watersmeet.spec.options.kafka import metadata_of, records_of
 from watersmeet.spec.records.counted_times import said_unit
-from watersmeet.types.sql_type import STRING, TIMESTAMP, TIMESTAMP_NTZ
+from watersmeet.types.sql_type import STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 _OF_JSON = ("json", UPSERT)
 """Of Debezium's events `debezium` sees to it, for a change has to be read as a whole."""
@@ -36,10 +36,13 @@ def with_read_types(source: Source) -> Source:
     """Return the source with the columns as they are read."""
     types = {column.name: STRING for column in _counted_columns(source)}
     types |= {column.name: widen(column.type, JSON) for column in _narrow_columns(source)}
-    if not types:
-        return source
+    return with_types(source, types)
+
+
+def with_types(source: Source, types: Mapping[str, SqlType]) -> Source:
+    """Return the source with other types of some columns, by their names."""
     columns = (replace(column, type=types.get(column.name, column.type)) for column in source.columns)
-    return replace(source, columns=tuple(columns))
+    return replace(source, columns=tuple(columns)) if types else source
 
 
 def compares_values(source: Source) -> bool:
@@ -78,18 +81,24 @@ def _counted_columns(source: Source) -> list[Column]:
     """Return the columns whose numbers count what the source says."""
     if said_unit(source.options) is None:
         return []
-    return [column for column in _read_columns(source) if column.type in (TIMESTAMP, TIMESTAMP_NTZ)]
+    return [column for column in read_columns(source) if column.type in (TIMESTAMP, TIMESTAMP_NTZ)]
 
 
 def _narrow_columns(source: Source) -> list[Column]:
-    log, files = source.traits.log, source.traits.files
-    if not (log or files) or (records_of if log else format_of)(source.options) not in _OF_JSON:
+    if format_read(source) not in _OF_JSON:
         return []
-    read = _read_columns(source)
+    read = read_columns(source)
     return [column for column in narrow_columns(source, JSON) if column in read]
 
 
-def _read_columns(source: Source) -> list[Column]:
+def format_read(source: Source) -> str | None:
+    """Return the format of the source's files, or of its topic's records; None: it has neither."""
+    if source.traits.log:
+        return records_of(source.options)
+    return format_of(source.options) if source.traits.files else None
+
+
+def read_columns(source: Source) -> list[Column]:
     """Return the columns that records hold."""
     elsewhere = metadata_of(source) if source.traits.log else {}
     return [column for column in source.columns if column.name not in elsewhere]

@@ -94,11 +94,12 @@ def _decimals(texts: pa.StringArray, type_: SqlType, *, is_told: bool) -> pa.Arr
     most = pc.max(pc.add(whole, pc.max_element_wise(behind, type_.scale))).as_py()
     if most is not None and (most > _MOST_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
         raise NotPlain(f"some numbers may have more digits than a {type_}")
-    if most is not None and pc.max(behind).as_py() > type_.scale:
+    most_behind = pc.max(behind).as_py()
+    if most is not None and most_behind > type_.scale:
         lost = rf"\.[0-9]{{{type_.scale}}}[0-9]*[1-9]"
         if is_told and pc.any(pc.match_substring_regex(texts, lost)).as_py():
             raise NotPlain(f"some numbers have more digits behind the point than a {type_}")
-        longer = _numbers(texts, decimal(_MOST_DIGITS, pc.max(behind).as_py()), _DECIMAL)
+        longer = _numbers(texts, decimal(_MOST_DIGITS, most_behind), _DECIMAL)
         numbers = pc.round(longer, type_.scale, "half_towards_infinity").cast(in_arrow(type_))
     else:
         numbers = _numbers(texts, type_, _DECIMAL)
