@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -129,6 +130,19 @@ def test_an_end_of_input_that_was_intended_is_made_up_for(job, put, tmp_path, mo
     assert rows() == {}
     assert job().finished
     assert rows() == {(1, None, 101): 1}
+
+
+def test_a_run_that_ended_is_not_kept_by_the_session(job, put):
+    from pyspark.sql.streaming import StreamingQuery
+
+    def queries():
+        gc.collect()
+        return {one.runId for one in gc.get_objects() if isinstance(one, StreamingQuery)}
+
+    before = queries()
+    put("orders", order(1, "10:00:00"))
+    assert job().ticks == 1
+    assert queries() <= before
 
 
 @pytest.mark.parametrize("where", [pytest.param("conclude", marks=pytest.mark.full), "commit"])

@@ -115,6 +115,7 @@ class JobRun:
         try:
             return self._execute()
         finally:
+            self._query = None  # Java's query holds this run: each would keep the other
             for watcher in (self.topics, self.takings, self.begun):
                 with suppress(Exception):  # Java may be gone, and how the run ended is what counts
                     watcher.close()
