@@ -68,7 +68,7 @@ docs: setup ## run the docstrings' examples, check links
 
 site: setup ## the pages as a site, in build/site; links and anchors checked
 	@scripts/site
-pictures: setup browser ## the pictures of docs/report.md
+pictures: setup browser ## the pictures of docs/users/report.md
 	@scripts/pictures
 
 clean: ## remove what the recipes made (not .venv and .jars)

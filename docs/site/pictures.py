@@ -1,4 +1,4 @@
-"""The pictures of docs/concepts.md, drawn from runs of the engine here: `python -m docs.site.pictures`.
+"""The pictures of docs/users/concepts.md, drawn from runs of the engine here: `python -m docs.site.pictures`.
 
 A test draws them anew and compares: a picture shows what the engine does now.
 """

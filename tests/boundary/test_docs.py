@@ -17,9 +17,9 @@ from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.package_paths import REPOSITORY as ROOT
 from watersmeet.cli.main import app
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs/users"
 PAGES = find_paths(ROOT, "*.md", "docs/**/*.md")
-README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", DOCS / "architecture.md", DOCS / "glossary.md"
+README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/internals/architecture.md", DOCS / "glossary.md"
 FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
 EXAMPLES = find_paths(DOCS, "examples/*.md")
 FOLDERS = [
@@ -49,8 +49,8 @@ COMMANDS = (
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
 HOSTS = {
-    "docs/questions.md": {"github.com"},
-    "docs/coming-from/*.md": {
+    "docs/users/questions.md": {"github.com"},
+    "docs/users/coming-from/*.md": {
         "docs.confluent.io",
         "docs.hazelcast.com",
         "docs.ksqldb.io",

@@ -1,4 +1,4 @@
-"""docs/errors.md has every code that an error can have, and no other; its messages are as the code says."""
+"""docs/users/errors.md has every code that an error can have, and no other; its messages are as the code says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tests.support.error_codes import COMPOSED, NO_CODES, all_codes, composed, is_said, kebab_texts
 from tests.support.package_paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "errors.md"
+PAGE = REPOSITORY / "docs" / "users" / "errors.md"
 ROWS = re.findall(r"^\| `([a-z0-9-]+)` \| `(.+?)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
 
 

@@ -91,7 +91,7 @@ def test_the_built_site_is_looked_at(tmp_path, body, problem):
 
 
 def test_the_reference_names_every_public_name_once():
-    named = re.findall(r"^::: (watersmeet[\w.]*)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
+    named = re.findall(r"^::: (watersmeet[\w.]*)$", (ROOT / "docs/users/reference.md").read_text(), re.MULTILINE)
     assert len(named) == len(set(named))
     found = [
         getattr(importlib.import_module(door), name) for door, _, name in (n.rpartition(".") for n in named)
@@ -112,15 +112,15 @@ def test_pictures_show_what_the_engine_does_now(name):
 
 def test_every_picture_is_drawn_and_shown():
     assert {path.stem for path in FOLDER.glob("*.svg")} == set(PICTURES)
-    shown = (ROOT / "docs/concepts.md").read_text()
-    assert all(f"](pictures/{name}.svg)" in shown for name in PICTURES)
+    shown = (ROOT / "docs/users/concepts.md").read_text()
+    assert all(f"](../pictures/{name}.svg)" in shown for name in PICTURES)
 
 
 def test_the_ten_questions_are_two_clicks_from_the_first_page():
     """The first page leads to the list, each line of which has a thread, and a place that answers it; that
     there is such a place `test_docs` tells."""
-    assert "](docs/questions.md)" in (ROOT / "README.md").read_text()
-    page = (ROOT / "docs/questions.md").read_text()
+    assert "](docs/users/questions.md)" in (ROOT / "README.md").read_text()
+    page = (ROOT / "docs/users/questions.md").read_text()
     rows = re.findall(r"^\| (?!question|---)(.+) \| (.+) \| (.+) \| (.+) \|$", page, re.M)
     assert len(rows) == 10
     for question, here, asked, answered in rows:

@@ -1,4 +1,4 @@
-"""docs/sql.md has every statement, type, setting and option, each in its table, and no other."""
+"""docs/users/sql.md has every statement, type, setting and option, each in its table, and no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from watersmeet.spec.options import (
 )
 from watersmeet.types import parser
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "users" / "sql.md").read_text()
 KAFKA_SETTING = "<kafka setting>"
 
 SOURCES = {

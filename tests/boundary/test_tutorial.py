@@ -12,7 +12,7 @@ import pytest
 
 from watersmeet.cli.main import main
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "users" / "tutorial.md"
 INSTALLING = "python -m pip install watersmeet\n"
 
 

@@ -88,7 +88,7 @@ def test_the_archive_of_sources_has_the_package_the_tests_and_the_pages(built):
         "pyproject.toml",
         "LICENSE",
         "README.md",
-        "docs/delivered.sql",
+        "docs/users/delivered.sql",
         "requirements.lock",
     } <= built.sources
     assert "tests/boundary/test_wheel.py" in built.sources
@@ -127,7 +127,7 @@ def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
 def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
     """An extra that nothing needs does nothing; one that a message names has to be there."""
     texts = [
-        path.read_text() for path in find_paths(ROOT, "src/watersmeet/**/*.py", "README.md", "docs/*.md")
+        path.read_text() for path in find_paths(ROOT, "src/watersmeet/**/*.py", "README.md", "docs/users/*.md")
     ]
     asked = {
         name

@@ -235,7 +235,7 @@ def test_a_kind_that_is_none_is_told_with_near_names(tmp_path, watersmeet):
 
 def test_two_files_of_ones_own(tmp_path, watersmeet, monkeypatch):
     """The job of the page, over files with a header, in an empty directory."""
-    told = section(ROOT / "docs" / "projects.md", "Two CSV files of your own")
+    told = section(ROOT / "docs" / "users" / "projects.md", "Two CSV files of your own")
     job = "".join(line[4:] for line in told.splitlines(keepends=True) if line.startswith("    "))
     (tmp_path / "job.sql").write_text(job)
     (tmp_path / "orders.csv").write_text(

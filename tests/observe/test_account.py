@@ -29,7 +29,7 @@ def test_every_place_counts_once():
 
 
 def test_what_is_written_of_the_account_names_every_place_once():
-    page = Path(__file__).resolve().parents[2] / "docs" / "guarantees" / "kept.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "users" / "guarantees" / "kept.md"
     for text in (page.read_text(), account_module.__doc__):
         sums = re.search(r"in = ([\w\s+]+)", text)[1].split("\n\n")[0]
         named = [" ".join(place.split()) for place in sums.split("+")]

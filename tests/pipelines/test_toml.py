@@ -33,7 +33,7 @@ from watersmeet.pipelines.places import Places
 from watersmeet.pipelines.values import Elsewhere
 
 MODEL = Path(model.__file__)
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "users" / "pipelines.md"
 ODD = [
     '"',
     "'",

@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "coming-from" / "spark.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "users" / "coming-from" / "spark.md"
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 

@@ -19,7 +19,7 @@ from watersmeet.engine.spark.sources.views import BROKEN
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path("docs/formats.md")
+PAGE = Path("docs/users/formats.md")
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:

@@ -102,7 +102,7 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "the Python that runs tasks does not start with watersmeet: where tasks run, the package or one of"
         " its libraries is missing, or Python is of another version",
         "install it there for the Python of spark.pyspark.python, or send an archive along"
-        " (docs/deployment.md)",
+        " (docs/users/deployment.md)",
     ),
     (
         "Failed to find data source: kafka",

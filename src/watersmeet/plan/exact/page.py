@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""The page of expressions (`docs/expressions.md`), made from the list and from Spark's functions."""
+"""The page of expressions (`docs/users/expressions.md`), made from the list and from Spark's functions."""
 
 from __future__ import annotations
 
