@@ -19,7 +19,8 @@ from watersmeet.cli.main import app
 
 DOCS = ROOT / "docs/users"
 PAGES = find_paths(ROOT, "*.md", "docs/**/*.md")
-README, ARCHITECTURE, GLOSSARY = ROOT / "README.md", ROOT / "docs/internals/architecture.md", DOCS / "glossary.md"
+README, GLOSSARY = ROOT / "README.md", DOCS / "glossary.md"
+ARCHITECTURE = ROOT / "docs/internals/architecture.md"
 FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
 EXAMPLES = find_paths(DOCS, "examples/*.md")
 FOLDERS = [

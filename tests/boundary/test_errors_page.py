@@ -1,4 +1,4 @@
-"""docs/users/errors.md has every code that an error can have, and no other; its messages are as the code says."""
+"""docs/users/errors.md has every code that an error can have, and no other, with the messages of the code."""
 
 from __future__ import annotations
 

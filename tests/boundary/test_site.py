@@ -91,7 +91,8 @@ def test_the_built_site_is_looked_at(tmp_path, body, problem):
 
 
 def test_the_reference_names_every_public_name_once():
-    named = re.findall(r"^::: (watersmeet[\w.]*)$", (ROOT / "docs/users/reference.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs/users/reference.md").read_text()
+    named = re.findall(r"^::: (watersmeet[\w.]*)$", page, re.MULTILINE)
     assert len(named) == len(set(named))
     found = [
         getattr(importlib.import_module(door), name) for door, _, name in (n.rpartition(".") for n in named)

@@ -127,7 +127,8 @@ def test_a_project_is_made_and_tested_with_the_wheel(built, tmp_path):
 def test_every_extra_is_asked_for_somewhere_and_every_one_asked_for_is_there():
     """An extra that nothing needs does nothing; one that a message names has to be there."""
     texts = [
-        path.read_text() for path in find_paths(ROOT, "src/watersmeet/**/*.py", "README.md", "docs/users/*.md")
+        path.read_text()
+        for path in find_paths(ROOT, "src/watersmeet/**/*.py", "README.md", "docs/users/*.md")
     ]
     asked = {
         name

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.kills.jobs import Growing, Process, batch_of, differences, rows_of, write_job
+from tests.support.effort import at_effort
 
 pytestmark = pytest.mark.spark
 
@@ -74,7 +75,7 @@ def _check_rest(folder) -> None:
 
 def test_a_signal_to_all_processes_is_a_stop(growing, tmp_path):
     """Ctrl-C in a terminal, and a stop by systemd: Java and the workers get it, whatever their group."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in at_effort(quick=[signal.SIGTERM], full=[signal.SIGINT, signal.SIGTERM]):
         growing.add(2)
         run = Process(tmp_path, "--trigger", "100 milliseconds", own_jvm=True, forked=False)
         try:

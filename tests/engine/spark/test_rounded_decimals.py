@@ -112,10 +112,25 @@ SURE = ["1.239", "1.5", "1.2300", "2"]
 HALF_WAY, TOO_LARGE = [*SURE, TWICE, "1.495", "-0.005"], [*SURE, "99999999.999"]
 
 
-@pytest.mark.parametrize("form", ["json", "csv"])
 @pytest.mark.parametrize(
-    ("prices", "unit"),
-    [(SURE, False), (HALF_WAY, False), (TOO_LARGE, False), (SURE, True), (HALF_WAY, True)],
+    ("prices", "unit", "form"),
+    [
+        (SURE, False, "json"),
+        (HALF_WAY, False, "json"),
+        (HALF_WAY, False, "csv"),
+        (TOO_LARGE, False, "json"),
+        (TOO_LARGE, False, "csv"),
+        (SURE, True, "json"),
+        *(
+            pytest.param(*form, marks=pytest.mark.full)
+            for form in [
+                (SURE, False, "csv"),
+                (SURE, True, "csv"),
+                (HALF_WAY, True, "json"),
+                (HALF_WAY, True, "csv"),
+            ]
+        ),
+    ],
 )
 def test_a_job_counts_rounded_rows_and_tells_of_the_first(spark, tmp_path, monkeypatch, form, prices, unit):
     """Of columns that nobody asks for it says nothing, and rows with zeros at their end lose nothing. Where
