@@ -154,7 +154,7 @@ def test_a_run_warns_of_the_limits_of_a_pipeline(watersmeet, tmp_path, engine):
     """As `validate` and `Pipeline.run` do: its hot keys, and milliseconds, are known to no plan."""
     text = edited(
         ('connector = "memory"\n\n', 'connector = "memory"\nrows_per_second = 10\n\n'),
-        ("lag_ms = 10_000", "lag_ms = 10_000\nhot_key_rows_per_second = 5"),
+        ('lag = "10 seconds"', 'lag = "10 seconds"\nhot_key_rows_per_second = 5'),
         ('[state_store]\nkind = "object"\nurl = "s3://bucket/clicked"\n', ""),
         ("max_rows = 1_000_000", "max_rows_per_key = 100"),
     )

@@ -362,7 +362,7 @@ def test_a_pipeline_is_told_in_its_own_words(watersmeet, files):
 name = "p"
 [[sources]]
 name = "o"
-lag_ms = 1000
+lag = "1 second"
 [sources.connection]
 connector = "file"
 path = "in"
@@ -372,7 +372,7 @@ id = "BIGINT"
 t = "TIMESTAMP"
 [[sources]]
 name = "d"
-lag_ms = 1000
+lag = "1 second"
 [sources.connection]
 connector = "file"
 path = "in2"
@@ -386,8 +386,8 @@ left_source = "o"
 right_source = "d"
 left_keys = ["id"]
 right_keys = ["id"]
-min_delta_ms = 0
-max_delta_ms = 20000
+min_delta = "0 seconds"
+max_delta = "20 seconds"
 event_time_column = "t"
 how = "inner"
 [target]
@@ -408,7 +408,7 @@ connector = "console"
         "--json",
     )
     summary = lines_of(found)[-1]["whatif"]
-    assert [line.partition(" = ")[0] for line in summary["suggestion"]["lines"]] == ["lag_ms", "lag_ms"]
+    assert [line.partition(" = ")[0] for line in summary["suggestion"]["lines"]] == ["lag", "lag"]
 
 
 def test_partitions_are_those_of_the_source(watersmeet, files):

@@ -35,14 +35,14 @@ Row = tuple[int, str, int, int]
 INNER = {
     "how": "inner",
     "event_time_column": "at",
-    "min_delta_ms": -WITHIN_MS,
-    "max_delta_ms": WITHIN_MS,
+    "min_delta": f"-{WITHIN_MS} milliseconds",
+    "max_delta": f"{WITHIN_MS} milliseconds",
 }
 LEFT = {
     "how": "left",
-    "time_window_ms": WITHIN_MS,
-    "late_data": "reopen",
-    "allowed_lateness_ms": REOPENS_MS,
+    "time_window": f"{WITHIN_MS} milliseconds",
+    "lateness": "join",
+    "allowed_lateness": f"{REOPENS_MS} milliseconds",
 }
 
 
@@ -57,7 +57,7 @@ def parts(name: str, servers: str, join: dict[str, Any]) -> dict[str, Any]:
             {
                 "name": topic,
                 "columns": columns,
-                "lag_ms": LAG_MS,
+                "lag": f"{LAG_MS} milliseconds",
                 "connection": {
                     "connector": "kafka",
                     "bootstrap.servers": servers,

@@ -57,14 +57,18 @@ def same(toml: str, sql: str) -> None:
 @pytest.mark.parametrize(
     ("said", "low", "high"),
     [
-        ("min_delta_ms = 0\nmax_delta_ms = 300_000", "", "+ INTERVAL '300' SECOND"),
-        ("time_window_ms = 1_500", "- INTERVAL '1.5' SECOND", "+ INTERVAL '1.5' SECOND"),
-        ("min_delta_ms = -7\nmax_delta_ms = -5", "- INTERVAL '0.007' SECOND", "- INTERVAL '0.005' SECOND"),
+        ('min_delta = "0 seconds"\nmax_delta = "5 minutes"', "", "+ INTERVAL '300' SECOND"),
+        ('time_window = "1500 milliseconds"', "- INTERVAL '1.5' SECOND", "+ INTERVAL '1.5' SECOND"),
+        (
+            'min_delta = "-7 milliseconds"\nmax_delta = "-5 milliseconds"',
+            "- INTERVAL '0.007' SECOND",
+            "- INTERVAL '0.005' SECOND",
+        ),
     ],
 )
 def test_joins_of_timestamps(how, said, low, high):
     toml = edited(
-        *PLAIN, ('how = "left"', f'how = "{how}"'), ("min_delta_ms = 0\nmax_delta_ms = 300_000", said)
+        *PLAIN, ('how = "left"', f'how = "{how}"'), ('min_delta = "0 seconds"\nmax_delta = "5 minutes"', said)
     )
     sql = TABLES.format(time="TIMESTAMP", lag="INTERVAL '10' SECONDS")
     sql += "SET allowed_lateness = INTERVAL '60' SECONDS; SET max_rows = 1000000;"
@@ -77,7 +81,7 @@ def test_joins_of_timestamps(how, said, low, high):
 def test_joins_of_epoch_milliseconds():
     toml = edited(
         *PLAIN,
-        ('late_data = "reopen"\nallowed_lateness_ms = 60_000\n', ""),
+        ('allowed_lateness = "1 minute"\n', ""),
         *[('at = "TIMESTAMP"', 'at = "BIGINT"')] * 2,
     )
     sql = TABLES.format(time="BIGINT", lag="10000") + "SET max_rows = 1000000;"
@@ -116,8 +120,8 @@ def test_a_second_transform_aggregates_the_join():
 [transform.window]
 kind = "hop"
 event_time_column = "left_at"
-size_ms = 60_000
-slide_ms = 30_000
+size = "1 minute"
+slide = "30 seconds"
 group_by = "left_ad"
 aggregates = { n = "count(*)", clicked = "count(right_at)" }
 
@@ -144,7 +148,7 @@ name = "named"
 name = "sales"
 connection.connector = "memory"
 columns = { item = "BIGINT", at = "BIGINT" }
-lag_ms = 5
+lag = "5 milliseconds"
 
 [[sources]]
 name = "items"
@@ -158,10 +162,10 @@ columns = "name"
 
 [transform.window]
 event_time_column = "at"
-size_ms = 10
+size = "10 milliseconds"
 group_by = ["name"]
 aggregates = { n = "count(*)" }
-allowed_lateness_ms = 3
+allowed_lateness = "3 milliseconds"
 
 [target]
 connection = { connector = "memory" }
@@ -187,11 +191,11 @@ FROM TABLE(TUMBLE(TABLE looked_up, DESCRIPTOR(at), 10)) GROUP BY window_start, w
 def test_a_lag_that_nothing_asks_for_is_refused():
     """Of a table, and of a stream that nothing joins or groups by time."""
     window, _, _ = LOOKED_UP.partition("[transform.window]")[2].partition("[target]")
-    of_table = LOOKED_UP.replace('name = "items"\n', 'name = "items"\nlag_ms = 5\n')
+    of_table = LOOKED_UP.replace('name = "items"\n', 'name = "items"\nlag = "5 milliseconds"\n')
     for text, number in ((of_table, 1), (LOOKED_UP.replace(f"[transform.window]{window}", ""), 0)):
         with pytest.raises(SpecError, match="asks for its event time") as raised:
             Pipeline.from_toml(text)
-        assert raised.value.message.startswith(f"sources[{number}].lag_ms: has no effect")
+        assert raised.value.message.startswith(f"sources[{number}].lag: has no effect")
 
 
 @pytest.mark.parametrize("name", ["Sales", "looked_up"])

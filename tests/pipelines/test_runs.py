@@ -31,11 +31,11 @@ left_source = "impressions"
 right_source = "clicks"
 left_keys = ["ad", "user"]
 right_keys = ["ad", "user"]
-time_window_ms = 300_000
+time_window = "5 minutes"
 event_time_column = "at"
 how = "left"
-late_data = "reopen"
-allowed_lateness_ms = 60_000
+lateness = "join"
+allowed_lateness = "1 minute"
 output_right_columns = "at"
 
 [target]
@@ -102,7 +102,7 @@ def test_it_warns_of_limits_that_will_not_hold(time, folder, capsys):
     rate = [('connector = "memory"', 'connector = "memory"\nrows_per_second = 10')]
     text = edited(
         *[(rate[0][0] + "\n\n", rate[0][1] + "\n\n")] * 2,
-        ("lag_ms = 10_000", "lag_ms = 10_000\nhot_key_rows_per_second = 5"),
+        ('lag = "10 seconds"', 'lag = "10 seconds"\nhot_key_rows_per_second = 5'),
         *([('at = "TIMESTAMP"', f'at = "{time}"')] * 2 if time == "BIGINT" else []),
         ("max_rows = 1_000_000", "max_rows = 7_399\nmax_rows_per_key = 1_849"),
     )
@@ -121,7 +121,7 @@ def test_flags_do_not_change_its_lateness(folder, capsys):
         assert main([command, "clicked.toml", *flags]) == 2
         err = capsys.readouterr().err
         assert 'lateness = "column" is for jobs of SQL; this is a pipeline' in err
-        assert "late_data and allowed_lateness_ms" in err
+        assert "lateness and allowed_lateness" in err
         assert 'allowed_lateness = "' in err
 
 
@@ -173,11 +173,11 @@ def test_the_same_rows_on_spark_from_toml_and_from_python(spark, folder, capsys)
             right_source="clicks",
             left_keys=["ad", "user"],
             right_keys=["ad", "user"],
-            time_window_ms=300_000,
+            time_window="5 minutes",
             event_time_column="at",
             how="left",
-            late_data="reopen",
-            allowed_lateness_ms=60_000,
+            lateness="join",
+            allowed_lateness="1 minute",
             output_right_columns="at",
         ),
         settings={"until_caught_up": True, "finish": True, "partitions": 2},

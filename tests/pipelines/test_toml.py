@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipelines.texts import CLICKED
+from tests.pipelines.texts import CLICKED, edited
 from watersmeet.errors import SeveralErrors, SpecError, WatersmeetError
 from watersmeet.pipelines import (
     Join,
@@ -28,9 +28,11 @@ from watersmeet.pipelines import (
     pipeline,
     run_streaming_pipeline,
 )
+from watersmeet.pipelines.file import job_of, warnings_in
 from watersmeet.pipelines.model import EVENT_TS
 from watersmeet.pipelines.places import Places
 from watersmeet.pipelines.values import Elsewhere
+from watersmeet.spec.job_options import Options
 
 MODEL = Path(model.__file__)
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "users" / "pipelines.md"
@@ -80,7 +82,7 @@ def columns(rng: random.Random) -> tuple[str, ...] | None:
 
 def window(rng: random.Random) -> Window:
     kind = rng.choice(["tumble", "hop", "session"])
-    sizes = {"tumble": {"size_ms": 5}, "hop": {"size_ms": 6, "slide_ms": 3}, "session": {"gap_ms": 2}}[kind]
+    sizes = {"tumble": {"size": 5}, "hop": {"size": 6, "slide": 3}, "session": {"gap": 2}}[kind]
     return Window(
         kind=kind,
         event_time_column=text(rng),
@@ -91,8 +93,8 @@ def window(rng: random.Random) -> Window:
 
 
 def join(rng: random.Random) -> Join:
-    late = rng.choice([{}, {"late_data": "reopen", "allowed_lateness_ms": rng.randrange(10)}])
-    apart = rng.choice([{"time_window_ms": 7}, {"min_delta_ms": -3, "max_delta_ms": rng.randrange(-3, 5)}])
+    late = rng.choice([{}, {"lateness": "join", "allowed_lateness": rng.randrange(10)}])
+    apart = rng.choice([{"time_window": 7}, {"min_delta": -3, "max_delta": rng.randrange(-3, 5)}])
     keys = [text(rng) for _ in range(2)]
     return Join(
         left_source="s0",
@@ -129,7 +131,7 @@ def drawn(rng: random.Random) -> Pipeline:
                 connection=options(rng),
                 columns={f"{text(rng)}{place}": text(rng) for place in range(rng.randrange(3))},
                 query=rng.choice([None, text(rng)]),
-                lag_ms=rng.randrange(3) if joins or (windowed and number == 0) else 0,
+                lag=rng.randrange(3) if joins or (windowed and number == 0) else 0,
                 hot_key_rows_per_second=rng.choice([None, 0.5, 3.0]),
             )
             for number in range(2)
@@ -342,7 +344,7 @@ def test_the_decorator_gives_the_steps_their_sources():
             right_source=b,
             left_keys="k",
             right_keys="k",
-            time_window_ms=5,
+            time_window=5,
             event_time_column="t",
         )
 
@@ -355,13 +357,39 @@ def test_the_decorator_gives_the_steps_their_sources():
 
 def test_what_is_wrong_in_python_is_told_by_key():
     with pytest.raises(SpecError, match='how: is "lft"') as raised:
-        Join(left_source="a", right_source="b", left_keys="k", right_keys="k", time_window_ms=5, how="lft")
+        Join(left_source="a", right_source="b", left_keys="k", right_keys="k", time_window=5, how="lft")
     assert raised.value.hint == 'did you mean "left"?'
     source = Source(name="a", connection={"connector": "memory"}, columns={"k": "INT", "t": "INT"})
-    join = Join(left_source="a", right_source="a", left_keys="k", right_keys=["k", "t"], time_window_ms=5)
+    join = Join(left_source="a", right_source="a", left_keys="k", right_keys=["k", "t"], time_window=5)
     target = Target(connection={"connector": "memory"})
     with pytest.raises(SeveralErrors) as several:
         run_streaming_pipeline(name="x", sources=[source], target=target, join=join)
     assert [error.code for error in several.value.errors] == ["same-source", "key-count"]
     with pytest.raises(SpecError, match="said beside join"):
         run_streaming_pipeline(name="x", sources=[source], target=target, join=join, transform=[])
+
+
+def test_earlier_names_of_lengths_still_count_with_a_warning():
+    """They were numbers of milliseconds; ``late_data`` was the rule of lateness."""
+    old = edited(
+        ('lag = "10 seconds"', "lag_ms = 10_000"),
+        ('min_delta = "0 seconds"\nmax_delta = "5 minutes"', "min_delta_ms = 0\nmax_delta_ms = 300_000"),
+        (
+            'lateness = "join"\nallowed_lateness = "1 minute"',
+            'late_data = "reopen"\nallowed_lateness_ms = 60_000',
+        ),
+    )
+    with pytest.warns(FutureWarning) as told:
+        pipeline = Pipeline.from_toml(old)
+    assert pipeline == Pipeline.from_toml(CLICKED)
+    words = [str(one.message) for one in told]
+    assert 'lag_ms is an earlier name: write lag = "10 seconds"' in words
+    assert 'late_data is an earlier name: write lateness = "join"' in words
+    assert len(words) == 5
+    _, made = job_of(old, "clicked.toml", {}, None)
+    assert set(words) <= set(warnings_in(old, "clicked.toml", made.plan))
+
+
+def test_a_join_is_late_as_in_sql_unless_it_says_otherwise():
+    text = edited(('lateness = "join"\nallowed_lateness = "1 minute"\n', ""))
+    assert Pipeline.from_toml(text).job().description.options.lateness is Options().lateness

@@ -24,7 +24,7 @@ JOIN: dict[str, Any] = {
     "right_source": "r",
     "left_keys": "ad",
     "right_keys": "ad",
-    "time_window_ms": 5,
+    "time_window": 5,
     "event_time_column": "at",
 }
 
@@ -48,12 +48,12 @@ def with_lookup(**lookup: Any) -> Pipeline:
 
 
 def counted(**window: Any) -> Pipeline:
-    asked = {"event_time_column": "at", "size_ms": 5, "aggregates": {"n": "count(*)"}, **window}
+    asked = {"event_time_column": "at", "size": 5, "aggregates": {"n": "count(*)"}, **window}
     return made(source("l"), transform=[Transform(window=Window(**asked))])
 
 
 def grouped_join(aggregates: dict[str, str]) -> Pipeline:
-    window = Window(event_time_column="left_at", size_ms=5, aggregates=aggregates)
+    window = Window(event_time_column="left_at", size=5, aggregates=aggregates)
     return made(transform=[Transform(join=Join(**JOIN)), Transform(window=window)])
 
 
@@ -184,7 +184,7 @@ def test_a_copy_is_what_it_is_made_of_and_so_is_its_hash():
     )
     assert one == other == one.model_copy() == one.model_copy(deep=True)
     assert {one: "found"}[other.model_copy(deep=True)] == "found"
-    late = one.model_copy(update={"sources": [source("l", lag_ms=5), source("r")]})
+    late = one.model_copy(update={"sources": [source("l", lag=5), source("r")]})
     assert late != one
-    assert [of.lag_ms for of in late.sources] == [5, 0]
+    assert [of.lag for of in late.sources] == [5, 0]
     assert late.model_copy(update={"sources": one.sources}) == one

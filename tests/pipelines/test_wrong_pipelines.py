@@ -14,7 +14,7 @@ from watersmeet.pipelines.file import job_of, settings_in
 WINDOW = """
 [transform.window]
 event_time_column = "left_at"
-size_ms = 60_000
+size = "1 minute"
 aggregates = { n = "count(*)" }
 """
 
@@ -33,28 +33,28 @@ WRONG = {
         [("unknown-key", "statestore", "[statestore]", '"state_store"')],
     ),
     "unknown-key-of-a-source": (
-        [("lag_ms", "lag")],
-        [("unknown-key", "sources[0].lag", "lag =", '"lag_ms"')],
+        [("lag =", "lagg =")],
+        [("unknown-key", "sources[0].lagg", "lagg =", '"lag"')],
     ),
     "wrong-type": (
-        [("max_delta_ms = 300_000", 'max_delta_ms = "300 s"')],
-        [("bad-value", "transform.join.max_delta_ms", "max_delta_ms", "whole number")],
+        [('max_delta = "5 minutes"', 'max_delta = "300 parsecs"')],
+        [("bad-value", "transform.join.max_delta", "max_delta", "it is no length of time")],
     ),
     "a-number-as-a-truth": (
-        [("lag_ms = 10_000", "lag_ms = true")],
-        [("bad-value", "sources[0].lag_ms", "lag_ms", "whole number")],
+        [('lag = "10 seconds"', "lag = true")],
+        [("bad-value", "sources[0].lag", "lag", "a length of time is expected")],
     ),
     "negative-lag": (
-        [("lag_ms = 10_000", "lag_ms = -1")],
-        [("bad-value", "sources[0].lag_ms", "lag_ms", "at least 0")],
+        [('lag = "10 seconds"', 'lag = "-1 millisecond"')],
+        [("bad-value", "sources[0].lag", "lag", "below zero")],
     ),
     "unknown-how": (
         [('how = "left"', 'how = "lft"')],
         [("bad-value", "transform.join.how", "how", '"left"')],
     ),
-    "unknown-late-data": (
-        [('late_data = "reopen"', 'late_data = "keep"')],
-        [("bad-value", "transform.join.late_data", "late_data", '"drop" or "reopen"')],
+    "unknown-lateness": (
+        [('lateness = "join"', 'lateness = "limit"')],
+        [("bad-value", "transform.join.lateness", "lateness", '"join"')],
     ),
     "missing-key": (
         [('left_source = "impressions"\n', "")],
@@ -129,32 +129,28 @@ WRONG = {
         [("window-and-join", "transform.window", "[transform.window]", "second transform")],
     ),
     "window-not-positive": (
-        [("min_delta_ms = 0\nmax_delta_ms = 300_000", "time_window_ms = 0")],
-        [("bad-window", "transform.join.time_window_ms", "time_window_ms", "above zero")],
+        [('min_delta = "0 seconds"\nmax_delta = "5 minutes"', 'time_window = "0 seconds"')],
+        [("bad-window", "transform.join.time_window", "time_window", "above zero")],
     ),
     "min-above-max": (
-        [("min_delta_ms = 0", "min_delta_ms = 400_000")],
-        [("bad-window", "transform.join.min_delta_ms", "min_delta_ms", "no pair fits")],
+        [('min_delta = "0 seconds"', 'min_delta = "400 seconds"')],
+        [("bad-window", "transform.join.min_delta", "min_delta", "no pair fits")],
     ),
     "two-windows": (
-        [("min_delta_ms = 0", "time_window_ms = 5\nmin_delta_ms = 0")],
-        [("two-windows", "transform.join.time_window_ms", "time_window_ms", "max_delta_ms")],
+        [('min_delta = "0 seconds"', 'time_window = "5 milliseconds"\nmin_delta = "0 seconds"')],
+        [("two-windows", "transform.join.time_window", "time_window", "max_delta")],
     ),
     "no-window": (
-        [("min_delta_ms = 0\nmax_delta_ms = 300_000\n", "")],
-        [("no-window", "transform.join", "[transform.join]", "time_window_ms")],
+        [('min_delta = "0 seconds"\nmax_delta = "5 minutes"\n', "")],
+        [("no-window", "transform.join", "[transform.join]", "time_window")],
     ),
     "half-a-window": (
-        [("min_delta_ms = 0\n", "")],
-        [("missing-key", "transform.join.min_delta_ms", "[transform.join]", "both ends")],
+        [('min_delta = "0 seconds"\n', "")],
+        [("missing-key", "transform.join.min_delta", "[transform.join]", "both ends")],
     ),
     "lateness-without-effect": (
-        [('late_data = "reopen"', 'late_data = "drop"')],
-        [("no-effect", "transform.join.allowed_lateness_ms", "allowed_lateness_ms", "reopen")],
-    ),
-    "reopen-for-how-long": (
-        [("allowed_lateness_ms = 60_000\n", "")],
-        [("missing-key", "transform.join.allowed_lateness_ms", "[transform.join]", "for how long")],
+        [('lateness = "join"\n', "")],
+        [("no-effect", "transform.join.allowed_lateness", "allowed_lateness", 'lateness = "join"')],
     ),
     "open-secret": (
         [("[target.connection]\n", '[target.connection]\npassword = "hunter2"\n')],
@@ -192,7 +188,7 @@ WRONG = {
         [
             CHAINED,
             ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
-            ("size_ms = 60_000", 'size_ms = 60_000\ngroup_by = ["window_start"]'),
+            ('size = "1 minute"', 'size = "1 minute"\ngroup_by = ["window_start"]'),
             ("price * 2 AS twice FROM", "price AS window_start FROM"),
             ('how = "left"', 'right_column_prefix = ""\nhow = "left"'),
             ('output_right_columns = ["at", "twice"]', 'output_right_columns = ["at", "window_start"]'),
@@ -223,7 +219,7 @@ WRONG = {
     ),
     "setting-elsewhere": (
         [("max_rows = 1_000_000", 'lateness = "column"')],
-        [("unknown-setting", "settings.lateness", "lateness =", "late_data")],
+        [("unknown-setting", "settings.lateness", "lateness =", "transform.join has lateness")],
     ),
     "window-before-the-join": (
         [("[transform.join]", f"[[transform]]\n{WINDOW}\n[[transform]]\n[transform.join]")],
@@ -254,11 +250,11 @@ WRONG = {
         [
             CHAINED,
             ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
-            ("size_ms = 60_000", 'kind = "session"\nsize_ms = 0'),
+            ('size = "1 minute"', 'kind = "session"\nsize = "0 seconds"'),
         ],
         [
-            ("bad-window", "transform[1].window.gap_ms", "[transform.window]", "gap_ms"),
-            ("no-effect", "transform[1].window.size_ms", "size_ms", "gap_ms"),
+            ("bad-window", "transform[1].window.gap", "[transform.window]", "gap"),
+            ("no-effect", "transform[1].window.size", "size", "gap"),
         ],
     ),
     "blank-checkpoint": (
@@ -378,7 +374,7 @@ WRONG = {
         [
             CHAINED,
             ("[target]", f"[[transform]]\n{WINDOW}\n[target]"),
-            ("size_ms = 60_000", 'size_ms = 60_000\ngroup_by = ["left_ad", "left_usr"]'),
+            ('size = "1 minute"', 'size = "1 minute"\ngroup_by = ["left_ad", "left_usr"]'),
             ("count(*)", "count(right_twce)"),
         ],
         [("unknown-column", "transform[1].window.group_by", "group_by", '"left_user"')],
@@ -507,9 +503,9 @@ def test_what_looks_after_a_state_guesses_none(tmp_path, monkeypatch, capsys):
 
 def test_all_problems_come_at_once():
     text = edited(
-        ("lag_ms", "lagms"),
+        ("lag", "lagms"),
         ('left_keys = ["ad", "user"]', "left_keys = []"),
-        ("min_delta_ms = 0", "min_delta_ms = 400_000"),
+        ('min_delta = "0 seconds"', 'min_delta = "400 seconds"'),
         ('kind = "object"', 'kind = "objects"'),
         ('connector = "memory"\n\n[state_store]', 'connector = "memory"\npassword = "x"\n\n[state_store]'),
     )

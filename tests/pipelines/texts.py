@@ -7,7 +7,7 @@ name = "clicked"
 
 [[sources]]
 name = "impressions"
-lag_ms = 10_000
+lag = "10 seconds"
 
 [sources.connection]
 connector = "memory"
@@ -36,12 +36,12 @@ left_source = "impressions"
 right_source = "clicks"
 left_keys = ["ad", "user"]
 right_keys = ["ad", "user"]
-min_delta_ms = 0
-max_delta_ms = 300_000
+min_delta = "0 seconds"
+max_delta = "5 minutes"
 event_time_column = "at"
 how = "left"
-late_data = "reopen"
-allowed_lateness_ms = 60_000
+lateness = "join"
+allowed_lateness = "1 minute"
 output_left_columns = ["ad", "user", "at"]
 output_right_columns = ["at", "twice"]
 

@@ -203,15 +203,15 @@ def clicked(impressions: pipelines.Source, clicks: pipelines.Source) -> list[pip
         right_source="clicks",
         left_keys="ad",
         right_keys=["ad"],
-        min_delta_ms=0,
-        max_delta_ms=300_000,
+        min_delta="0 seconds",
+        max_delta="5 minutes",
         how="left",
-        late_data="reopen",
-        allowed_lateness_ms=60_000,
+        lateness="join",
+        allowed_lateness="1 minute",
         output_left_columns=["ad"],
     )
     names = pipelines.Lookup(source="ads", keys={"ad": "id"}, columns="name")
-    window = pipelines.Window(size_ms=60_000, group_by="left_ad", aggregates={"n": "count(*)"})
+    window = pipelines.Window(size="1 minute", group_by="left_ad", aggregates={"n": "count(*)"})
     return [pipelines.Transform(join=join, lookups={"names": names}), pipelines.Transform(window=window)]
 
 

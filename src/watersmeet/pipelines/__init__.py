@@ -15,7 +15,7 @@ rule of lateness of joins (SET lateness = join), and is run by the same code.
 >>> both = p.Pipeline(
 ...     name="both", sources=[shown, clicked], target=p.Target(connection={"connector": "console"}),
 ...     transform=p.Transform(join=p.Join(
-...         left_source=shown, right_source=clicked, left_keys="ad", right_keys="ad", time_window_ms=1000,
+...         left_source=shown, right_source=clicked, left_keys="ad", right_keys="ad", time_window="1 second",
 ...         event_time_column="at")))
 >>> print(both.explain().splitlines()[0])
 Query "console" into console

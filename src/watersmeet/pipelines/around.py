@@ -7,12 +7,13 @@ from typing import Any
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.ddl.settings import Settings, is_same_setting
+from watersmeet.pipelines.lengths import in_units, written
 from watersmeet.pipelines.model import Description, directory_of
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.rules import url_problems
 from watersmeet.pipelines.told import Place, Told
 from watersmeet.pipelines.values import Elsewhere, with_parameter
-from watersmeet.types.sql_type import TIMES, SqlType
+from watersmeet.types.sql_type import SqlType
 
 TARGET: Key = ("target", "connection")
 _URL: Key = ("state_store", "url")
@@ -114,16 +115,16 @@ def run_settings_of(
 
 
 def lateness_of(description: Description, time: SqlType | None) -> dict[str, str]:
-    """The rule of lateness, in the unit of the event times."""
+    """Return the settings of lateness, in the unit of the event times."""
     join = description.join
     window = next((step.window for step in description.transform if step.window is not None), None)
-    ms = window.allowed_lateness_ms if window is not None and join is None else 0
-    if join is not None and join.late_data == "reopen":
-        ms = join.allowed_lateness_ms or 0
-    said = {"lateness": "join"} if join is not None else {}
-    if ms and time is not None:
-        said["allowed_lateness"] = f"{ms} milliseconds" if time in TIMES else str(ms)
-    return said
+    settings: dict[str, str] = {} if join is None or join.lateness is None else {"lateness": join.lateness}
+    allowed = (
+        (window.allowed_lateness if window is not None else None) if join is None else join.allowed_lateness
+    )
+    if allowed and time is not None:
+        settings["allowed_lateness"] = str(written(in_units(allowed, time)))
+    return settings
 
 
 def first_line(description: Description, run: Mapping[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 Every part is frozen, takes no key that it does not know, and no value of another type. What parts have to do
 with each other is not judged here (`pipelines.rules`), nor what streams and columns there are
-(`pipelines.build`). Lengths of time are milliseconds; integer event times are taken for epoch milliseconds.
+(`pipelines.build`). Lengths of time: `pipelines.lengths`.
 
 What may be given is more than what is kept (one name for a list of them, a source for its name): type
 checkers, which read the fields, are told by an ``__init__`` that is for them alone.
@@ -11,6 +11,7 @@ checkers, which read the fields, are told by an ``__init__`` that is for them al
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -21,10 +22,12 @@ from pydantic import (
     GetJsonSchemaHandler,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
 from watersmeet.errors import raise_all
+from watersmeet.pipelines.lengths import Length, SignedLength, with_new_names
 from watersmeet.pipelines.problems import Key, errors_of, shape_problems
 from watersmeet.pipelines.values import flat
 from watersmeet.spec.options.files import local_path
@@ -66,8 +69,6 @@ class _OneOrSeveral:
         return {"anyOf": [several["items"], several]}
 
 
-Milliseconds = Annotated[int, Field(ge=0, le=2**53)]
-Delta = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Name = Annotated[str, Field(min_length=1)]
 SourceName = Annotated[Name, Field(description="The name of one of the sources.")]
 Names = Annotated[
@@ -110,6 +111,11 @@ class Part(BaseModel):
         except ValidationError as error:
             raise_all(errors_of(shape_problems(error, type(self))))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_new_names(cls, given: Any) -> Any:
+        return with_new_names(given, cls.model_fields)
+
     # Parts within parts are checked by pydantic as a whole, whose problems are told together.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
@@ -119,8 +125,8 @@ class Part(BaseModel):
         Raises: SpecError, or SeveralErrors with all that is wrong.
 
         >>> clicks = Source(name="clicks", connection={"connector": "memory"})
-        >>> clicks.model_copy(update={"lag_ms": 5000}).lag_ms
-        5000
+        >>> clicks.model_copy(update={"lag": "5 seconds"}).lag
+        datetime.timedelta(seconds=5)
         """
         copied = super().model_copy(deep=deep)
         if not update:
@@ -135,7 +141,7 @@ class Part(BaseModel):
 class Source(Part):
     """A stream, or a table that rows look things up in.
 
-    >>> Source(name="clicks", connection={"connector": "file", "path": "in", "format": "csv"}).lag_ms
+    >>> Source(name="clicks", connection={"connector": "file", "path": "in", "format": "csv"}).lag
     0
     """
 
@@ -151,8 +157,8 @@ class Source(Part):
         default=None,
         description="A SELECT from it, by its name: which rows and columns the pipeline sees. None: all.",
     )
-    lag_ms: Milliseconds = Field(
-        default=0, description="How far its watermark stays behind the greatest event time."
+    lag: Length = Field(
+        default=0, description="How far its watermark stays behind the greatest event time: 10 seconds."
     )
     hot_key_rows_per_second: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
@@ -192,7 +198,7 @@ class Join(Part):
     """A join of two streams, by keys and by how far their event times are apart.
 
     >>> Join(left_source="impressions", right_source="clicks", left_keys="ad", right_keys="ad",
-    ...      time_window_ms=300_000, event_time_column="at").how
+    ...      time_window="5 minutes", event_time_column="at").how
     'inner'
     """
 
@@ -201,14 +207,14 @@ class Join(Part):
     right_source: Annotated[SourceName, BeforeValidator(_name_of)]
     left_keys: Names = Field(description="Columns that are to be equal, with those of right_keys, in order.")
     right_keys: Names
-    time_window_ms: Delta | None = Field(
+    time_window: SignedLength | None = Field(
         default=None,
-        description="Right time less left time is from -time_window_ms to time_window_ms, ends included.",
+        description="Right time less left time is from -time_window to time_window, ends included.",
     )
-    min_delta_ms: Delta | None = Field(
-        default=None, description="Right time less left time is at least this; in place of time_window_ms."
+    min_delta: SignedLength | None = Field(
+        default=None, description="Right time less left time is at least this; in place of time_window."
     )
-    max_delta_ms: Delta | None = Field(default=None, description="And at most this.")
+    max_delta: SignedLength | None = Field(default=None, description="And at most this.")
     event_time_column: Name = Field(
         default=EVENT_TS,
         description="The event time of both sides; _event_ts: the record's time, if rows have none so named.",
@@ -218,12 +224,12 @@ class Join(Part):
     )
     right_event_time_column: Name | None = Field(default=None, description="That of the right side.")
     how: Literal["inner", "left", "right", "full"] = "inner"
-    late_data: Literal["drop", "reopen"] = Field(
-        default="drop",
-        description="Rows that come too late are dropped, or meet what is still kept for them.",
+    lateness: Literal["join"] | None = Field(
+        default=None,
+        description='Which rows are late: as in SQL, or by the join as a whole ("join").',
     )
-    allowed_lateness_ms: Milliseconds | None = Field(
-        default=None, description='How long more rows are kept, of late_data = "reopen".'
+    allowed_lateness: Length | None = Field(
+        default=None, description='How much longer rows are retained, of lateness = "join".'
     )
     left_column_prefix: str = "left_"
     right_column_prefix: str = "right_"
@@ -240,15 +246,15 @@ class Join(Part):
             right_source: str | Source,
             left_keys: str | Sequence[str],
             right_keys: str | Sequence[str],
-            time_window_ms: int | None = None,
-            min_delta_ms: int | None = None,
-            max_delta_ms: int | None = None,
+            time_window: str | int | timedelta | None = None,
+            min_delta: str | int | timedelta | None = None,
+            max_delta: str | int | timedelta | None = None,
             event_time_column: str = EVENT_TS,
             left_event_time_column: str | None = None,
             right_event_time_column: str | None = None,
             how: Literal["inner", "left", "right", "full"] = "inner",
-            late_data: Literal["drop", "reopen"] = "drop",
-            allowed_lateness_ms: int | None = None,
+            lateness: Literal["join"] | None = None,
+            allowed_lateness: str | int | timedelta | None = None,
             left_column_prefix: str = "left_",
             right_column_prefix: str = "right_",
             output_left_columns: str | Sequence[str] | None = None,
@@ -264,30 +270,28 @@ class Join(Part):
         )
 
     @property
-    def deltas(self) -> tuple[int, int]:
-        """The least and the greatest right time less left time, in ms."""
-        if self.time_window_ms is not None:
-            return -self.time_window_ms, self.time_window_ms
-        return self.min_delta_ms or 0, self.max_delta_ms or 0  # both are said: `rules`
+    def deltas(self) -> tuple[timedelta | int, timedelta | int]:
+        """The least and the greatest right time less left time."""
+        if self.time_window is not None:
+            return -self.time_window, self.time_window
+        return self.min_delta or 0, self.max_delta or 0  # both are given: `rules`
 
 
 class Window(Part):
     """Groups of rows by windows of an event time.
 
-    >>> Window(event_time_column="at", size_ms=60_000, group_by=["ad"], aggregates={"n": "count(*)"}).kind
+    >>> Window(event_time_column="at", size="1 minute", group_by=["ad"], aggregates={"n": "count(*)"}).kind
     'tumble'
     """
 
     kind: Literal["tumble", "hop", "session"] = "tumble"
     event_time_column: Name = EVENT_TS
-    size_ms: Milliseconds | None = Field(default=None, description="Of tumble and hop.")
-    slide_ms: Milliseconds | None = Field(default=None, description="A window begins every so often; of hop.")
-    gap_ms: Milliseconds | None = Field(
-        default=None, description="A session ends so long after its last row."
-    )
+    size: Length | None = Field(default=None, description="Of tumble and hop.")
+    slide: Length | None = Field(default=None, description="A window begins every so often; of hop.")
+    gap: Length | None = Field(default=None, description="A session ends so long after its last row.")
     group_by: Names = ()
     aggregates: dict[str, Name] = Field(description='By name what is made of a group: { n = "count(*)" }.')
-    allowed_lateness_ms: Milliseconds = Field(
+    allowed_lateness: Length = Field(
         default=0, description="How late rows may be; behind a join that says it itself."
     )
 
@@ -298,12 +302,12 @@ class Window(Part):
             *,
             kind: Literal["tumble", "hop", "session"] = "tumble",
             event_time_column: str = EVENT_TS,
-            size_ms: int | None = None,
-            slide_ms: int | None = None,
-            gap_ms: int | None = None,
+            size: str | int | timedelta | None = None,
+            slide: str | int | timedelta | None = None,
+            gap: str | int | timedelta | None = None,
             group_by: str | Sequence[str] = (),
             aggregates: Mapping[str, str],
-            allowed_lateness_ms: int = 0,
+            allowed_lateness: str | int | timedelta = 0,
         ) -> None: ...
 
 
@@ -338,7 +342,7 @@ class Lookup(Part):
 class Transform(Part):
     """A step: one join, or one window; and look-ups.
 
-    >>> Transform(window=Window(size_ms=1000, aggregates={"n": "count(*)"})).join is None
+    >>> Transform(window=Window(size="1 second", aggregates={"n": "count(*)"})).join is None
     True
     """
 

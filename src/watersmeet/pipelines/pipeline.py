@@ -50,7 +50,7 @@ class Pipeline(Description):
     ...                columns={"ad": "BIGINT", "at": "TIMESTAMP"})
     ...         for name in ("impressions", "clicks")],
     ...     transform=Transform(join=Join(left_source="impressions", right_source="clicks", left_keys="ad",
-    ...         right_keys="ad", min_delta_ms=0, max_delta_ms=300_000, event_time_column="at", how="left")),
+    ...         right_keys="ad", min_delta=0, max_delta="5 minutes", event_time_column="at", how="left")),
     ...     target=Target(connection={"connector": "console"}))
     >>> Pipeline.from_toml(clicked.to_toml()) == clicked
     True
@@ -206,7 +206,7 @@ def run_streaming_pipeline(
     ...     run_streaming_pipeline(
     ...         name="clicks", sources=[shown, clicked],
     ...         join=p.Join(left_source=shown, right_source=clicked, left_keys="ad", right_keys=["ad", "at"],
-    ...                     time_window_ms=300_000, event_time_column="at"),
+    ...                     time_window="5 minutes", event_time_column="at"),
     ...         target=p.Target(connection={"connector": "file", "path": "out/clicks", "format": "json"}))
     ... except WatersmeetError as error:
     ...     print(error.message)
@@ -253,7 +253,7 @@ def pipeline(
     >>> @pipeline(sources=streams, target=p.Target(connection={"connector": "console"}))
     ... def both(shown, clicked):
     ...     return p.Join(left_source=shown, right_source=clicked, left_keys="ad", right_keys="ad",
-    ...                   time_window_ms=300_000, event_time_column="at")
+    ...                   time_window="5 minutes", event_time_column="at")
     >>> both.name, both.join.how
     ('both', 'inner')
     """

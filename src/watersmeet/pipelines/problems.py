@@ -104,6 +104,10 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         limit = next(iter(detail["ctx"].values()))
         than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]
         return Problem(key, f"is {given}, and has to be {than} {limit}", "bad-value")
+    if kind == "length":
+        return Problem(
+            key, f"is {_shown(given)}: {detail['ctx']['reason']}", "bad-value", detail["ctx"]["hint"]
+        )
     words = _WORDS.get(kind)
     if kind == "tuple_type" and key == ("sources",) and isinstance(given, Mapping):
         return Problem(key, "is one table, and a list of them is expected", "bad-value", "write [[sources]]")

@@ -13,6 +13,7 @@ from watersmeet.errors import near_names
 from watersmeet.front.ddl.options import is_same_option
 from watersmeet.front.ddl.settings import is_same_setting, setting_name
 from watersmeet.names import is_ours
+from watersmeet.pipelines.lengths import is_less, written
 from watersmeet.pipelines.model import (
     Description,
     Join,
@@ -28,8 +29,8 @@ from watersmeet.pipelines.problems import Key, Problem, as_written
 from watersmeet.pipelines.values import option_problems, secret_in_url
 
 ELSEWHERE = {
-    "lateness": "transform.join has late_data and allowed_lateness_ms",
-    "allowed_lateness": "transform.join, or transform.window, has allowed_lateness_ms",
+    "lateness": "transform.join has lateness and allowed_lateness",
+    "allowed_lateness": "transform.join, or transform.window, has allowed_lateness",
     "checkpoint": "checkpoint is a key of the pipeline itself",
     "state_store": "[state_store] says it",
     "state_cache": "[state_store] has cache",
@@ -93,9 +94,9 @@ def _sources(parts: Parts) -> Iterator[Problem]:
                 "unused-source",
                 "leave the source out; a join reads left_source and right_source, a lookup its source",
             )
-        elif source.lag_ms and source.name.lower() not in timed and None not in parts.transform:
+        elif source.lag and source.name.lower() not in timed and None not in parts.transform:
             yield Problem(
-                (*key, "lag_ms"),
+                (*key, "lag"),
                 "has no effect: no transform asks for its event time",
                 "no-effect",
                 "leave it out; a join reads the times of its sources, a window that of the first one",
@@ -234,51 +235,47 @@ def _join(key: Key, join: Join, parts: Parts) -> Iterator[Problem]:
     if join.output_left_columns == () and join.output_right_columns == ():
         yield Problem((*key, "output_left_columns"), "is empty, as output_right_columns is", "no-columns")
     yield from _collisions(key, join)
-    if join.late_data == "reopen" and join.allowed_lateness_ms is None:
+    if join.allowed_lateness and join.lateness is None:
         yield Problem(
-            (*key, "allowed_lateness_ms"),
-            'is missing, and late_data is "reopen"',
-            "missing-key",
-            "say for how long: allowed_lateness_ms = 60_000",
-        )
-    if join.late_data == "drop" and join.allowed_lateness_ms:
-        yield Problem(
-            (*key, "allowed_lateness_ms"),
-            'would have no effect: late_data is "drop"',
+            (*key, "allowed_lateness"),
+            "has no effect without lateness",
             "no-effect",
-            'late_data = "reopen", or leave it out',
+            'lateness = "join", or leave it out',
         )
 
 
 def _deltas(key: Key, join: Join) -> Iterator[Problem]:
-    bounds = {"min_delta_ms": join.min_delta_ms, "max_delta_ms": join.max_delta_ms}
+    bounds = {"min_delta": join.min_delta, "max_delta": join.max_delta}
     said = [name for name, value in bounds.items() if value is not None]
-    if join.time_window_ms is not None and said:
+    if join.time_window is not None and said:
         yield Problem(
-            (*key, "time_window_ms"),
+            (*key, "time_window"),
             f"is said beside {' and '.join(said)}",
             "two-windows",
-            "one or the other: time_window_ms is -time_window_ms to time_window_ms",
+            "one or the other: time_window is -time_window to time_window",
         )
-    elif join.time_window_ms is not None:
-        if join.time_window_ms <= 0:
-            yield Problem((*key, "time_window_ms"), f"is {join.time_window_ms}", "bad-window", "above zero")
+    elif join.time_window is not None:
+        if not join.time_window or join.time_window != abs(join.time_window):
+            yield Problem(
+                (*key, "time_window"), f"is {written(join.time_window)}", "bad-window", "above zero"
+            )
     elif not said:
         yield Problem(
             key,
             "does not say how far the times of a pair may be apart",
             "no-window",
-            "time_window_ms = 300_000, or min_delta_ms and max_delta_ms",
+            'time_window = "5 minutes", or min_delta and max_delta',
         )
     elif len(said) == 1:
         other = next(name for name in bounds if name not in said)
         yield Problem((*key, other), f"is missing beside {said[0]}", "missing-key", "both ends are needed")
-    elif join.deltas[0] > join.deltas[1]:
+    elif is_less(join.deltas[1], join.deltas[0]):
+        low, high = map(written, join.deltas)
         yield Problem(
-            (*key, "min_delta_ms"),
-            f"is {join.min_delta_ms}, above max_delta_ms, {join.max_delta_ms}: no pair fits",
+            (*key, "min_delta"),
+            f"is {low}, above max_delta, {high}: no pair fits",
             "bad-window",
-            "delta is right time less left time; min_delta_ms is the lesser",
+            "delta is right time less left time; min_delta is the lesser",
         )
 
 
@@ -313,8 +310,8 @@ def _exists(key: Key, name: str, parts: Parts) -> Iterator[Problem]:
 
 
 def _window(key: Key, window: Window, joined: bool) -> Iterator[Problem]:
-    needed = {"tumble": ("size_ms",), "hop": ("size_ms", "slide_ms"), "session": ("gap_ms",)}[window.kind]
-    for name in ("size_ms", "slide_ms", "gap_ms"):
+    needed = {"tumble": ("size",), "hop": ("size", "slide"), "session": ("gap",)}[window.kind]
+    for name in ("size", "slide", "gap"):
         value = getattr(window, name)
         if name in needed and not value:
             problem = "is missing" if value is None else "is 0"
@@ -328,12 +325,12 @@ def _window(key: Key, window: Window, joined: bool) -> Iterator[Problem]:
     if not window.aggregates:
         yield Problem((*key, "aggregates"), "is empty", "no-columns", 'aggregates = { n = "count(*)" }')
     yield from _twice((*key, "group_by"), window.group_by)
-    if joined and window.allowed_lateness_ms:
+    if joined and window.allowed_lateness:
         yield Problem(
-            (*key, "allowed_lateness_ms"),
+            (*key, "allowed_lateness"),
             "has no effect behind a join",
             "no-effect",
-            'the join says it: late_data = "reopen" and allowed_lateness_ms',
+            'the join has it: lateness = "join" and allowed_lateness',
         )
 
 

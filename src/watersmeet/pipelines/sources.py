@@ -13,13 +13,14 @@ from watersmeet.front.ddl.create import Infer, TimeOf, described_source
 from watersmeet.front.types.columns import type_named
 from watersmeet.pipelines.around import connector_of
 from watersmeet.pipelines.columns import column_of, tree_of
+from watersmeet.pipelines.lengths import in_units
 from watersmeet.pipelines.model import EVENT_TS, Description, Source
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.told import OF_TIMES, Told
 from watersmeet.pipelines.values import Elsewhere
 from watersmeet.relations.inputs import relation_of, selected
 from watersmeet.relations.relation import Relation
-from watersmeet.relations.terms import Length, length_node
+from watersmeet.relations.terms import length_node
 from watersmeet.spec.connectors import BY_NAME
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Source as Stream
@@ -87,7 +88,7 @@ class Sources:
         if len(self._told.errors) > before:
             return None
         ordered = (
-            None if time is None or source.query is not None else TimeOf(time, partial(_ms, source.lag_ms))
+            None if time is None or source.query is not None else TimeOf(time, partial(_length, source.lag))
         )
         declared: Stream | None = None
         with self._told.by(partial(self._key_of, source, key)):
@@ -112,10 +113,7 @@ class Sources:
                 )
             if column.type not in TIMES and column.type not in INTEGERS:
                 raise _no_time(column)
-            length: Length = (
-                source.lag_ms if column.type in INTEGERS else timedelta(milliseconds=source.lag_ms)
-            )
-            return rows.impose_order(tree_of(column.name), length)
+            return rows.impose_order(tree_of(column.name), _lag(source.lag, column.type))
         return None
 
 
@@ -150,6 +148,10 @@ def _no_time(column: Column) -> SpecError:
     )
 
 
-def _ms(ms: int, type_: SqlType) -> exp.Expression:
-    """A length in the unit of a time."""
-    return length_node(ms if type_ in INTEGERS else timedelta(milliseconds=ms), "lag_ms")
+def _lag(lag: timedelta | int, type_: SqlType) -> timedelta | int:
+    """Return the lag in the unit of an event time; none is none in each."""
+    return in_units(lag or timedelta(0), type_)
+
+
+def _length(lag: timedelta | int, type_: SqlType) -> exp.Expression:
+    return length_node(_lag(lag, type_), "lag")

@@ -11,6 +11,7 @@ from watersmeet.errors import SpecError, near_names, raise_all
 from watersmeet.local.conditions import AllOf, Between, ColumnRef, Equal, left, right
 from watersmeet.local.trees import Trees
 from watersmeet.pipelines.columns import column_of, named, tree_of
+from watersmeet.pipelines.lengths import in_units, is_less
 from watersmeet.pipelines.model import Join, Lookup, Window
 from watersmeet.pipelines.problems import Key
 from watersmeet.pipelines.rules import collision
@@ -69,10 +70,10 @@ def joined(
         )
         return None
     trees = Trees({side: (names[i], columns[i]) for i, side in enumerate(sides)})
-    low, high = (_moved(left(times[0]), ms, types[0]) for ms in join.deltas)
     equal = [Equal(left(one), right(other)) for one, other in zip(*keys, strict=True)]
-    condition = trees.condition(AllOf(*equal, Between(right(times[1]), low, high)))
     with told.at(key):
+        low, high = (_moved(left(times[0]), delta, types[0]) for delta in join.deltas)
+        condition = trees.condition(AllOf(*equal, Between(right(times[1]), low, high)))
         raise_all(trees.problems)
         return both[0].join(both[1], on=condition, how=join.how).select(*outputs)
     return None
@@ -154,19 +155,18 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
             code="unknown-column",
             hint=near_names(window.event_time_column, [column.name for column in rows.columns]),
         )
-    in_ms = time.type in INTEGERS
 
-    def length(ms: int | None) -> Length:
-        assert ms is not None  # `rules`
-        return ms if in_ms else timedelta(milliseconds=ms)
+    def length(given: timedelta | int | None) -> Length:
+        assert given is not None  # `rules`
+        return in_units(given, time.type)
 
     by = tree_of(time.name)
     if window.kind == "hop":
-        made = hop(by, length(window.size_ms), length(window.slide_ms))
+        made = hop(by, length(window.size), length(window.slide))
     elif window.kind == "session":
-        made = session(by, length(window.gap_ms))
+        made = session(by, length(window.gap))
     else:
-        made = tumble(by, length(window.size_ms))
+        made = tumble(by, length(window.size))
     keys: list[exp.Expression] = []
     for name in window.group_by:
         column = column_of(rows, name)
@@ -202,11 +202,11 @@ def _time_key(join: Join, side: str) -> str:
     return "event_time_column" if own is None else f"{side}_event_time_column"
 
 
-def _moved(time: ColumnRef, ms: int, type_: SqlType) -> ColumnRef:
-    if ms == 0:
+def _moved(time: ColumnRef, delta: timedelta | int, type_: SqlType) -> ColumnRef:
+    if not delta:
         return time
-    length = abs(ms) if type_ in INTEGERS else timedelta(milliseconds=abs(ms))
-    return time + length if ms > 0 else time - length
+    length = in_units(-delta if is_less(delta, 0) else delta, type_)
+    return time - length if is_less(delta, 0) else time + length
 
 
 def _read(text: str) -> exp.Expression:

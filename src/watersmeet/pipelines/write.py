@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
+from watersmeet.pipelines.lengths import written
 from watersmeet.pipelines.model import Description
 from watersmeet.pipelines.values import is_file
 
@@ -69,6 +71,8 @@ def _value(value: Any) -> str:
         return "{ " + ", ".join(_pairs(value)) + " }"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, timedelta):
+        return _value(written(value))
     return repr(value)
 
 

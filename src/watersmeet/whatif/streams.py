@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from watersmeet.plan.evaluated import mentioned_by
 from watersmeet.plan.model.job import JobPlan
@@ -32,7 +33,9 @@ class Stream:
     def written(self, lag: int, pipeline: bool = False) -> list[str]:
         """How a job says that lag, per event time."""
         if pipeline:
-            return [f"lag_ms = {-(-lag // 1000)}"]
+            from watersmeet.pipelines.lengths import written
+
+            return [f'lag = "{written(timedelta(microseconds=lag))}"' if self.in_time else f"lag = {lag}"]
         length = _written(lag) if self.in_time else str(lag)
         if self.source.event_times:
             return [

@@ -1,0 +1,145 @@
+"""Lengths of time in a pipeline: a text such as ``"5 minutes"``, a `datetime.timedelta`, or a plain number.
+
+A plain number counts the units of an integer event time, as in SQL. A text or a timedelta beside an integer
+event time counts milliseconds, for a pipeline takes integers for epoch milliseconds.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from watersmeet.errors import SpecError, WatersmeetError
+from watersmeet.relations.terms import length_node
+from watersmeet.types.intervals import interval_us
+from watersmeet.types.sql_type import INTEGERS, SqlType
+
+_MILLISECOND = timedelta(milliseconds=1)
+_MAX_NUMBER = 2**53
+_HINT = 'a text such as "5 minutes", "1 hour 30 minutes" or "500 milliseconds"'
+_UNITS = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000))
+_SMALL_UNITS = (("millisecond", 1_000), ("microsecond", 1))
+
+
+def _read(given: Any) -> timedelta | int:
+    """Return the length that a text, a number or a timedelta says."""
+    if isinstance(given, int) and not isinstance(given, bool):
+        if abs(given) > _MAX_NUMBER:
+            raise _refused("a number of at most 2^53 is expected", _HINT)
+        return given
+    if isinstance(given, timedelta):
+        return given
+    if not isinstance(given, str):
+        raise _refused("a length of time is expected", _HINT)
+    try:
+        us = interval_us(length_node(given, "length"))
+    except WatersmeetError as error:
+        raise _refused("it is no length of time", error.hint or _HINT) from None
+    assert us is not None  # `length_node` refuses months and years
+    return timedelta(microseconds=us)
+
+
+def _read_positive(given: Any) -> timedelta | int:
+    length = _read(given)
+    if (length if isinstance(length, int) else length // timedelta.resolution) < 0:
+        raise _refused("it is below zero", _HINT)
+    return length
+
+
+def _refused(reason: str, hint: str) -> PydanticCustomError:
+    return PydanticCustomError("length", "{reason}", {"reason": reason, "hint": hint})
+
+
+_SCHEMA = WithJsonSchema(
+    {"anyOf": [{"type": "string", "examples": ["5 minutes", "500 milliseconds"]}, {"type": "integer"}]}
+)
+Length = Annotated[timedelta | int, BeforeValidator(_read_positive), _SCHEMA]
+"""Not negative."""
+SignedLength = Annotated[timedelta | int, BeforeValidator(_read), _SCHEMA]
+
+
+def in_units(length: timedelta | int, time: SqlType) -> timedelta | int:
+    """Return the length in the unit of an event time of this type.
+
+    Raises:
+        SpecError: the event time is an integer, and the length is no whole number of milliseconds.
+    """
+    if isinstance(length, int) or time not in INTEGERS:
+        return length
+    count, rest = divmod(length, _MILLISECOND)
+    if rest:
+        raise SpecError(
+            f'"{written(length)}" is no whole number of milliseconds, which integer event times count',
+            code="bad-value",
+            hint="use milliseconds or longer units, or a plain number of the event time's own unit",
+        )
+    return count
+
+
+def is_less(one: timedelta | int, other: timedelta | int) -> bool:
+    """Return True if a length is less than another; a number counts milliseconds beside a text."""
+    first, second = (
+        length if isinstance(length, timedelta) else timedelta(milliseconds=length) for length in (one, other)
+    )
+    return first < second
+
+
+def written(length: timedelta | int) -> int | str:
+    """Return the length as TOML has it.
+
+    >>> written(timedelta(minutes=-90)), written(timedelta(0)), written(5)
+    ('-1 hours -30 minutes', '0 seconds', 5)
+    """
+    if isinstance(length, int):
+        return length
+    us = length // timedelta.resolution
+    sign, rest, parts = ("-" if us < 0 else ""), abs(us), []
+    for unit, size in (*_UNITS, *_SMALL_UNITS):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{sign}{count} {unit}s")
+    return " ".join(parts) or "0 seconds"
+
+
+OLD_NAMES = {
+    f"{name}_ms": name
+    for name in (
+        "lag", "time_window", "min_delta", "max_delta", "allowed_lateness", "size", "slide", "gap",
+    )
+}  # fmt: skip
+"""Earlier names of lengths, which were numbers of milliseconds."""
+
+
+def with_new_names(given: Any, known: Mapping[str, Any]) -> Any:
+    """Return a part's values by the names of today; warn of earlier ones.
+
+    Args:
+        known: the fields of the part, by name.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    values = dict(given)
+    for old, new in OLD_NAMES.items():
+        if old in values and new in known and new not in values:
+            value = values.pop(old)
+            if value is None:
+                continue
+            if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER:
+                value = timedelta(milliseconds=value)
+                warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
+            values[new] = value
+    if "lateness" in known and "lateness" not in values and values.get("late_data") in ("drop", "reopen"):
+        del values["late_data"]
+        values["lateness"] = "join"
+        warn_of_name("late_data", 'lateness = "join"')
+    return values
+
+
+def warn_of_name(old: str, now: str) -> None:
+    """Warn of an earlier name, which still counts."""
+    warnings.warn(f"{old} is an earlier name: write {now}", FutureWarning, stacklevel=2)
