@@ -1,4 +1,4 @@
-"""Arguments and flags that several commands take, each said once."""
+"""Arguments and flags that several commands share."""
 
 from __future__ import annotations
 
@@ -17,99 +17,103 @@ JobFile = Annotated[
     Path,
     typer.Argument(
         metavar="JOB.SQL",
-        help="The job's statements; - is standard input; .toml is a pipeline.",
+        help="SQL file of the job, a TOML pipeline, or - for standard input.",
         autocompletion=job_files,
     ),
 ]
 Rule = Annotated[
     str | None,
     typer.Option(
-        help="Output watermarks: tight or limit.", autocompletion=words_of(job_options.WatermarkRule)
+        help="Rule for output watermarks: tight or limit.", autocompletion=words_of(job_options.WatermarkRule)
     ),
 ]
 By = Annotated[
     str | None,
     typer.Option(
-        help="What makes a row late: its column's watermark, or the join.",
+        help="What makes a row late: the watermark of its column, or the join.",
         autocompletion=words_of(job_options.Lateness),
     ),
 ]
 Lateness = Annotated[
-    str | None, typer.Option(help="How late a row may still be: '5 seconds', or a number for integer times.")
+    str | None, typer.Option(help="Extra lateness allowed: '5 seconds', or a number for integer times.")
 ]
 Mode = Annotated[
     str | None,
     typer.Option(
-        help="append (final rows) or changelog, of queries without EMIT.",
+        help="append (final rows) or changelog (changes), for queries without EMIT.",
         autocompletion=words_of(job_options.OutputMode),
     ),
 ]
 Plan = Annotated[
     str | None,
-    typer.Option(help="Of joins: auto, cascade or delta.", autocompletion=words_of(job_options.PlanChoice)),
+    typer.Option(
+        help="Join strategy: auto, cascade or delta.", autocompletion=words_of(job_options.PlanChoice)
+    ),
 ]
-MaxRows = Annotated[str | None, typer.Option(help="Retained rows allowed per join.")]
-MaxBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed per join (20 GB).")]
-MaxPerKey = Annotated[str | None, typer.Option(help="Retained rows allowed per key of a join's side.")]
-MaxOutput = Annotated[str | None, typer.Option(help="Rows that a query may put out in a tick.")]
-MaxJobRows = Annotated[str | None, typer.Option(help="Retained rows allowed in the whole job.")]
-MaxJobBytes = Annotated[str | None, typer.Option(help="Bytes in files allowed in the whole job (100 GB).")]
+MaxRows = Annotated[str | None, typer.Option(help="Maximum rows in state per join.")]
+MaxBytes = Annotated[str | None, typer.Option(help="Maximum bytes of state per join (20 GB).")]
+MaxPerKey = Annotated[str | None, typer.Option(help="Maximum rows in state per key and join side.")]
+MaxOutput = Annotated[str | None, typer.Option(help="Maximum rows that a query emits per tick.")]
+MaxJobRows = Annotated[str | None, typer.Option(help="Maximum rows in state of the whole job.")]
+MaxJobBytes = Annotated[str | None, typer.Option(help="Maximum bytes of state of the whole job (100 GB).")]
 AtLimit = Annotated[
     str | None,
     typer.Option(
-        help="At a limit of rows or bytes that are kept: stop, shed_oldest or shed_heaviest.",
+        help="At a state limit: stop, shed_oldest or shed_heaviest.",
         autocompletion=words_of(job_options.AtLimit),
     ),
 ]
 MaxBroken = Annotated[
-    str | None, typer.Option(help="Records of an input that may not parse: a number, or a share (1 %).")
+    str | None, typer.Option(help="Maximum records per input that do not parse: a number, or a share (1 %).")
 ]
-MaxSkew = Annotated[str | None, typer.Option(help="So far is a source read ahead of others: 1 hour.")]
-TaskMemory = Annotated[str | None, typer.Option(help="What one task may hold at once (1 GB).")]
+MaxSkew = Annotated[
+    str | None, typer.Option(help="Maximum time that a source is read ahead of the others: '1 hour'.")
+]
+TaskMemory = Annotated[str | None, typer.Option(help="Memory limit per task (1 GB).")]
 NullTime = Annotated[
     str | None,
     typer.Option(
-        help="A row without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)
+        help="Rows without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)
     ),
 ]
-TimeZone = Annotated[str | None, typer.Option(help="Of days, hours and texts of times (default: UTC).")]
+TimeZone = Annotated[str | None, typer.Option(help="Time zone of days, hours and time texts (default: UTC).")]
 KeepTicks = Annotated[
     int | None,
-    typer.Option(min=2, max=10_000, help="Ticks that the state can be restored to, the newest too."),
+    typer.Option(min=2, max=10_000, help="Number of ticks that the state can be restored to."),
 ]
 Checkpoint = Annotated[
-    str | None, typer.Option(help="Directory of the state (default: .watersmeet/<name of the job>).")
+    str | None, typer.Option(help="Checkpoint directory (default: .watersmeet/<name of the job>).")
 ]
 Metrics = Annotated[
     str | None,
-    typer.Option(metavar="PORT", help="Metrics for Prometheus: PORT of this machine alone, or HOST:PORT."),
+    typer.Option(metavar="PORT", help="Serve Prometheus metrics at PORT (this machine only) or HOST:PORT."),
 ]
 Ui = Annotated[
     str | None,
     typer.Option(
         metavar="[PORT]",
-        help="A page of the job: at PORT (8765) of this machine alone, or at HOST:PORT.",
+        help="Serve the job's page at PORT (8765, this machine only) or HOST:PORT.",
     ),
 ]
 TokenFile = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="The token that page and metrics ask for; made if missing (~/.config/watersmeet/token).",
+        help="File with the token for page and metrics; created if missing (~/.config/watersmeet/token).",
     ),
 ]
 NoToken = Annotated[
     bool,
     typer.Option(
         "--no-token",
-        help="Page and metrics ask for no token: every user of this machine, and whoever reaches HOST:PORT,"
-        " sees the job, and rows of it on the page.",
+        help="Serve page and metrics without a token: everybody who reaches the port can see the job and its"
+        " rows.",
     ),
 ]
 LoggedAs = Annotated[
     str | None,
     typer.Option(
-        help="Log the run to standard error, in place of what is shown of it: text or json.",
+        help="Log to standard error as text or json, instead of showing progress.",
         autocompletion=words_of(LogFormat),
     ),
 ]

@@ -40,18 +40,12 @@ DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
 
 app = typer.Typer(
     name="watersmeet",
-    help="Joins of live streams on event time: SQL in, joined and padded rows out.",
+    help="Join live streams and changing tables by event time, in SQL or Python, on Spark.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.add_typer(state_commands.app)
-app.command()(state_commands.stop)
-app.command()(report)
-app.command()(prepare)
-app.command("ui")(ui_command)
-app.command()(whatif)
-app.command()(diff)
-app.command()(why)
+START, ASK, LOOK, OTHER = "Start", "Ask", "Look", "Other"
+"""The groups in which ``--help`` shows the commands."""
 
 
 class Engine(StrEnum):
@@ -75,40 +69,46 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass
 
 
-@app.command()
 def run(
     job: flags.JobFile,
     checkpoint: flags.Checkpoint = None,
-    partitions: Annotated[int | None, typer.Option(min=1, help="Join tasks per tick.")] = None,
+    partitions: Annotated[int | None, typer.Option(min=1, help="Number of join tasks per tick.")] = None,
     trigger: Annotated[str | None, typer.Option(help="Time between ticks, such as '2 seconds'.")] = None,
     master: Annotated[str | None, typer.Option(help="Spark's master, such as local[4].")] = None,
-    conf: Annotated[list[str] | None, typer.Option(metavar="K=V", help="A setting of Spark; repeat.")] = None,
-    jars: Annotated[str | None, typer.Option(help="Local jars instead of Maven's, by comma.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; repeatable.")
+    ] = None,
+    jars: Annotated[
+        str | None, typer.Option(help="Local jars, separated by commas, instead of Maven's.")
+    ] = None,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="End when the input that is there is used up.")
+        bool, typer.Option("--until-caught-up", help="Process the input that exists, then end.")
     ] = False,
     finish: Annotated[
         bool,
-        typer.Option("--finish", help="With --until-caught-up: end the input too; the last pads go out."),
+        typer.Option(
+            "--finish",
+            help="Process the input that exists, then end all inputs and emit every remaining row.",
+        ),
     ] = False,
     set_aside_newer_parts: Annotated[
         bool,
         typer.Option(
             "--set-aside-newer-parts",
-            help="After restoring a checkpoint: move parts of sinks that are newer out of readers' sight.",
+            help="After restoring a checkpoint: hide newer sink files from readers.",
         ),
     ] = False,
     change_queries: Annotated[
         bool,
         typer.Option(
             "--change-queries",
-            help="Queries may have come to the job, or gone from it, since it ran; the others go on.",
+            help="Allow queries to be added or removed since the last run; the others resume.",
         ),
     ] = False,
     keep_ticks: flags.KeepTicks = None,
@@ -129,40 +129,40 @@ def run(
     max_task_memory: flags.TaskMemory = None,
     null_time: flags.NullTime = None,
     time_zone: flags.TimeZone = None,
-    late_output: Annotated[str | None, typer.Option(help="The sink of the job that late rows go to.")] = None,
-    broken_output: Annotated[str | None, typer.Option(help="The sink for records that do not parse.")] = None,
-    shed_output: Annotated[
-        str | None, typer.Option(help="The sink of the job that rows go to which were shed at a limit.")
-    ] = None,
+    late_output: Annotated[str | None, typer.Option(help="Sink for late rows.")] = None,
+    broken_output: Annotated[str | None, typer.Option(help="Sink for records that do not parse.")] = None,
+    shed_output: Annotated[str | None, typer.Option(help="Sink for rows that are shed at a limit.")] = None,
     progress_output: Annotated[
-        str | None, typer.Option(help="The sink for a row per tick, which says that it is complete.")
+        str | None, typer.Option(help="Sink for one row per tick, written when the tick is complete.")
     ] = None,
     rebuild_spark_checkpoint: Annotated[
         bool,
         typer.Option(
             "--rebuild-spark-checkpoint",
-            help="Make Spark's files in the checkpoint anew from the job's state; then go on.",
+            help="Recreate Spark's part of a lost checkpoint from the job's state.",
         ),
     ] = False,
     accept_loss: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="SOURCE", help="Go on though Kafka lost rows of it before they were read; repeat."
+            metavar="SOURCE", help="Resume although Kafka deleted unread rows of this source; repeatable."
         ),
     ] = None,
     accept_target: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SINK", help="Go on though its table is another one than the job has written to; repeat."
-        ),
+        typer.Option(metavar="SINK", help="Resume although this sink's table was replaced; repeatable."),
     ] = None,
     live: Annotated[
-        bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
+        bool | None, typer.Option("--live/--no-live", help="Show the live view (default: on a terminal).")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON line per tick, and the account.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line per tick, and the row accounting.")
+    ] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Show no ticks and no account; with --json the account alone."),
+        typer.Option(
+            "--quiet", "-q", help="Print no ticks and no row accounting; with --json, only the accounting."
+        ),
     ] = False,
     ui: flags.Ui = None,
     metrics: flags.Metrics = None,
@@ -170,7 +170,7 @@ def run(
     no_token: flags.NoToken = False,
     log_format: flags.LoggedAs = None,
 ) -> None:
-    """Run a job on Spark. Ctrl-C stops it cleanly; running it again goes on where it stopped."""
+    """Run a job on Spark until Ctrl-C; running it again resumes where it stopped."""
     from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
 
     needed()  # by the account, and rows of console sinks: not to be told in the end
@@ -232,7 +232,6 @@ def run(
         print("stopped; run it again to go on")
 
 
-@app.command()
 def explain(
     job: flags.JobFile,
     watermark_rule: flags.Rule = None,
@@ -250,17 +249,17 @@ def explain(
     time_zone: flags.TimeZone = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="Directory of a run's state: forecast from what it has measured."),
+        typer.Option(help="Checkpoint of an earlier run: forecast from its measured rates."),
     ] = None,
     mermaid: Annotated[
-        bool, typer.Option("--mermaid", help="A Mermaid flowchart in place of words.")
+        bool, typer.Option("--mermaid", help="Print a Mermaid flowchart instead of text.")
     ] = False,
     check_sources: Annotated[
         bool,
-        typer.Option("--check-sources", help="Look at paths, files and brokers too: an error if wrong."),
+        typer.Option("--check-sources", help="Also check paths, files, brokers and databases."),
     ] = False,
 ) -> None:
-    """Show how a job would be run: keys, time bounds, for how long rows are kept, how much that makes."""
+    """Show a job's plan: keys, time bounds, how long rows stay in state, and how much state that is."""
     from watersmeet.cli.run import explain_text, looked_at, mermaid_text
 
     overrides = _overrides(
@@ -294,7 +293,6 @@ def explain(
     print(shown, end="")
 
 
-@app.command()
 def validate(
     pipeline: Annotated[
         Path,
@@ -303,25 +301,23 @@ def validate(
     max_rows: flags.MaxRows = None,
     max_rows_per_key: flags.MaxPerKey = None,
 ) -> None:
-    """Say all that is wrong with a pipeline, and which limits its forecast exceeds. Nothing is started."""
+    """Report every problem of a TOML pipeline, and the limits that its forecast exceeds."""
     from watersmeet.cli.validate import validate_file
 
     validate_file(pipeline, _overrides(max_rows=max_rows, max_rows_per_key=max_rows_per_key))
 
 
-@app.command()
 def schema(of: Annotated[str, typer.Argument(metavar="pipeline", help="What the schema is of.")]) -> None:
-    """Print a JSON schema, for editors: watersmeet schema pipeline > pipeline.schema.json."""
+    """Print the JSON schema of TOML pipelines, for editors."""
     from watersmeet.cli.validate import schema_text
 
     print(schema_text(of))
 
 
-@app.command()
 def preview(
     job: flags.JobFile,
-    limit: Annotated[int, typer.Option(min=1, help="Rows shown of each result.")] = 20,
-    rows: Annotated[int, typer.Option(min=1, help="Rows read of each source.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Rows to show per result.")] = 20,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to read per source.")] = 1000,
     watermark_rule: flags.Rule = None,
     lateness: flags.By = None,
     allowed_lateness: flags.Lateness = None,
@@ -330,9 +326,11 @@ def preview(
     max_rows: flags.MaxRows = None,
     null_time: flags.NullTime = None,
     time_zone: flags.TimeZone = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON line per result, and one of sources.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line per result, and one for the sources.")
+    ] = False,
 ) -> None:
-    """Show the first rows of a job's results, from the first rows of its files. Nothing is written."""
+    """Show the first result rows, computed from the first rows of the sources; write nothing."""
     from watersmeet.cli.preview import preview_text
 
     overrides = _overrides(
@@ -348,13 +346,12 @@ def preview(
     preview_text(text_of(job), str(job), overrides, rows=rows, limit=limit, as_json=json)
 
 
-@app.command()
 def reset(
     job: flags.JobFile,
     checkpoint: flags.Checkpoint = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Remove what a job has left behind: its checkpoint, and its rows in file sinks. It begins anew then."""
+    """Delete a job's checkpoint and the files of its file sinks, so that it starts from scratch."""
     from watersmeet.cli.run import reset_text
 
     cleared = reset_text(
@@ -363,20 +360,21 @@ def reset(
     _exit(0 if cleared else DIFFERS)
 
 
-@app.command()
 def replay(
     case: Annotated[
         Path,
         typer.Argument(metavar="CASE.JSON", help="One case, or a list of them.", autocompletion=case_files),
     ],
-    check: Annotated[bool, typer.Option("--check", help="Compare with what the case expects.")] = False,
-    engine: Annotated[Engine, typer.Option(help="Where the ticks run.")] = Engine.LOCAL,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the results that the case expects.")
+    ] = False,
+    engine: Annotated[Engine, typer.Option(help="Run ticks in this process or on Spark.")] = Engine.LOCAL,
     partitions: Annotated[int, typer.Option(min=1, help="Join tasks per tick.")] = 1,
     trace: Annotated[
-        bool, typer.Option("--trace", help="What each step did and why, as text in place of JSON lines.")
+        bool, typer.Option("--trace", help="Print what each step did and why, as text.")
     ] = False,
 ) -> None:
-    """Play a written case, step by step; one JSON line per step."""
+    """Replay a conformance case step by step; print one JSON line per step."""
     from watersmeet.cli.replay import replay_file
 
     with while_read() if check else nullcontext():
@@ -384,38 +382,48 @@ def replay(
     _exit(status)
 
 
-@app.command()
 def demo(
-    query: Annotated[DemoQuery, typer.Option(help="Which join.")] = DemoQuery.WEATHER,
-    directory: Annotated[Path, typer.Option("--dir", help="Where data, state and results are kept.")] = Path(
+    query: Annotated[DemoQuery, typer.Option(help="The join to run.")] = DemoQuery.WEATHER,
+    directory: Annotated[Path, typer.Option("--dir", help="Directory for data, state and results.")] = Path(
         ".demo"
     ),
     live: Annotated[
-        bool | None, typer.Option("--live/--no-live", help="The live view (default: on a terminal).")
+        bool | None, typer.Option("--live/--no-live", help="Show the live view (default: on a terminal).")
     ] = None,
 ) -> None:
-    """Join two live streams on real data: New York's flights and weather of 2013; about a minute."""
+    """Join New York's flights and weather of 2013 as two live streams, in about a minute."""
     from watersmeet.cli.demo import run_demo
 
     _exit(run_demo(query.value, directory, live))
 
 
-@app.command()
 def init(
     kind: Annotated[
         str,
         typer.Argument(
             metavar="KIND",
-            help=f"What it reads and is written in: {', '.join(kinds())}.",
+            help=f"The kind of project: {', '.join(kinds())}.",
             autocompletion=kinds_that_begin,
         ),
     ] = DEFAULT_KIND,
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Where it is made; no file there is overwritten.")
+        Path,
+        typer.Argument(metavar="DIR", help="Directory of the project; existing files are never overwritten."),
     ] = Path(),
 ) -> None:
-    """Make a project that runs: a join of two streams, rows to try it with, and a test of it."""
+    """Create a project: a join of two streams, sample rows, and a test."""
     print(make_project(kind, directory).told())
+
+
+for panel, commands in {
+    START: (init, preview, explain, run, state_commands.stop),
+    ASK: (why, diff, whatif),
+    LOOK: (ui_command, report),
+    OTHER: (demo, validate, schema, reset, replay, prepare),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(state_commands.app, rich_help_panel=LOOK)
 
 
 def _overrides(**given: object) -> dict[str, str]:

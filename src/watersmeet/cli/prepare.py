@@ -1,4 +1,4 @@
-"""`prepare`: what makes later jobs start sooner."""
+"""Define the command ``prepare``: a class archive with which later jobs start sooner."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ PATIENCE_S = 600
 _WORDS = 600
 """Characters of what the child said last that are shown when it failed."""
 
-Remove = Annotated[bool, typer.Option("--remove", help="Delete what was kept, of all Sparks.")]
-Again = Annotated[bool, typer.Option("--again", help="Make it anew, though it is there.")]
+Remove = Annotated[bool, typer.Option("--remove", help="Delete the archives of all Spark versions.")]
+Again = Annotated[bool, typer.Option("--again", help="Recreate an archive that exists.")]
 
 
 def prepare(remove: Remove = False, again: Again = False) -> None:
-    """Keep the Java classes that Spark loads, so that jobs start sooner: some 180 MB in the cache directory,
-    made once for a Java and a Spark by a small job of half a minute."""
+    """Archive the Java classes that Spark loads, so that jobs start sooner (180 MB, half a minute, once)."""
     from watersmeet.engine.spark.job.class_archive import folder, is_whole, place
     from watersmeet.engine.spark.job.class_archive import remove as remove_all
 

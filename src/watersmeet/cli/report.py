@@ -1,4 +1,4 @@
-"""`report`: a job's past ticks as a page, one file."""
+"""Define the command ``report``: a job's history as one HTML file."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from watersmeet.errors import EngineError, StateError, counted
 Output = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Where to write it (default: <name>-report.html; - is stdout)."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Output file (default: <name>-report.html; - is standard output).",
     ),
 ]
 
 
 def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None:
-    """Write what a job's past ticks were, running or ended, as one HTML file: time lines of its watermarks,
-    rows, state and ticks, where its rows went, what was late, its plan and its runs."""
+    """Write a job's history as one HTML file: watermarks, rows, state, late rows, plan and runs."""
     from watersmeet.cli.state_commands.place import Place
     from watersmeet.history.past import read
     from watersmeet.page.document import document_of

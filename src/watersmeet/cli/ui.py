@@ -1,4 +1,4 @@
-"""`ui`: a job's page, served while it is looked at; and the word behind ``--ui`` of `run`."""
+"""Define the command ``ui``, which serves a job's page, and read the value of ``run --ui``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Listen = Annotated[
     str,
     typer.Option(
         metavar="[HOST:]PORT",
-        help="Where to listen; 0 is any free port.",
+        help="Address to listen at; port 0 is any free port.",
     ),
 ]
 
@@ -37,8 +37,7 @@ def ui(
     token_file: TokenFile = None,
     no_token: NoToken = False,
 ) -> None:
-    """Serve a page of a job that runs in another process, or has ended, until Ctrl-C: as `report`, and it
-    goes on with the job. Read only."""
+    """Serve the page of a running or ended job until Ctrl-C; read only."""
     from watersmeet.cli.state_commands.place import Place
     from watersmeet.history.segments import FOLDER
     from watersmeet.page.asking import AskedJob

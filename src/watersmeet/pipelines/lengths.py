@@ -15,8 +15,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from watersmeet.errors import SpecError, WatersmeetError
-from watersmeet.relations.terms import length_node
-from watersmeet.types.intervals import interval_us
+from watersmeet.relations.terms import length_us
 from watersmeet.types.sql_type import INTEGERS, SqlType
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -37,11 +36,9 @@ def _read(given: Any) -> timedelta | int:
     if not isinstance(given, str):
         raise _refused("a length of time is expected", _HINT)
     try:
-        us = interval_us(length_node(given, "length"))
+        return timedelta(microseconds=length_us(given, "length"))
     except WatersmeetError as error:
         raise _refused("it is no length of time", error.hint or _HINT) from None
-    assert us is not None  # `length_node` refuses months and years
-    return timedelta(microseconds=us)
 
 
 def _read_positive(given: Any) -> timedelta | int:
@@ -115,17 +112,17 @@ OLD_NAMES = {
 """Earlier names of lengths, which were numbers of milliseconds."""
 
 
-def with_new_names(given: Any, known: Mapping[str, Any]) -> Any:
+def with_new_names(given: Any, fields: Mapping[str, Any]) -> Any:
     """Return a part's values by the names of today; warn of earlier ones.
 
     Args:
-        known: the fields of the part, by name.
+        fields: those of the part, by name.
     """
     if not isinstance(given, Mapping):
         return given
     values = dict(given)
     for old, new in OLD_NAMES.items():
-        if old in values and new in known and new not in values:
+        if old in values and new in fields and new not in values:
             value = values.pop(old)
             if value is None:
                 continue
@@ -133,7 +130,7 @@ def with_new_names(given: Any, known: Mapping[str, Any]) -> Any:
                 value = timedelta(milliseconds=value)
                 warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
             values[new] = value
-    if "lateness" in known and "lateness" not in values and values.get("late_data") in ("drop", "reopen"):
+    if "lateness" in fields and "lateness" not in values and values.get("late_data") in ("drop", "reopen"):
         del values["late_data"]
         values["lateness"] = "join"
         warn_of_name("late_data", 'lateness = "join"')

@@ -41,6 +41,13 @@ def length_node(length: Length, label: str) -> exp.Expression:
     return _read([(stripped, None)], length, label)
 
 
+def length_us(length: str, label: str) -> int:
+    """Return a text's length in microseconds. Raises: SqlError."""
+    us = interval_us(length_node(length, label))
+    assert us is not None  # months and years are refused
+    return us
+
+
 def _read(values: Sequence[tuple[str, str | None]], length: Length, label: str) -> exp.Expression:
     try:
         interval = read_interval(values)

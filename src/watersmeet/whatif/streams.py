@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 from watersmeet.plan.evaluated import mentioned_by
 from watersmeet.plan.model.job import JobPlan
@@ -33,10 +32,9 @@ class Stream:
     def written(self, lag: int, pipeline: bool = False) -> list[str]:
         """How a job says that lag, per event time."""
         if pipeline:
-            from watersmeet.pipelines.lengths import written
-
-            return [f'lag = "{written(timedelta(microseconds=lag))}"' if self.in_time else f"lag = {lag}"]
-        length = _written(lag) if self.in_time else str(lag)
+            return [f'lag = "{" ".join(_in_units(lag))}"' if self.in_time else f"lag = {lag}"]
+        count, unit = _in_units(lag)
+        length = f"INTERVAL '{count}' {unit.upper()}" if self.in_time else str(lag)
         if self.source.event_times:
             return [
                 f"WATERMARK FOR {time.column} AS {time.column} - {length}" for time in self.source.event_times
@@ -45,15 +43,15 @@ class Stream:
         return [f"IMPOSE_ORDER(TABLE {self.source.name}, DESCRIPTOR({time}), {length})" for time in times]
 
 
-def _written(lag: int) -> str:
-    """An interval in the greatest unit that has no fraction.
+def _in_units(lag: int) -> tuple[str, str]:
+    """Return how many of the greatest unit without a fraction, and the unit.
 
-    >>> _written(90_000_000), _written(3_600_000_000)
-    ("INTERVAL '90' SECONDS", "INTERVAL '1' HOURS")
+    >>> _in_units(90_000_000), _in_units(3_600_000_000)
+    (('90', 'seconds'), ('1', 'hours'))
     """
     units = [(size, name) for name, size in UNIT_US.items() if name != "week"]
     size, name = max(unit for unit in units if lag % unit[0] == 0) if lag else (1_000_000, "second")
-    return f"INTERVAL '{lag // size}' {name.upper()}S"
+    return str(lag // size), f"{name}s"
 
 
 def streams_of(plan: JobPlan) -> dict[str, Stream]:

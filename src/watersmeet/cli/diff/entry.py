@@ -1,4 +1,4 @@
-"""The flags of ``diff``. Loaded with the command line: nothing heavy is, before it is asked for."""
+"""Define the command ``diff``; the command line imports this, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def diff(
         typer.Option(
             "--input",
             metavar="SOURCE=FILES",
-            help="The rows of a source, in the place of what the job has read of it; repeat.",
+            help="Files with the rows of a source, instead of what the job has read; repeatable.",
         ),
     ] = None,
     outputs: Annotated[
@@ -33,35 +33,37 @@ def diff(
         typer.Option(
             "--output",
             metavar="SINK=PATH",
-            help="What a query has put out: Parquet, CSV or JSON, in the place of its sink; repeat.",
+            help="Parquet, CSV or JSON files with a query's output, instead of its sink; repeatable.",
         ),
     ] = None,
     engine: Annotated[
         AnsweredBy,
-        typer.Option(help="What makes the batch answer: duckdb, in this process; spark; auto: as it fits."),
+        typer.Option(help="Engine of the batch answer: duckdb (in this process), spark, or auto."),
     ] = AnsweredBy.AUTO,
-    limit: Annotated[int, typer.Option(min=0, help="Differing rows shown of each query.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Differing rows to show per query.")] = 20,
     to: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="All differing rows: .parquet, .csv or .json, a file per query."),
+        typer.Option(
+            metavar="FILE", help="Write all differing rows to .parquet, .csv or .json, one file per query."
+        ),
     ] = None,
     jars: Annotated[
-        str | None, typer.Option(help="Local jars instead of Maven's, by comma: where Spark answers.")
+        str | None, typer.Option(help="Local jars, separated by commas, instead of Maven's.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for differences that have a reason, too.")
+        bool, typer.Option("--strict", help="Exit with 1 also for differences that have a known reason.")
     ] = False,
     lateness: flags.By = None,
     allowed_lateness: flags.Lateness = None,
     output_mode: flags.Mode = None,
     plan: flags.Plan = None,
     time_zone: flags.TimeZone = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON line per query.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON line per query.")] = False,
 ) -> None:
-    """Compare what a job has put out with the batch answer of its queries. Nothing is run or changed.
+    """Compare a job's output with the batch answer of its queries, and give a reason for each difference.
 
-    Exit status: 0 equal, or all that differs is late or not yet due; 1 something else differs (--strict:
-    anything); 2 they could not be compared.
+    Exit status: 0 the output is equal, or all differences are late rows or rows not yet due; 1 other
+    differences (with --strict: any); 2 no comparison was possible.
     """
     from watersmeet.cli.diff.command import Asked, diff_text
 

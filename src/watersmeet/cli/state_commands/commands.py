@@ -1,4 +1,4 @@
-"""The commands themselves: arguments, and what is printed."""
+"""The commands of ``watersmeet state``, and ``stop``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="state",
-    help="Look after what a job keeps: JOB.SQL stands for its checkpoint directory.",
+    help="Inspect, check, copy and restore the state of a job.",
     no_args_is_help=True,
 )
 
@@ -28,27 +28,29 @@ Of = Annotated[
     Path,
     typer.Argument(
         metavar="JOB.SQL|DIR",
-        help="The job's statements, or its checkpoint directory.",
+        help="SQL file of the job, or its checkpoint directory.",
         autocompletion=job_files,
     ),
 ]
 Directory = Annotated[
     str | None,
-    typer.Option("--checkpoint", help="Directory of the state (default: .watersmeet/<name of the job>)."),
+    typer.Option("--checkpoint", help="Checkpoint directory (default: .watersmeet/<name of the job>)."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def show(
     job: Annotated[
         Path,
-        typer.Argument(metavar="JOB.SQL", help="The job's statements; - is stdin.", autocompletion=job_files),
+        typer.Argument(
+            metavar="JOB.SQL", help="SQL file of the job; - is standard input.", autocompletion=job_files
+        ),
     ],
     checkpoint: Directory = None,
     json: Json = False,
 ) -> None:
-    """Show what a job keeps: rows and files per input, and which of them several queries have together."""
+    """Show rows and files in state per input, and which of them queries share."""
     from watersmeet.cli.run import state_text
     from watersmeet.cli.state_commands.place import needs_job
 
@@ -60,7 +62,7 @@ def show(
 
 @app.command()
 def ls(job: Of, checkpoint: Directory = None, json: Json = False) -> None:
-    """List the ticks whose state is kept (SET keep_ticks), oldest first."""
+    """List the ticks that the state can be restored to (SET keep_ticks), oldest first."""
     from rich.console import Console
 
     from watersmeet.cli.state_commands.ticks import kept_ticks, table_of
@@ -74,7 +76,7 @@ def ls(job: Of, checkpoint: Directory = None, json: Json = False) -> None:
 
 @app.command()
 def check(job: Of, checkpoint: Directory = None) -> None:
-    """Read all that is kept and compare it with its checksums. Exit status 1: something is wrong."""
+    """Verify the checksums of all state files; exit with 1 if one is damaged."""
     from watersmeet.cli.state_commands.check import checked
 
     result = checked(_place(job, checkpoint))
@@ -85,7 +87,7 @@ def check(job: Of, checkpoint: Directory = None) -> None:
 
 @app.command()
 def gc(job: Of, checkpoint: Directory = None) -> None:
-    """Remove files that no kept tick needs. A running job does that with every tick."""
+    """Delete files that no restorable tick needs; a running job does this in every tick."""
     from watersmeet.cli.state_commands.check import collected
 
     print(f"removed {counted(len(collected(_place(job, checkpoint))), 'file')}")
@@ -99,7 +101,7 @@ def copy(
     ],
     checkpoint: Directory = None,
 ) -> None:
-    """Copy the state as of the newest tick, and read the copy back. The job may be running."""
+    """Copy the state of the newest tick and verify the copy; the job can be running."""
     from watersmeet.cli.state_commands.copy import copied
 
     _print(copied(_place(job, checkpoint), to))
@@ -108,12 +110,12 @@ def copy(
 @app.command()
 def export(
     job: Annotated[
-        Path, typer.Argument(metavar="JOB.SQL", help="The job's statements.", autocompletion=job_files)
+        Path, typer.Argument(metavar="JOB.SQL", help="SQL file of the job.", autocompletion=job_files)
     ],
     to: Annotated[Path, typer.Argument(metavar="DIR", help="An empty directory, or a new one.")],
     checkpoint: Directory = None,
 ) -> None:
-    """Write the rows that a job retains as Parquet files, one per input. The job may be running."""
+    """Write the rows in state as Parquet files, one per input; the job can be running."""
     from watersmeet.cli.state_commands.export import exported
 
     _print(exported(_place(job, checkpoint), to))
@@ -122,11 +124,13 @@ def export(
 @app.command()
 def restore(
     job: Of,
-    tick: Annotated[int, typer.Option(min=1, help="To which to go back, of those that `state ls` shows.")],
+    tick: Annotated[
+        int, typer.Option(min=1, help="The tick to restore, one of those that `state ls` lists.")
+    ],
     checkpoint: Directory = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Go back to an earlier tick: what came after it is read and put out again."""
+    """Restore an earlier tick; the job reads and emits later rows again."""
     from watersmeet.cli.state_commands.restore import planned
 
     restoring = planned(_place(job, checkpoint), tick)
@@ -143,11 +147,14 @@ def stop(
     job: Of,
     checkpoint: Directory = None,
     savepoint: Annotated[
-        str | None, typer.Option(metavar="TO", help="Then copy its state there, as `state copy` does.")
+        str | None,
+        typer.Option(metavar="TO", help="Then copy its state to a directory or store, as `state copy` does."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="How long it may take.")] = 300.0,
+    timeout: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the job to stop.")
+    ] = 300.0,
 ) -> None:
-    """Stop a running job after the tick in hand, as Ctrl-C does; it goes on when it is run again."""
+    """Stop a running job after its current tick, as Ctrl-C does."""
     from watersmeet.cli.state_commands.copy import check_free, copied
 
     place = _place(job, checkpoint)
@@ -181,9 +188,11 @@ def stop(
 
 
 def agreed(question: str) -> bool:
-    """Asked on the terminal. Raises: SpecError where nobody can be asked."""
+    """Ask on the terminal. Raises: SpecError without a terminal."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise SpecError("nobody can be asked whether to do that", code="not-agreed", hint="--yes does it")
+        raise SpecError(
+            "this needs a confirmation, and there is no terminal", code="not-agreed", hint="add --yes"
+        )
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 

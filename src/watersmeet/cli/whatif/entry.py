@@ -1,4 +1,4 @@
-"""The flags of ``whatif``. Loaded with the command line: nothing heavy is, before it is asked for."""
+"""Define the command ``whatif``; the command line imports this, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,49 +14,54 @@ def whatif(
     job: flags.JobFile,
     sample: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE=FILES", help="Rows of a stream, in the order they arrived; repeat."),
+        typer.Option(
+            metavar="SOURCE=FILES", help="Files with rows of a stream in arrival order; repeatable."
+        ),
     ] = None,
     arrival: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE=COLUMN", help="The column that says when a row arrived; repeat."),
+        typer.Option(metavar="SOURCE=COLUMN", help="Column with a row's arrival time; repeatable."),
     ] = None,
     partition: Annotated[
         list[str] | None,
-        typer.Option(metavar="SOURCE=COLUMN", help="The column that says in which partition; repeat."),
+        typer.Option(metavar="SOURCE=COLUMN", help="Column with a row's partition; repeatable."),
     ] = None,
     lag: Annotated[
         list[str] | None,
-        typer.Option(help="Lags to try: '10 seconds', 'orders=10 seconds, payments=1 minute'; repeat."),
+        typer.Option(help="Lag to try: '10 seconds', or 'orders=10 seconds, payments=1 minute'; repeatable."),
     ] = None,
     interval: Annotated[
-        list[str] | None, typer.Option(help="A factor of the joins' distances of times: 0.5; repeat.")
+        list[str] | None, typer.Option(help="Factor for the joins' time bounds, such as 0.5; repeatable.")
     ] = None,
     idle: Annotated[
-        list[str] | None, typer.Option(help="An idle timeout of all streams: '5 minutes', or none; repeat.")
+        list[str] | None, typer.Option(help="Idle timeout to try: '5 minutes', or none; repeatable.")
     ] = None,
     late_share: Annotated[
-        str | None, typer.Option(help="Suggest the least lags with no more late rows: 0.1%.")
+        str | None, typer.Option(help="Suggest the smallest lags with at most this share of late rows: 0.1%.")
     ] = None,
     rows_per_tick: Annotated[
-        int | None, typer.Option(min=1, help="Rows of a tick (default: a thousandth of the sample).")
+        int | None, typer.Option(min=1, help="Rows per tick (default: a thousandth of the sample).")
     ] = None,
-    tick: Annotated[
-        str | None, typer.Option(help="The length of a tick on the clock of arrival: '2 seconds'.")
-    ] = None,
+    tick: Annotated[str | None, typer.Option(help="Length of a tick by arrival time: '2 seconds'.")] = None,
     matches: Annotated[
-        bool, typer.Option("--matches/--no-matches", help="Count the matches that late rows lose.")
+        bool, typer.Option("--matches/--no-matches", help="Count the matches that late rows would have had.")
     ] = True,
     lateness: flags.By = None,
     allowed_lateness: flags.Lateness = None,
     plan: flags.Plan = None,
     time_zone: flags.TimeZone = None,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Late rows against kept ones: .png, .svg or .pdf.")
+        str | None,
+        typer.Option(metavar="FILE", help="Plot late rows against rows in state: .png, .svg or .pdf."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON line per setting, and one of all.")] = False,
-    csv: Annotated[bool, typer.Option("--csv", help="A line per setting, query and input.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line per setting, and one for all.")
+    ] = False,
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV: one line per setting, query and input.")
+    ] = False,
 ) -> None:
-    """Try lags, intervals and idle timeouts on a sample: late rows against kept rows. Nothing is run."""
+    """Try other lags, time bounds and idle timeouts on a sample: late rows against rows in state."""
     from watersmeet.cli.whatif.command import whatif_text
     from watersmeet.cli.whatif.options import Words
 

@@ -1,4 +1,4 @@
-"""The flags of ``why``. Loaded with the command line: nothing heavy is, before it is asked for."""
+"""Define the command ``why``; the command line imports this, so it imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,24 +13,23 @@ from watersmeet.cli.state_commands.commands import Directory
 
 def why(
     job: flags.JobFile,
-    input: Annotated[str, typer.Option(metavar="ALIAS", help="The input whose rows are asked for.")],
+    input: Annotated[str, typer.Option(metavar="ALIAS", help="The input to which the rows belong.")],
     key: Annotated[
         list[str] | None,
         typer.Option(
             metavar="[COLUMN=]VALUE",
-            help="The value of an equality key of its join, or of a column; NULL; repeat.",
+            help="Value of a join key, or of any column; NULL is allowed; repeatable.",
         ),
     ] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="An event time of the row: '2024-07-01 10:00:00'.")
+        str | None, typer.Option(metavar="TIME", help="Event time of the row: '2024-07-01 10:00:00'.")
     ] = None,
-    query: Annotated[str | None, typer.Option(help="Of which query, if several have such an input.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Rows that are told of, per query.")] = 20,
+    query: Annotated[str | None, typer.Option(help="The query, if several have such an input.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows to explain per query.")] = 20,
     checkpoint: Directory = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON line per query.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON line per query.")] = False,
 ) -> None:
-    """Say what became of rows of an input: joined, kept until when, late by how much, filtered by what, and
-    who was near. From the job's history and its sources, read again. Nothing is run, and nothing written."""
+    """Explain what became of a row: joined, waiting, late, filtered or rejected, and its near misses."""
     from watersmeet.cli.why.command import why_text
     from watersmeet.why.asked import Question
 

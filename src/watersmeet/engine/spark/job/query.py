@@ -221,8 +221,7 @@ class JobRun:
             keep_late=self.outputs.late is not None,
             keep_broken=self.outputs.broken is not None,
         )
-        store = self.checkpoint.store
-        read_table = partial(table_of, spark, makers=settings.makers)
+        store, read_table = self.checkpoint.store, partial(table_of, spark, makers=settings.makers)
         self.driver = TickDriver.open(
             self.plan,
             scanned.schemas,
