@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.job.inferring import Inferring
+from watersmeet.engine.spark.start_failures import check_pyspark
 from watersmeet.errors import SpecError, raise_all, without_hidden
 from watersmeet.front.ddl.settings import ON, as_text
 from watersmeet.front.sql import parse_job, run_settings
@@ -78,6 +79,7 @@ def run(
     ...     print(error.code)
     bad-setting
     """
+    check_pyspark("run()")
     asked = {name: as_text(value) for name, value in (settings or {}).items()}
     directory = run_settings(text, asked).get("checkpoint")
     if directory is None:
@@ -140,9 +142,6 @@ def run_planned(
     Raises:
         WatersmeetError: as `run`.
     """
-    from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, RunSettings
-    from watersmeet.engine.spark.job_conf import java_begun
-
     asked = job.run
     directory = asked.get("checkpoint", checkpoint)
     check_before_java(
@@ -156,6 +155,9 @@ def run_planned(
         stop=stop,
         on_notice=on_notice,
     )
+    from watersmeet.engine.spark.job.settings import DEFAULT_TRIGGER, RunSettings
+    from watersmeet.engine.spark.job_conf import java_begun
+
     store = store_of(asked)
     place = Checkpoint(directory, store)
     caught_up, finish = is_set(asked, "until_caught_up"), is_set(asked, "finish")

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from packaging.requirements import Requirement
 
 import watersmeet
 from tests.support.package_paths import PACKAGE, find_paths
@@ -104,6 +105,10 @@ def test_the_wheel_says_what_the_project_says(built):
         assert [each for each in archive.namelist() if each.endswith("licenses/LICENSE")]
     assert said["Version"] == watersmeet.__version__
     assert set(said.get_all("Provides-Extra")) == set(PROJECT["optional-dependencies"])
+    needed = [Requirement(each) for each in said.get_all("Requires-Dist")]
+    of_spark = {each.name for each in needed if each.marker and "spark" in str(each.marker)}
+    assert of_spark == {"pyspark", "pandas"}
+    assert not of_spark & {each.name for each in needed if not each.marker}, "the core does without"
 
 
 def test_the_command_works_from_the_wheel(built, tmp_path):

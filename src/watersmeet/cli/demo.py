@@ -15,6 +15,7 @@ from typing import Any
 
 from watersmeet.cli.demo_data import Layout, prepare
 from watersmeet.cli.run import Appearance, run_text
+from watersmeet.engine.spark.start_failures import check_pyspark
 from watersmeet.errors import counted
 
 PLACE = ".demo/"
@@ -71,6 +72,7 @@ class Comparison:
 
 def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | None = None) -> int:
     """The exit status: 0 if the result equals the batch join and the account adds up."""
+    check_pyspark("watersmeet demo")
     started = time.monotonic()
     demo, directory = DEMOS[name], directory.resolve()
     print(f"preparing the streams in {directory / 'streams'} …", flush=True)

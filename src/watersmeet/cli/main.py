@@ -172,7 +172,9 @@ def run(
 ) -> None:
     """Run a job on Spark until Ctrl-C; running it again resumes where it stopped."""
     from watersmeet.cli.run import Appearance, Recovery, run_text, settings_of
+    from watersmeet.engine.spark.start_failures import check_pyspark
 
+    check_pyspark("watersmeet run")
     needed()  # by the account, and rows of console sinks: not to be told in the end
     overrides = _overrides(
         checkpoint=checkpoint,

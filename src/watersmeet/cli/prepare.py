@@ -24,6 +24,9 @@ Again = Annotated[bool, typer.Option("--again", help="Recreate an archive that e
 
 def prepare(remove: Remove = False, again: Again = False) -> None:
     """Archive the Java classes that Spark loads, so that jobs start sooner (180 MB, half a minute, once)."""
+    from watersmeet.engine.spark.start_failures import check_pyspark
+
+    check_pyspark("watersmeet prepare")
     from watersmeet.engine.spark.job.class_archive import folder, is_whole, place
     from watersmeet.engine.spark.job.class_archive import remove as remove_all
 

@@ -88,6 +88,9 @@ def _engine(name: str) -> Run:
         from watersmeet.engine.local import replay_case as replay_locally
 
         return lambda case, partitions: replay_locally(case, partitions=partitions)
+    from watersmeet.engine.spark.start_failures import check_pyspark
+
+    check_pyspark("watersmeet replay --engine spark")
     from watersmeet.engine.spark.replay import replay_case as replay_on_spark
 
     return lambda case, partitions: replay_on_spark(case, partitions=partitions)

@@ -12,8 +12,8 @@ from pyarrow import parquet
 from tests.engine.spark.running import until_caught_up
 from tests.support.columns import column
 from watersmeet.engine.spark.errors import readable_error
-from watersmeet.engine.spark.sources.files.there import files_of
-from watersmeet.engine.spark.sources.frames import check_there, hadoop_path
+from watersmeet.engine.spark.sources.files.there import files_of, hadoop_path
+from watersmeet.engine.spark.sources.frames import check_there
 from watersmeet.engine.spark.sources.tables import table_of
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.sinks.memory import MemorySink

@@ -8,8 +8,9 @@ import os
 import pytest
 
 from watersmeet.engine.spark.job import gateway, session
+from watersmeet.engine.spark.job.gateway import JavaEnded
 from watersmeet.engine.spark.job.java_command import Command
-from watersmeet.engine.spark.start_failures import JavaEnded, check_java, not_started
+from watersmeet.engine.spark.start_failures import check_java, not_started
 from watersmeet.errors import EngineError
 
 

@@ -364,8 +364,10 @@ class _Answers:
 
     def _by_spark(self, insert: Insert, facts: Known, without: frozenset[str]) -> str:
         from watersmeet.cli.diff.by_spark import BySpark, check_servers
+        from watersmeet.engine.spark.start_failures import check_pyspark
 
         if self._spark is None:
+            check_pyspark(f'the batch answer of "{insert.name}", which Spark computes,')
             compared = self._compared
             sinks = [i.sink for i in compared.job.inserts if i.name not in compared.outputs]
             check_servers(compared.read, sinks, compared.job.settings)

@@ -66,7 +66,10 @@ def diff(
     differences (with --strict: any); 2 no comparison was possible.
     """
     from watersmeet.cli.diff.command import Asked, diff_text
+    from watersmeet.engine.spark.start_failures import check_pyspark
 
+    if engine is AnsweredBy.SPARK:
+        check_pyspark("watersmeet diff --engine spark")
     given = {
         "checkpoint": checkpoint,
         "lateness": lateness,

@@ -5,13 +5,14 @@ hundred, and each job asks several times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-
 from watersmeet.engine.files.long_lines import MAX_BYTES, SHARE
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 _known: WeakKeyDictionary[SparkContext, Mapping[str, str]] = WeakKeyDictionary()
 

@@ -11,16 +11,18 @@ of files with its source (`tick.reading.again`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.text import literal, mentioned, quoted
 from watersmeet.engine.spark.written_types import compares_values, format_read, read_columns, with_types
 from watersmeet.engine.tasks.files.taken import wider_decimal
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.types.sql_type import SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SURE, UNSURE = "=", "!"
 """Before a value that was rounded. `UNSURE`: only the record's text tells to what; alone: whether it fits."""

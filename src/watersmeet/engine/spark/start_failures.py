@@ -1,4 +1,7 @@
-"""Why the driver's JVM does not start: what is known before it is tried, and what its last words mean."""
+"""Why Spark does not start: what is known before it is tried, and what Java's last words mean.
+
+It loads no PySpark: that may be what is missing.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,27 @@ import re
 import shutil
 import signal
 from collections.abc import Mapping
-
-from pyspark.errors import PySparkRuntimeError
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
 
 from watersmeet.engine.spark.errors import readable
 from watersmeet.errors import EngineError, printable
 
 JARS_VARIABLE = "WATERSMEET_SPARK_JARS"
+VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""By which the driver's JVM is told of options, too."""
 MIN_JAVA = 17
+MIN_PYSPARK, END_PYSPARK = 4, 5
+"""Major versions of PySpark: from the first on, below the second."""
 MAX_LINES = 5
 """Lines of what Java said last that an error shows."""
 
 _INSTALL = (
     f"install Java {MIN_JAVA} or newer, and let JAVA_HOME name its directory (the one that has bin/java)"
 )
+SPARK_EXTRA = "pip install 'watersmeet[spark]'"
 _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?([0-9]+)[^"]*"', re.MULTILINE)
 
 # (what Java, its launcher or the operating system says, hint). They say it in English, whatever the locale.
@@ -69,12 +79,46 @@ _HINTS = (
 _UNKNOWN = "--conf spark.log.level=INFO shows all that Java says"
 
 
-class JavaEnded(PySparkRuntimeError):
-    """The JVM ended before it said at which port it listens. ``status``: of its process."""
+@dataclass(frozen=True)
+class Java:
+    """A Java: its program, and the major version that its directory names; None: it names none."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
-        self.status = status
+    program: str
+    version: int | None
+
+
+def check_pyspark(what: str) -> None:
+    """Check that PySpark can be loaded, with what it needs, in a version that this package knows.
+
+    Args:
+        what: the command or function that needs it.
+
+    Raises:
+        EngineError: it cannot.
+    """
+    version = pyspark_version()
+    problem = None
+    if version is None:
+        problem = f"{what} needs PySpark, which is not installed"
+    elif version and not MIN_PYSPARK <= int(version.split(".")[0]) < END_PYSPARK:
+        problem = f"{what} needs PySpark {MIN_PYSPARK}, and PySpark {version} is installed"
+    elif find_spec("pandas") is None:
+        problem = f"{what} needs pandas beside PySpark, and it is not installed"
+    if problem is not None:
+        raise EngineError(problem, code="missing-library", hint=SPARK_EXTRA)
+
+
+def pyspark_version() -> str | None:
+    """Return the version of the PySpark that an import would load; empty if unknown, None without one."""
+    spec = find_spec("pyspark")
+    if spec is None:
+        return None
+    try:
+        installed = distribution("pyspark")
+    except PackageNotFoundError:  # spark-submit brings a PySpark that no installer knows
+        return ""
+    place = Path(str(installed.locate_file("pyspark"))) / "__init__.py"
+    return installed.version if str(place) == spec.origin and installed.version[:1].isdigit() else ""
 
 
 def check_java(environment: Mapping[str, str]) -> None:
@@ -83,8 +127,16 @@ def check_java(environment: Mapping[str, str]) -> None:
     Raises:
         EngineError: JAVA_HOME has no Java, there is none on the PATH, or it is too old.
     """
-    if os.name != "posix":
-        return
+    if os.name == "posix":
+        find_java(environment)
+
+
+def find_java(environment: Mapping[str, str]) -> Java:
+    """Return the Java that Spark's scripts would start.
+
+    Raises:
+        EngineError: as `check_java`.
+    """
     home = environment.get("JAVA_HOME")
     if home:
         program: str | None = os.path.join(home, "bin", "java")
@@ -109,6 +161,7 @@ def check_java(environment: Mapping[str, str]) -> None:
             code="no-java",
             hint=_INSTALL,
         )
+    return Java(str(program), version)
 
 
 def check_bash(environment: Mapping[str, str]) -> None:
@@ -130,11 +183,11 @@ def not_started(error: BaseException, conf: Mapping[str, str], words: str) -> En
     """Return the error for a Spark that did not start.
 
     Args:
-        error: what was raised.
+        error: what was raised; `gateway.JavaEnded` has the status of Java's process.
         conf: the settings of the session.
         words: what Java wrote to standard error.
     """
-    status = error.status if isinstance(error, JavaEnded) else 0
+    status = int(getattr(error, "status", 0))
     said = f"{error}\n{words}"
     hint = next((hint for sign, hint in _HINTS if sign.search(said)), None)
     if hint is None and status < 0:

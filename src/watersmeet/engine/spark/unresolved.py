@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import AnalysisException, ParseException
-
 from watersmeet.engine.spark.errors import readable
 from watersmeet.errors import EngineError
 
@@ -31,6 +29,8 @@ def naming(where: str, texts: Callable[[], Iterable[tuple[str, Callable[[], obje
     Raises:
         EngineError: ``not-resolved``.
     """
+    from pyspark.errors import AnalysisException, ParseException
+
     try:
         yield
     except (AnalysisException, ParseException) as error:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.counted_times import time_of
 from watersmeet.engine.spark.sources.files.narrow import JSON, misfit_sql, narrow_columns, widen
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -22,6 +21,9 @@ from watersmeet.spec.options.files import format_of
 from watersmeet.spec.options.kafka import metadata_of, records_of
 from watersmeet.spec.records.counted_times import said_unit
 from watersmeet.types.sql_type import STRING, TIMESTAMP, TIMESTAMP_NTZ, SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _OF_JSON = ("json", UPSERT)
 """Of Debezium's events `debezium` sees to it, for a change has to be read as a whole."""

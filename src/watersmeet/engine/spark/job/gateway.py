@@ -26,6 +26,7 @@ from typing import IO, Any
 from warnings import catch_warnings
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
@@ -33,7 +34,7 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.job.java_command import Command, has_spark_env, java_command
 from watersmeet.engine.spark.job.signals import STOPPING, held_back
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
-from watersmeet.engine.spark.start_failures import JavaEnded, check_bash, check_java
+from watersmeet.engine.spark.start_failures import check_bash, check_java
 from watersmeet.spec.secrets import Secret, public_setting
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
@@ -50,6 +51,14 @@ _LOOK_S = 0.02
 _NEEDED_NEXT = "pyspark.testing"
 """What PySpark 4.2 imports when it first hands something to Java: pandas and more, for which the JVM, once it
 is up, would wait."""
+
+
+class JavaEnded(PySparkRuntimeError):
+    """The JVM ended before it said at which port it listens. ``status``: of its process."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+        self.status = status
 
 
 @dataclass(frozen=True)

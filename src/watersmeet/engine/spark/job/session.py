@@ -49,7 +49,7 @@ from watersmeet.engine.spark.job import class_archive, gateway
 from watersmeet.engine.spark.job.early import load_planner, start_workers
 from watersmeet.engine.spark.job.signals import keep_ctrl_c_ignored
 from watersmeet.engine.spark.job.submitted import hold_java, submitted
-from watersmeet.engine.spark.start_failures import JARS_VARIABLE, not_started
+from watersmeet.engine.spark.start_failures import JARS_VARIABLE, VARIABLES, not_started
 from watersmeet.errors import EngineError
 from watersmeet.spec.options.spark_settings import FIXED, TIME_ZONE, problem_of
 from watersmeet.spec.time_zones import UTC
@@ -62,8 +62,6 @@ BYTES_PER_BATCH = 64 << 20
 """Of what Spark hands to Python; Spark 4.0 knows the number of rows alone."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 EXECUTOR_OPTIONS = "spark.executor.extraJavaOptions"
-VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""By which the driver's JVM is told of options, too."""
 LANGUAGE = "-Duser.language=en"
 """Upper and lower case go by the machine's language, as Turkish has a dotted I. The last option counts."""
 COLLECTOR = "-XX:+UseParallelGC"

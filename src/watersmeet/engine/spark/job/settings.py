@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.sources.backlog import Backlog
@@ -19,6 +18,9 @@ from watersmeet.spec.limits import LEAST_KEPT_TICKS
 from watersmeet.spec.model import Column
 from watersmeet.types.intervals import IntervalError, trigger_ms
 from watersmeet.watermark.holding import Holding
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 DEFAULT_TRIGGER = "1 second"
 """Spark's own default, without a pause, takes a fifth of a core when there is nothing to do."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from typing import Any
-
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.errors import EngineError, SpecError
 from watersmeet.spec.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 GATEWAY = "PYSPARK_GATEWAY_PORT"
 """PySpark's variable: the port at which a JVM waits that started this process."""
@@ -34,6 +34,8 @@ def submitted() -> dict[str, str]:
         is_there = GATEWAY in os.environ
     if not is_there:
         return {}
+    from pyspark import SparkConf, SparkContext
+
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 
@@ -65,6 +67,8 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     Raises:
         SpecError: they are of Spark Connect.
     """
+    from pyspark.sql import SparkSession
+
     session = None
     for name, frame in frames.items():
         if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):

@@ -11,15 +11,13 @@ from functools import partial
 from threading import Event, Thread
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.engine.spark.job.gateway import check_start
 from watersmeet.engine.spark.job.going_on import unknown_losses
-from watersmeet.engine.spark.job.session import VARIABLES
-from watersmeet.engine.spark.job_conf import conf_of_run
 from watersmeet.engine.spark.preflight.databases import check_database
 from watersmeet.engine.spark.preflight.patience import Patience, waiting_notice
 from watersmeet.engine.spark.preflight.sources import problems_of
 from watersmeet.engine.spark.preflight.state import Resumption, check_state
 from watersmeet.engine.spark.preflight.topics import check_brokers, check_topics
+from watersmeet.engine.spark.start_failures import VARIABLES, check_pyspark
 from watersmeet.errors import SeveralErrors, WatersmeetError
 from watersmeet.plan.checks.endpoints import check_checkpoint, written_sinks
 from watersmeet.plan.model.job import JobPlan
@@ -119,8 +117,7 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
         *unknown_losses(run.accept_loss, run.plan),
         *state.problems,
     ]
-    if sinks_s is not None:
-        problems += problems_in(lambda: check_start(conf_of_run(run.job, run.plan)))
+    problems += problems_in(partial(_check_spark, run, java=sinks_s is not None))
     sinks: dict[str, Sink] = {}
     specs = [spec for spec in written_sinks(run.job) if spec.connector != MEMORY]  # a new one forgets columns
     for spec in specs:
@@ -135,6 +132,16 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
                 of_target = problems_in(partial(sink.check_target, state.owner, sinks_s))
             problems += of_target
     return problems
+
+
+def _check_spark(run: IntendedRun, *, java: bool) -> None:
+    """Check what Spark needs to start. ``java``: that, too. Raises: WatersmeetError."""
+    check_pyspark("the job")
+    if java:
+        from watersmeet.engine.spark.job.gateway import check_start
+        from watersmeet.engine.spark.job_conf import conf_of_run
+
+        check_start(conf_of_run(run.job, run.plan))
 
 
 def _make(run: IntendedRun, spec: SinkSpec, sinks: dict[str, Sink]) -> None:

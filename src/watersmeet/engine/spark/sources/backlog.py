@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.driver.results import TickResult
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.checkpoint.spark_files import SparkFiles
 from watersmeet.spec.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Backlog = Mapping[str, tuple[int, str]]
 """By the source's name: how many, of what (``files``, ``rows``)."""

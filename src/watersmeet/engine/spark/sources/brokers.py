@@ -8,15 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.errors import EngineError, near_names
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import servers_text, topics_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ADMIN_TIMEOUT_MS = 15_000
 LOOK_TIMEOUT_MS = 2_000

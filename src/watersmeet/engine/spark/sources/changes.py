@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal, quoted
 from watersmeet.names import DIFF
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import MOST_TIMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def with_changes(frame: DataFrame, source: Source) -> DataFrame:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError, near_names, raise_all
 from watersmeet.spec.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def check_columns(what: str, source: Source, columns: Sequence[str], where: str) -> None:

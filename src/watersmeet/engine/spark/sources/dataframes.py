@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.errors import readable
 from watersmeet.engine.spark.sources.columns import check_columns, check_types
 from watersmeet.engine.spark.sources.views import BROKEN
@@ -27,6 +24,9 @@ from watersmeet.plan.model.job import JobPlan
 from watersmeet.spec.connectors import DATAFRAME, SPARK
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.spark import format_of, own_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _KEEP_STATE = {
     "Aggregate": "aggregates",
@@ -48,7 +48,7 @@ _KEEP_STATE = {
 """Nodes of Spark's plans whose rows depend on other rows than their own, and what they do, in words."""
 
 _INSTEAD = "do that of the relation: stream(df, …).join(…), .group_by(…), .distinct()"
-Maker = Callable[[], DataFrame]
+Maker = Callable[[], "DataFrame"]
 """Makes a frame that has an end, in a session of the user's."""
 
 _FORGETFUL = ("socket", "memory")
@@ -156,6 +156,8 @@ def by_format(spark: SparkSession, source: Source) -> DataFrame:
         EngineError: there is no such data source, or it has other columns.
         SpecError: it does not have the rows of a batch that is repeated.
     """
+    from pyspark.errors import AnalysisException
+
     reader = spark.readStream.format(format_of(source.options)).options(**own_options(source.options))
     try:
         frame = reader.load()
@@ -185,6 +187,8 @@ def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
     jvm: Any = spark._jvm
     datasets = getattr(jvm.org.apache.spark.sql.classic, "Dataset$")
     rows = getattr(datasets, "MODULE$").ofRows(spark._jsparkSession, _plan_of(frame))
+    from pyspark.sql import DataFrame
+
     return DataFrame(rows, spark)
 
 

@@ -11,12 +11,9 @@ the row after, or of Kafka's record. A row whose key changes goes under the old 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.debezium_values import column_of, columns_of, debezium_time, decimal_of
 from watersmeet.engine.spark.sources.files.narrow import JSON, misfit_sql, narrow_columns, widen
 from watersmeet.engine.spark.sources.views import BROKEN, SKIPPED, TRUNCATED
@@ -37,6 +34,10 @@ from watersmeet.spec.options.debezium import (
 )
 from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.sql_type import DOUBLE, STRING, TIMES, SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 _PARSED, _CORRUPT, _CHANGE, _KEY = ours("parsed"), ours("corrupt"), ours("change"), ours("key")
 _EVENT = object_in(_PARSED)

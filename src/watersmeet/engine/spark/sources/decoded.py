@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING
 
 from watersmeet.engine.records.decoders import decoder_of, registry_of
 from watersmeet.engine.records.decoding import VALUE, Decoding
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.names import PARTITION
 from watersmeet.spec.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 
 def decoded(

@@ -15,14 +15,10 @@ import codecs
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pyarrow import parquet
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.partitions import (
@@ -33,6 +29,7 @@ from watersmeet.engine.files.partitions import (
     partitions_of,
 )
 from watersmeet.engine.files.table_files import local_files
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.counted_times import counted_of
 from watersmeet.engine.spark.errors import colon_in_name
 from watersmeet.engine.spark.misfits import limited_columns
@@ -43,7 +40,7 @@ from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.sources.files.narrow import mark_misfits, narrow_columns, widen
 from watersmeet.engine.spark.sources.files.parquet_types import compare_columns, nanosecond_columns
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
-from watersmeet.engine.spark.sources.files.there import PATTERN, is_odd, shown
+from watersmeet.engine.spark.sources.files.there import PATTERN, hadoop_path, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
@@ -68,6 +65,11 @@ from watersmeet.spec.options.files import (
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.records.counted_times import TimeUnit
 from watersmeet.types.sql_type import STRING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructType
 
 _ENCODED = frozenset(' "#%<>?[\\]^`{|}')
 """Characters that are encoded in a URI."""
@@ -296,6 +298,9 @@ def read_records(
         more: of JSON, further columns, by name, as Spark SQL.
         nanos: of Parquet, the `nanosecond_columns` that its files were compared with; None: ask.
     """
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructType
+
     if options is None:
         options = {name: value for name, value in lowered(source.options).items() if name not in OF_SOURCES}
     if wanted == "json":
@@ -364,27 +369,14 @@ def _has_partitions(source: Source, path: str | Sequence[str]) -> bool:
     return not files or any(partitions_of(source, name) for name, _, _ in files)
 
 
-def hadoop_path(path: str, *, stream: bool) -> str:
-    """Return a path, or a pattern of paths, for Spark.
-
-    A relative one is made absolute: the Java process may have another working directory. One file for a
-    stream becomes a pattern that only it matches, for Spark takes a plain path for a directory.
-    """
-    local = local_path(path)
-    if local is None:
-        return path
-    plain = os.path.abspath(local)
-    if stream and os.path.exists(plain) and not os.path.isdir(plain):
-        plain = f"{plain[:-1]}[{plain[-1]}]"
-    return f"file:{plain}" if path.startswith("file:") else plain
-
-
 def _in_the_files_order(
     source: Source, path: str, options: Mapping[str, str], schema: StructType
 ) -> tuple[StructType, dict[str, str]]:
     """The schema with the columns as they stand in the header of the files that are there, and those that
     nobody asked for as text. Without files: as declared. And the columns whose names have blanks around them
     there, with their declared names."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
     layout = layout_at(f'"{source.name}"', source, path, options)
     if layout is None:
         return schema, {}

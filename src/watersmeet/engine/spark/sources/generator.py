@@ -14,10 +14,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import literal
@@ -26,6 +25,9 @@ from watersmeet.names import PARTITION
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.names import source_option_problems
 from watersmeet.types.sql_type import BOOLEAN, INTEGERS, STRING, TIMES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 KINDS = ("time", "key", "sequence", "random")
 _LEAST_PER_TICK = 1

@@ -8,11 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.errors import readable_error, says
 from watersmeet.engine.spark.sources.columns import check_columns
 from watersmeet.engine.spark.text import quoted
@@ -20,6 +18,9 @@ from watersmeet.errors import EngineError, WatersmeetError, raise_all
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.names import JDBC, JDBC_PROPERTIES, source_option_problems
 from watersmeet.spec.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DRIVERS = {
     "jdbc:postgresql:": ("org.postgresql.Driver", "org.postgresql:postgresql:42.7.7"),

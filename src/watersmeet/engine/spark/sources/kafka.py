@@ -12,11 +12,9 @@ metadata) is the value, and columns named like metadata are metadata.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.rounded_decimals import (
     loses_digits,
     rounded_column,
@@ -49,6 +47,10 @@ from watersmeet.spec.options.records import HEADER
 from watersmeet.spec.options.records import OPTIONS as OF_SCHEMAS
 from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.sql_type import SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
 _PARSED, _WIDER, _DECLARED, _CORRUPT = map(ours, ("parsed", "wider", "declared", "corrupt"))
 

@@ -12,11 +12,9 @@ one column. A value need not repeat them; where it does and says something else,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole, whole_json
@@ -26,6 +24,10 @@ from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
 from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.sql_type import SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 _PARSED, _KEY, _NO_VALUE = ours("parsed"), ours("key"), ours("no_value")
 

@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import DataType
 
 from watersmeet.engine.spark.broken_records import record_check
 from watersmeet.engine.spark.misfits import misfit_sql
@@ -39,9 +36,13 @@ from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
 from watersmeet.types.arrow import in_arrow
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
 _ANY = ours("any")
 
-Read = Callable[[Source], DataFrame]
+Read = Callable[[Source], "DataFrame"]
 
 
 @dataclass(frozen=True)
@@ -334,6 +335,8 @@ def _schemas(sources: Sequence[_Source]) -> dict[str, pa.Schema]:
 
 def _arrow_type(type_: DataType) -> pa.DataType:
     """What Spark sends to Python for a type, in the session's time zone, which is UTC."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
     try:
         return to_arrow_type(type_, timezone="UTC")
     except TypeError:  # Spark 4.0: UTC without being told

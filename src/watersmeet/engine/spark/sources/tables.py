@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from watersmeet.engine.driver.snapshots import SnapshotReader
 from watersmeet.engine.driver.tables import TableReader, TableWriter
@@ -24,6 +22,7 @@ from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
 from watersmeet.engine.files.table_files import Entry, local_files, version_of
 from watersmeet.engine.messages.shapes import SideShape
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.broken_records import record_check
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.configuration import max_line_bytes
@@ -41,13 +40,12 @@ from watersmeet.engine.spark.sources.files.parquet_types import (
     nanosecond_columns,
 )
 from watersmeet.engine.spark.sources.files.texts import shown_text
-from watersmeet.engine.spark.sources.files.there import check_table
+from watersmeet.engine.spark.sources.files.there import check_table, hadoop_path
 from watersmeet.engine.spark.sources.frames import (
     check_directories,
     check_parquet,
     check_path,
     check_there,
-    hadoop_path,
     layout_at,
     local_names,
     read_records,
@@ -66,6 +64,9 @@ from watersmeet.spec.options.files import format_of, local_path, path_of, source
 from watersmeet.spec.options.lowered import lowered
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ATTEMPTS = 3
 """Files that are replaced while they are being read are read again, so often."""
@@ -142,6 +143,8 @@ def _made_anew(spark: SparkSession, source: Source, maker: Maker | None) -> Tabl
         )
 
     def frame() -> DataFrame:
+        from pyspark.sql import DataFrame
+
         try:
             made = maker()
         except Exception as error:  # of the user's function

@@ -11,15 +11,16 @@ import json
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.checkpoint.host import NOTHING_READ
 from watersmeet.engine.spark.sources import brokers
 from watersmeet.errors import EngineError, WatersmeetError
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import is_another_topic, servers_text, topics_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _GONE = ("topic-missing", "offsets-expired")
 """Codes of what Spark says when it cannot read rows any more; the brokers know more of it."""

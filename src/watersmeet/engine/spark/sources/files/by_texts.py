@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.window import Window, WindowSpec
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
 from watersmeet.engine.spark.sources.files.texts import TEXT
 from watersmeet.engine.spark.sources.files.there import local_of, shown
@@ -25,6 +24,10 @@ from watersmeet.errors import EngineError
 from watersmeet.names import ours
 from watersmeet.spec.model import Column as Declared
 from watersmeet.spec.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.window import WindowSpec
 
 NOTHING_OUT = "nothing of this tick was put out. "
 _HINT = (
@@ -113,7 +116,7 @@ def _check_counts(source: Source, rows: DataFrame, texts: DataFrame) -> None:
     read, told = ours("read_rows"), ours("told")
     values = [name for name in rows.columns if name not in (FILE, BLOCK, ROW, _NUMBER)]
     # Asked for no values, Spark would count lines and parse none.
-    are_parsed = reduce(Column.__add__, (F.count(quoted(name)) for name in values)) >= 0
+    are_parsed = reduce(add, (F.count(quoted(name)) for name in values)) >= 0
     read_rows = rows.groupBy(FILE).agg(F.max(_NUMBER).alias(read), are_parsed.alias(_PARSED))
     is_looked_at = F.max(F.col(_RUNS_ON) | F.col(_RENAMED)).alias(_RUNS_ON)
     told_rows = texts.groupBy(FILE).agg(F.max(_LAST).alias(told), is_looked_at)
@@ -131,4 +134,6 @@ def _check_counts(source: Source, rows: DataFrame, texts: DataFrame) -> None:
 
 
 def _in_order() -> WindowSpec:
+    from pyspark.sql.window import Window
+
     return Window.partitionBy(FILE).orderBy(BLOCK, ROW)

@@ -12,8 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
@@ -27,6 +26,9 @@ from watersmeet.errors import EngineError, printable
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.spec.options.values import WIDE, separator_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _IS_UTF8 = f"is_valid_utf8({quoted(TEXT)})"
 _HINT_UTF8 = (

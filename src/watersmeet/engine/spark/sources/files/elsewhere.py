@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from watersmeet.engine.spark.errors import readable_error
 from watersmeet.errors import EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Gone = Callable[[Sequence[str]], frozenset[str]]
 """Which of these files, by their URLs, are not there any more."""

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark.sources.files.texts import (
     TEXT,
@@ -36,6 +35,9 @@ from watersmeet.spec.options.files import ANY_READER, OF_SOURCES
 from watersmeet.spec.options.lowered import is_true, lowered
 from watersmeet.spec.options.values import WIDE
 from watersmeet.spec.records.json_names import JsonNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _END = ours("end")
 _CHARACTERS, _FIRST, _IS_ARRAY = ours("characters"), ours("first"), ours("is_array")

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.misfits import any_within
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.sql_type import INT, SMALLINT, TINYINT, SqlType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PARQUET = {TINYINT: INT, SMALLINT: INT}
 JSON = {TINYINT: SMALLINT}

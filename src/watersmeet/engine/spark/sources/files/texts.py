@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.engine.spark.text import quoted
 from watersmeet.names import ours
 from watersmeet.spec.options.lowered import is_true
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 TEXT = ours("text")
 """The column of texts: their bytes, whatever the encoding."""

@@ -65,6 +65,21 @@ class There(NamedTuple):
     passed_over: str | None
 
 
+def hadoop_path(path: str, *, stream: bool) -> str:
+    """Return a path, or a pattern of paths, for Spark.
+
+    A relative one is made absolute: the Java process may have another working directory. One file for a
+    stream becomes a pattern that only it matches, for Spark takes a plain path for a directory.
+    """
+    local = local_path(path)
+    if local is None:
+        return path
+    plain = os.path.abspath(local)
+    if stream and os.path.exists(plain) and not os.path.isdir(plain):
+        plain = f"{plain[:-1]}[{plain[-1]}]"
+    return f"file:{plain}" if path.startswith("file:") else plain
+
+
 def files_of(source: Source, special: list[str] | None = None) -> Iterator[There]:
     """All files of a source but hidden ones; none where its path is not local.
 
