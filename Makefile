@@ -1,6 +1,6 @@
 # Recipes only; the work is in scripts/. CI calls the same ones.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars postgres browser lint types audit test test-fast test-all check simulate chaos soak cluster demo examples pictures bench cost docs site clean
+.PHONY: help setup jars postgres browser lint types audit test test-fast test-all check simulate chaos soak cluster demo examples pictures bench cost docs site wheel clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,10 @@ docs: setup ## run the docstrings' examples, check links
 
 site: setup ## the pages as a site, in build/site; links and anchors checked
 	@scripts/site
+
+wheel: setup ## the package as a wheel, in dist/
+	@.venv/bin/python -m hatchling build -t wheel
+
 pictures: setup browser ## the pictures of docs/users/report.md
 	@scripts/pictures
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,6 +24,7 @@ from packaging.requirements import Requirement
 import watersmeet
 from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.package_paths import REPOSITORY as ROOT
+from watersmeet.cli.install.origin import requirement_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 SITE = Path(os.path.dirname(__import__("numpy").__file__)).parent
@@ -55,11 +57,17 @@ def built(tmp_path_factory) -> SimpleNamespace:
     venv.create(environment, with_pip=False)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--python", python)
-    called(*pip, "install", "--no-deps", "--no-index", "--no-compile", wheel, cwd=folder)
+    install = (*pip, "install", "--no-index", "--no-compile", "--no-build-isolation")
+    called(*install, "--no-deps", wheel, cwd=folder)
     (own,) = (environment / "lib").glob("python*/site-packages")
     (own / "dependencies.pth").write_text(f"{SITE}\n")  # behind its own
     return SimpleNamespace(
-        sources={name.partition("/")[2] for name in names}, wheel=wheel, bin=environment / "bin", own=own
+        sources={name.partition("/")[2] for name in names},
+        folder=unpacked,
+        wheel=wheel,
+        bin=environment / "bin",
+        own=own,
+        install=install,
     )
 
 
@@ -115,6 +123,90 @@ def test_the_command_works_from_the_wheel(built, tmp_path):
     version = f"watersmeet {PROJECT['version']}\n"
     assert called(built.bin / "watersmeet", "--version", cwd=tmp_path) == version
     assert called(built.bin / "python", "-m", "watersmeet", "--version", cwd=tmp_path) == version
+
+
+def test_the_long_description_leads_to_the_address_and_no_link_of_it_leads_nowhere(built):
+    hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]
+    home = hatch["metadata"]["hooks"]["custom"]["address"]
+    with zipfile.ZipFile(built.wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        said = Parser().parsestr(archive.read(name).decode())
+    assert said["Description-Content-Type"] == "text/markdown"
+    assert f"Repository, {home}" in said.get_all("Project-URL")
+    links = re.findall(r"\]\(([^)]+)\)", said.get_payload())
+    assert len(links) > 20
+    for link in links:
+        kind, _, path = link.partition("#")[0].removeprefix(f"{home}/").partition("/main/")
+        assert link.startswith(home), link
+        assert kind in ("blob", "raw"), link
+        assert (ROOT / path).exists(), link
+
+
+def test_no_other_file_names_the_address():
+    """A line in pyproject.toml is all that has to change when the project gets one."""
+    named = [
+        path.name
+        for path in find_paths(ROOT, "*", "src/**/*", "docs/**/*", "scripts/*")
+        if path.is_file() and b"watersmeet.example" in path.read_bytes()
+    ]
+    assert named == ["pyproject.toml"]
+
+
+def repository(built: SimpleNamespace, place: Path) -> str:
+    """A repository of git with the sources; its commit."""
+    shutil.copytree(built.folder, place, ignore=shutil.ignore_patterns("tests", "docs", "examples", "deploy"))
+    git = ("git", "-C", place, "-c", "user.name=x", "-c", "user.email=x@example.org")
+    called(*git, "init", "--quiet", cwd=place)
+    called(*git, "add", "--all", cwd=place)
+    called(*git, "commit", "--quiet", "--message", "all", cwd=place)
+    return called(*git, "rev-parse", "HEAD", cwd=place).strip()
+
+
+def named_by_a_project(built: SimpleNamespace, place: Path) -> str:
+    """The first line of the requirements file that the installed command writes."""
+    called(built.bin / "watersmeet", "init", "kafka", place, cwd=place.parent)
+    return (place / "requirements.txt").read_text().splitlines()[0]
+
+
+def test_projects_name_the_wheel_that_was_installed_and_its_extras_need_no_index(built, tmp_path):
+    assert named_by_a_project(built, tmp_path / "a") == f"watersmeet[spark,kafka] @ file://{built.wheel}"
+    # as the hints of errors say: what is installed is not looked for
+    called(*built.install, "--dry-run", "watersmeet[spark,ui,delta]", cwd=tmp_path)
+
+
+def test_it_is_installed_from_a_repository_and_projects_name_its_commit(built, tmp_path):
+    place = tmp_path / "repository"
+    commit = repository(built, place)
+    called(*built.install, "--no-deps", "--force-reinstall", f"git+file://{place}", cwd=tmp_path)
+    line = named_by_a_project(built, tmp_path / "a")
+    assert line == f"watersmeet[spark,kafka] @ git+file://localhost{place}@{commit}"
+    called(*built.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
+
+
+@pytest.mark.full
+def test_it_is_installed_from_a_folder_and_projects_name_it(built, tmp_path):
+    called(*built.install, "--no-deps", "--force-reinstall", ".", cwd=built.folder)
+    line = named_by_a_project(built, tmp_path / "a")
+    assert line == f"watersmeet[spark,kafka] @ file://{built.folder}"
+    called(*built.install, "--dry-run", "-r", "a/requirements.txt", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("record", "version", "line"),
+    [
+        (None, "0.1.0", "watersmeet[spark]==0.1.0"),
+        (None, None, "watersmeet[spark]"),
+        ({"url": "file:///a%20b/c", "dir_info": {"editable": True}}, "0.1.0", "-e '/a b/c[spark]'"),
+        ({"url": "file:///c", "dir_info": {}}, "0.1.0", "watersmeet[spark] @ file:///c"),
+        (
+            {"url": "https://x/r", "subdirectory": "s", "vcs_info": {"vcs": "git", "commit_id": "0a"}},
+            "0.1.0",
+            "watersmeet[spark] @ git+https://x/r@0a#subdirectory=s",
+        ),
+    ],
+)
+def test_the_line_that_installs_it_again(record, version, line):
+    assert requirement_of(record, version, "spark") == line
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ import pytest
 from tests.boundary.test_docs import problems_of, section
 from tests.support.lent_jvms import lent
 from watersmeet.cli.init import DEFAULT_KIND, ENDING, kinds, make_project
+from watersmeet.cli.install.origin import requirement
 from watersmeet.errors import SpecError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +33,14 @@ def files_in(directory: Path) -> dict[str, bytes]:
     }
 
 
+def files_of(kind: str) -> dict[str, bytes]:
+    """The files of a project: those of the template, with the watersmeet that is installed here."""
+    files = {name.removesuffix(ENDING): text for name, text in files_in(TEMPLATES / kind).items()}
+    ours, _, others = files["requirements.txt"].decode().partition("\n")
+    extras = ours.removeprefix("watersmeet[").removesuffix("]")
+    return files | {"requirements.txt": f"{requirement(extras)}\n{others}".encode()}
+
+
 def test_kinds_are_the_folders_of_templates():
     assert set(kinds()) == {path.name for path in TEMPLATES.iterdir()}
     assert {"files", "kafka", "python", "pipeline"} <= set(kinds())
@@ -45,15 +54,14 @@ def test_a_template_has_what_every_project_needs(kind):
     names = {name.removesuffix(ENDING) for name in files}
     assert {"README.md", ".gitignore"} <= names
     assert [name for name in names if name.startswith("test_")]
-    assert {"requirements.txt", "pyproject.toml"} & names
+    assert "requirements.txt" in names
 
 
 @every_kind
 def test_the_project_is_the_template(kind, tmp_path, watersmeet):
     done = watersmeet("init", kind, tmp_path / "shop")
     assert (done.status, done.err) == (0, "")
-    template = files_in(TEMPLATES / kind)
-    assert files_in(tmp_path / "shop") == {name.removesuffix(ENDING): text for name, text in template.items()}
+    assert files_in(tmp_path / "shop") == files_of(kind)
 
 
 @every_kind
@@ -63,7 +71,8 @@ def test_what_it_says_to_run_is_there(kind, tmp_path, watersmeet):
     project = tmp_path / "shop"
     assert f"made {len(files_in(project))} files" in told
     commands = [line.strip() for line in told.split("next:\n")[1].splitlines()]
-    assert commands[:2] == [f"cd {project}", "python -m pytest"]
+    install = "python -m pip install -r requirements.txt"
+    assert commands[:3] == [f"cd {project}", install, "python -m pytest"]
     for command in commands[1:]:
         assert problems_of(command) == []
         for word in command.split():
@@ -150,9 +159,7 @@ def test_files_is_the_kind_of_who_says_none(tmp_path, watersmeet, monkeypatch):
     assert done.status == 0
     assert f"made {len(files_in(tmp_path))} files here" in done.out
     assert "cd " not in done.out
-    assert files_in(tmp_path) == {
-        name.removesuffix(ENDING): text for name, text in files_in(TEMPLATES / DEFAULT_KIND).items()
-    }
+    assert files_in(tmp_path) == files_of(DEFAULT_KIND)
 
 
 @every_kind

@@ -1,8 +1,9 @@
 """`init`: a project of one kind, made of the files of a template.
 
 A kind is a folder of `cli/templates`. Its files are copied as they are, without the ending ``.template``,
-which keeps the tools of this package off them. Adding a kind is adding a folder; the first line of its
-``README.md`` says what it is, and the first block of ``sh`` there what to run.
+which keeps the tools of this package off them. Only `REQUIREMENTS` differs: it names the watersmeet that
+is installed. Adding a kind is adding a folder; the first line of its ``README.md`` says what it is, and
+the first block of ``sh`` there what to run.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+from watersmeet.cli.install.origin import requirement
 from watersmeet.errors import SpecError, counted, near_names, printable
 
 ENDING = ".template"
 DEFAULT_KIND = "files"
 README = "README.md"
+REQUIREMENTS = "requirements.txt"
+_OURS = re.compile(r"^watersmeet\[(?P<extras>[a-z,]+)\]$", re.MULTILINE)
 SHOWN = 5
 """So many files are named that are in the way."""
 
@@ -74,6 +78,8 @@ def make_project(kind: str, directory: Path) -> Project:
             f" {DEFAULT_KIND} {shlex.quote(kind)})",
         )
     wanted = dict(_files(_templates().joinpath(kind)))
+    named = _OURS.sub(lambda ours: requirement(ours["extras"]), wanted[REQUIREMENTS].decode())
+    wanted[REQUIREMENTS] = named.encode()
     taken = [path for path in wanted if os.path.lexists(directory / path)]
     if taken:
         more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
