@@ -43,6 +43,7 @@ COMMANDS = (
         "whatif",
         "diff",
         "why",
+        "doctor",
         "replay",
         "demo",
         "init",

@@ -29,6 +29,7 @@ REFUSED = {
     "replay": ["replay", "case.json", "--engine", "spark"],
     "diff": ["diff", "job.sql", "--engine", "spark"],
 }
+DOCTOR = {"a job": ["doctor"], "job.sql": ["doctor", "job.sql"]}
 DONE = {
     "init": ["init", "files", "shop"],
     "preview": ["preview", "job.sql"],
@@ -95,7 +96,7 @@ def told(tmp_path_factory) -> dict:
         rows = templates / "files" / "in" / stream / "2022-03-01.csv.template"
         (folder / "in" / stream / "1.csv").write_text(rows.read_text())
     (folder / "case.json").write_text((REPOSITORY / "tests" / "cases" / "outer.json").read_text())
-    commands = {f"no {name}": words for name, words in REFUSED.items()} | DONE
+    commands = {f"no {name}": words for name, words in REFUSED.items()} | DONE | DOCTOR
     child = subprocess.run(
         [sys.executable, "-c", CHILD],
         input=json.dumps({"commands": commands, "modules": modules()}),
@@ -132,6 +133,17 @@ def test_what_needs_no_spark_is_done(told, name):
     status, out, err = told[name]
     assert (status, "Error" in err) == (0, False)
     assert out
+
+
+@pytest.mark.parametrize("what", DOCTOR)
+def test_doctor_says_it_once_and_goes_on(told, what):
+    """Java is not told from here: the tests' machine has it somewhere."""
+    status, out, _ = told[what]
+    assert status == 1
+    assert out.count("needs PySpark") == 1
+    assert "FAIL  PySpark" in out
+    assert f"{what} cannot be run" in out
+    assert "FAIL  job.sql" not in out
 
 
 @pytest.mark.parametrize(

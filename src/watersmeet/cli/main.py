@@ -25,6 +25,7 @@ from watersmeet.cli import flags
 from watersmeet.cli.completion import case_files, pipeline_files
 from watersmeet.cli.diff.entry import diff
 from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
+from watersmeet.cli.install.doctor import doctor
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
 from watersmeet.cli.prepare import prepare
@@ -418,7 +419,7 @@ def init(
 
 
 for panel, commands in {
-    START: (init, preview, explain, run, state_commands.stop),
+    START: (init, doctor, preview, explain, run, state_commands.stop),
     ASK: (why, diff, whatif),
     LOOK: (ui_command, report),
     OTHER: (demo, validate, schema, reset, replay, prepare),
