@@ -25,7 +25,9 @@ FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read
 EXAMPLES = find_paths(DOCS, "examples/*.md")
 FOLDERS = [
     path.name
-    for path in find_paths(ROOT, "src", "tests", "scripts", "docs", "benchmarks", "examples", "monitoring")
+    for path in find_paths(
+        ROOT, "src", "tests", "scripts", "docs", "deploy", "benchmarks", "examples", "monitoring"
+    )
 ]
 GROUPS = {"state": ("show", "ls", "check", "gc", "copy", "export", "restore")}
 COMMANDS = (

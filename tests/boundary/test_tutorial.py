@@ -13,7 +13,7 @@ import pytest
 from watersmeet.cli.main import main
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "users" / "tutorial.md"
-INSTALLING = "python -m pip install watersmeet\n"
+INSTALLING = 'python -m pip install "./watersmeet[spark]"\n'
 
 
 def steps() -> Iterator[tuple[str, str, str]]:

@@ -146,7 +146,7 @@ def test_no_other_file_names_the_address():
     """A line in pyproject.toml is all that has to change when the project gets one."""
     named = [
         path.name
-        for path in find_paths(ROOT, "*", "src/**/*", "docs/**/*", "scripts/*")
+        for path in find_paths(ROOT, "*", "src/**/*", "docs/**/*", "deploy/*", "scripts/*")
         if path.is_file() and b"watersmeet.example" in path.read_bytes()
     ]
     assert named == ["pyproject.toml"]
