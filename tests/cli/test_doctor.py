@@ -45,8 +45,8 @@ def test_a_machine_that_has_all_can_run_a_job_and_nothing_is_left_behind(watersm
     assert (told.status, told.err) == (0, "")
     assert told.out.splitlines()[-1] == "a job can be run"
     assert [line for line in told.out.splitlines() if len(line) > WIDTH] == []
-    names = [line.split("  ")[1] for line in told.out.splitlines()[:5]]
-    assert names == ["watersmeet", "Python", "PySpark", "Java", "bash"]
+    names = [line.split("  ")[1] for line in told.out.splitlines()[:6]]
+    assert [name.strip() for name in names] == ["watersmeet", "Python", "User", "PySpark", "Java", "bash"]
     assert os.listdir(folder) == ["in"]
 
 

@@ -10,7 +10,7 @@ import pytest
 from watersmeet.engine.spark.job import gateway, session
 from watersmeet.engine.spark.job.gateway import JavaEnded
 from watersmeet.engine.spark.job.java_command import Command
-from watersmeet.engine.spark.start_failures import check_java, not_started
+from watersmeet.engine.spark.start_failures import check_java, check_user, not_started
 from watersmeet.errors import EngineError
 
 
@@ -159,3 +159,14 @@ def test_packages_are_not_blamed_where_java_did_not_start():
     assert told.code == "spark-not-started"
     for said in ("", "unresolved dependency: org.x#heap-tools;1.0: not found"):
         assert not_started(RuntimeError("exited"), packages, said).code == "packages-unresolved"
+
+
+def test_a_user_without_a_name(monkeypatch):
+    """A container may run under any number. Java's home directory is "?" then, and Hadoop has no user."""
+    assert check_user()
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000_007)
+    with pytest.raises(EngineError) as caught:
+        gateway.check_start({})
+    assert caught.value.code == "spark-not-started"
+    assert "user 4000000007 has no name here" in caught.value.message
+    assert "useradd --uid 4000000007" in caught.value.hint

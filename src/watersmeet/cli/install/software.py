@@ -15,6 +15,7 @@ from watersmeet.engine.spark.start_failures import (
     JARS_VARIABLE,
     check_bash,
     check_pyspark,
+    check_user,
     find_java,
     pyspark_version,
 )
@@ -25,10 +26,11 @@ _LIBRARY = re.compile(r"(?P<name>[A-Za-z0-9._-]+).*;\s*extra\s*==\s*['\"](?P<ext
 
 
 def check_programs() -> list[Check]:
-    """Return what each job needs: this package, Python, PySpark, Java, bash."""
+    """Return what each job needs: this package, Python, a user with a name, PySpark, Java."""
     return [
         Check("watersmeet", Status.OK, f"{__version__}, {describe_origin()}"),
         Check("Python", Status.OK, f"{platform.python_version()}, {sys.executable}"),
+        Check.of("User", check_user),
         Check.of("PySpark", _pyspark),
         Check.of("Java", _java),
         Check.of("bash", _bash).as_note(),

@@ -164,6 +164,27 @@ def find_java(environment: Mapping[str, str]) -> Java:
     return Java(str(program), version)
 
 
+def check_user() -> str:
+    """Return the name of this process's user, which Java asks the system for.
+
+    Raises:
+        EngineError: the system knows none, as in a container that runs under any number.
+    """
+    if os.name != "posix":
+        return ""
+    import pwd
+
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        raise EngineError(
+            f"user {number} has no name here, and Spark does not start for a user without one",
+            code="spark-not-started",
+            hint=f"add it to /etc/passwd, in an image by: useradd --uid {number} --create-home NAME",
+        ) from None
+
+
 def check_bash(environment: Mapping[str, str]) -> None:
     """Check that Spark's scripts can be run.
 

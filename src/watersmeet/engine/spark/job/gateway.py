@@ -34,7 +34,7 @@ from pyspark.sql import SparkSession
 from watersmeet.engine.spark.job.java_command import Command, has_spark_env, java_command
 from watersmeet.engine.spark.job.signals import STOPPING, held_back
 from watersmeet.engine.spark.job.submitted import GATEWAY, OURS
-from watersmeet.engine.spark.start_failures import check_bash, check_java
+from watersmeet.engine.spark.start_failures import check_bash, check_java, check_user
 from watersmeet.spec.secrets import Secret, public_setting
 
 _SECRET = "PYSPARK_GATEWAY_SECRET"
@@ -235,6 +235,7 @@ def _check_programs(command: Command | None) -> None:
     """Check what a start needs. Raises: EngineError."""
     if GATEWAY in os.environ:
         return
+    check_user()
     if not has_spark_env(os.environ):
         check_java(os.environ)
     if command is None:
