@@ -138,7 +138,7 @@ def test_extras_are_those_of_the_package(monkeypatch):
     there, missing, _ = software.check_extras()
     assert "kafka" in there.detail
     assert (missing.status, missing.detail) == (Status.NOTE, "not installed: delta, ui")
-    assert missing.hint == "pip install 'watersmeet[delta,ui]', or those that you need"
+    assert missing.hint == "pip install 'watersmeet[delta]', or another of them, for jobs that need it"
 
 
 def test_a_folder_in_which_no_checkpoint_can_be(folder, monkeypatch):

@@ -45,9 +45,8 @@ def check_extras() -> list[Check]:
     if set(libraries) - set(missing):
         checks.append(Check("Extras", Status.OK, ", ".join(sorted(set(libraries) - set(missing)))))
     if missing:
-        names = ",".join(sorted(missing))
         detail = f"not installed: {', '.join(sorted(missing))}"
-        hint = f"pip install '{NAME}[{names}]', or those that you need"
+        hint = f"pip install '{NAME}[{min(missing)}]', or another of them, for jobs that need it"
         checks.append(Check("Extras", Status.NOTE, detail, hint))
     jars = os.environ.get(JARS_VARIABLE)
     detail = f"{JARS_VARIABLE} = {jars}" if jars else "from Maven, at the first job with topics"
