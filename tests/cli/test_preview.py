@@ -53,6 +53,29 @@ def lines_of(found):
     return [json.loads(line) for line in found.out.splitlines()]
 
 
+def test_changes_go_by_what_is_computed_of_columns_that_no_query_names(watersmeet, files):
+    """Also in the job's time zone."""
+    (files / "job.sql").write_text(
+        "SET time_zone = 'America/New_York'; SET output_mode = changelog;"
+        "CREATE TABLE c (m STRUCT<id: INT, at: TIMESTAMP>, is STRING, v INT, id AS hour(m.at),"
+        " op AS upper(is), PRIMARY KEY (id) NOT ENFORCED)"
+        " WITH ('connector' = 'file', 'path' = 'c', 'format' = 'json', 'op.column' = 'op');"
+        "CREATE TABLE d (at TIMESTAMP, v INT, n AS hour(at) - 5) WITH ('connector' = 'file', 'path' = 'e',"
+        " 'format' = 'json', 'diff.column' = 'n');"
+        "CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');"
+        "INSERT INTO out SELECT v, id FROM c; INSERT INTO out SELECT v, 0 AS id FROM d;"
+    )
+    for folder in ("c", "e"):
+        (files / folder).mkdir()
+    records = [("i", 10, 1), ("i", 11, 2), ("u", 10, 3), ("d", 11, 4)]
+    lines = (json.dumps({"m": {"at": f"2024-07-01T{h}:00:00Z"}, "is": is_, "v": v}) for is_, h, v in records)
+    (files / "c" / "1.json").write_text("\n".join(lines))
+    (files / "e" / "1.json").write_text('{"at": "2024-07-01T10:00:00Z", "v": 5}\n')
+    by_key, by_diff, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert by_key["rows"] == [[3, 6, 1, 1]]
+    assert by_diff["rows"] == [[5, 0, 1, 1]]
+
+
 def test_rows_are_those_of_the_job(watersmeet, files):
     joined, enriched, told = lines_of(watersmeet("preview", "job.sql", "--json"))
     assert joined["columns"] == ["id", "t", "d", "h", "x", "s"]

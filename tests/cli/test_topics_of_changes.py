@@ -223,5 +223,5 @@ def test_records_of_one_key_in_two_partitions_that_a_tick_read_are_in_no_order(
         def slot_of(self, source: str, part: str, position: int) -> tuple[int, bool]:
             return position, True
 
-    missing = unordered(source, portions, Told())  # type: ignore[arg-type]
+    missing = unordered(source, portions, Told(), "UTC")  # type: ignore[arg-type]
     assert [own.words.split(" read ")[0] for own in missing] == [f"tick {tick}" for tick in ticks]

@@ -67,13 +67,44 @@ def test_diffs_are_those_that_the_records_say(ran: Path, capsys: Any, monkeypatc
     assert 'met {"c": null} in tick 3' in said(ran, capsys, monkeypatch, "o", "--key", "1")
 
 
+NESTED = SALES.replace(
+    "id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING",
+    "m STRUCT<id: BIGINT, op: STRING, at: INT>, segment STRING, id AS m.id, op AS m.op, at AS m.at,"
+    " PRIMARY KEY (id) NOT ENFORCED",
+).replace("'op.column' = 'op'", "'op.column' = 'op', 'sequence.by' = 'at'")
+NESTED = NESTED.replace("customer BIGINT, d INT", "customer BIGINT, m STRUCT<d: INT, id: INT>, d AS m.d")
+
+
+def test_keys_and_what_changes_may_be_computed(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    def customer(id: int | None, segment: str, op: str, at: int) -> dict[str, Any]:
+        return {"m": {"id": id, "op": op, "at": at}, "segment": segment}
+
+    (tmp_path / "job.sql").write_text(NESTED)
+    folders = {name: tmp_path / name for name in ("customers", "orders")}
+    job = FileJob(NESTED, Checkpoint(tmp_path / ".watersmeet" / "job"), folders)
+    order = {"number": 10, "customer": 1, "m": {"d": 1, "id": 1}}
+    first = [customer(1, "new", "I", 2), customer(1, "old", "I", 1), customer(2, "b", "I", 1)]
+    with job.run(OPEN):
+        job.read({"customers": first, "orders": [order]})
+        job.read({"customers": [customer(2, "c", "D", 3)], "orders": [{**order, "m": {"d": -1, "id": 1}}]})
+    out = said(tmp_path, capsys, monkeypatch, "c", "--key", "id=1")
+    assert "there since tick 1; joined with o (number 10, " in out
+    assert "dropped in tick 1: an older change than one that its key has had" in out
+    out = said(tmp_path, capsys, monkeypatch, "c", "--key", "id=2")
+    assert "there from tick 1 until tick 2, in which it was deleted" in out
+    assert "took (m {'id': 2, 'op': 'I', 'at': 1}, segment b) away in tick 2" in out
+    out = said(tmp_path, capsys, monkeypatch, "o", "--key", "number=10")
+    assert "there from tick 1 until tick 2, in which it was deleted; joined with c" in out
+    assert "took away an equal row in tick 2" in out
+
+
 def test_records_that_do_not_say_what_they_change_are_broken() -> None:
     op = ChangeColumn("op", ("I",), ("D",))
     columns = [column(name, kind) for name, kind in {"op": "STRING", "id": "INT", "at": "INT"}.items()]
 
     def said(rows: list[dict[str, Any]], source: Source) -> list[Any]:
         """Per record its diff, and what it tells of its row; None: it is broken."""
-        changes, says = as_changes(source, to_table(source.columns, rows, [1] * len(rows)))
+        changes, says = as_changes(source, to_table(source.columns, rows, [1] * len(rows)), "UTC")
         told = changes.drop_columns([PARTITION]).to_pylist()
         return [tuple(row.values()) if is_so else None for row, is_so in zip(told, says, strict=True)]
 

@@ -121,6 +121,44 @@ def test_what_cannot_be_decided_is_refused(place: Path, capsys: Any) -> None:
     assert "which of its changes came first is not known" in " ".join(err.split())
 
 
+COMPUTED = SALES.replace(
+    "id BIGINT PRIMARY KEY NOT ENFORCED, segment STRING, op STRING",
+    "number BIGINT, segment STRING, is STRING, m STRUCT<id: BIGINT>, id AS number + 1,"
+    " op AS CASE WHEN is = 'gone' THEN 'D' ELSE 'I' END, PRIMARY KEY (id) NOT ENFORCED",
+)
+
+
+@pytest.mark.parametrize("key", ["number + 1", "m.id"])
+def test_keys_and_what_changes_may_be_computed(place: Path, capsys: Any, key: str) -> None:
+    customers = [
+        [
+            {
+                "number": own["id"] - 1,
+                "segment": own["segment"],
+                "is": "gone" if own["op"] == "D" else "",
+                "m": {"id": own["id"]},
+            }
+            for own in rows
+        ]
+        for rows in CUSTOMERS
+    ]
+    put_out = ran_in(place, customers, text=COMPUTED.replace("number + 1", key))
+    status, line, err = said(place, capsys, put_out)
+    if key == "m.id":
+        assert status == 2
+        assert "not-compared" in err
+    else:
+        assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb")
+
+
+def test_rows_without_what_says_that_they_come_are_not_compared(place: Path, capsys: Any) -> None:
+    text = SALES.replace("customer BIGINT, d INT", "customer BIGINT, n INT, d AS n * 2")
+    orders = [[{"number": 10, "customer": 1, "n": 1}], []]
+    status, _, err = said(place, capsys, ran_in(place, orders=orders, text=text))
+    assert status == 2
+    assert "not-compared" in err
+
+
 @pytest.mark.parametrize(
     "relation",
     ["s JOIN s z ON s.k = z.k AND s.t = z.t JOIN p ON p.k = s.k", "c JOIN c z ON c.k = z.k AND c.t = z.t"],

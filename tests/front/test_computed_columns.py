@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from watersmeet import declared
+from watersmeet import LocalJob, MemoryStore, declared, explain
 from watersmeet.errors import SqlError
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.model.job import KeyRows
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Column, Source
 from watersmeet.types.parser import sql_type
 
 MEMORY = "WITH ('connector' = 'memory'{})"
 STRUCT = "meta STRUCT<ts: TIMESTAMP, op: STRING, id: INT>"
+OP, DIFF = ", 'op.column' = 'op'", ", 'diff.column' = 'n'"
+UPSERT, DEBEZIUM = (
+    f", 'connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'b:1', 'format' = '{format}'"
+    for format in ("upsert-json", "debezium-json")
+)
 SINK = "CREATE SINK out WITH ('connector' = 'memory');"
 
 
 def table(columns: str, options: str = "", name: str = "n") -> str:
-    return f"CREATE TABLE {name} ({columns}) {MEMORY.format(options)};"
+    written = MEMORY.format(options) if "connector" not in options else f"WITH ({options.lstrip(', ')})"
+    return f"CREATE TABLE {name} ({columns}) {written};"
 
 
 def refusal(text: str) -> SqlError:
@@ -85,6 +93,97 @@ def test_python_reads_them_of_declarations() -> None:
     assert "event time n.ts TIMESTAMP" in relation.explain()
 
 
+KEYED = f"v INT, {STRUCT}, seq INT, id AS meta.id, op AS upper(meta.op), at AS seq, PRIMARY KEY (id)"
+FLAT = "v INT, seq INT, id INT, op STRING, at INT, PRIMARY KEY (id)"
+BY_KEY = f"{OP}, 'sequence.by' = 'at'"
+SEVERAL = "SELECT id, v FROM n WHERE id < 9 UNION ALL SELECT CAST(id AS BIGINT), v FROM n"
+
+
+def outputs(text: str, *ticks: Sequence[Mapping[str, object]]) -> list[Counter[str]]:
+    """Return the changes of each tick of ``n``; the job is opened anew between them."""
+    plan, store, found = plan_job(parse_job(text)), MemoryStore(), []
+    for rows in ticks:
+        job = LocalJob(plan, store)
+        job.push("n", rows)
+        found.append(Counter(repr(row) for row in job.tick().tables["out"].to_pylist()))
+    return found
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT id, v FROM n", "SELECT count(*) AS n, max(v) AS v FROM n", SEVERAL]
+)
+def test_records_change_a_table_by_what_is_computed_of_them(query: str) -> None:
+    ticks = [
+        [("i", 1, 10, 1), ("i", 2, 20, 1), ("i", 3, 30, 1), ("d", 3, 31, 2)],
+        [("u", 1, 11, 3), ("u", 1, 99, 2), ("d", 2, 22, 2), ("i", 3, 33, 1)],
+        [("i", None, 50, 9), ("d", 1, None, None), ("i", 2, 23, 2)],
+    ]
+    nested = [
+        [{"v": v, "seq": seq, "meta": {"ts": None, "op": op, "id": id}} for op, id, v, seq in tick]
+        for tick in ticks
+    ]
+    flat = [
+        [{"v": v, "seq": seq, "id": id, "op": op.upper(), "at": seq} for op, id, v, seq in tick]
+        for tick in ticks
+    ]
+    end = f"{SINK} INSERT INTO out {query} EMIT CHANGES;"
+    computed = outputs(table(KEYED, BY_KEY) + end, *nested)
+    assert computed == outputs(table(FLAT, BY_KEY) + end, *flat)
+    assert all(computed[:2])
+
+
+@pytest.mark.parametrize(
+    ("option", "change"), [(OP, "op AS CASE WHEN meta.n > 0 THEN 'I' ELSE 'D' END"), (DIFF, "n AS meta.n")]
+)
+def test_a_row_without_a_key_is_all_but_what_says_whether_it_comes(option: str, change: str) -> None:
+    columns = f"k INT, meta STRUCT<n: INT, id: INT>, v INT, {change}, id AS meta.id"
+    text = table(columns, option) + SINK + "INSERT INTO out SELECT * FROM n EMIT CHANGES;"
+    (query,) = (insert.query for insert in parse_job(text).inserts)
+    assert [output.name for output in query.outputs] == ["k", "v", "id"]
+    rows = [{"k": 1, "meta": {"n": n, "id": 7}, "v": 3} for n in (1, -1)]
+    came, went = outputs(text, rows[:1], rows[1:])
+    assert came == Counter([repr({"k": 1, "v": 3, "id": 7, "_diff": 1, "_tick": 1})])
+    assert went == Counter([repr({"k": 1, "v": 3, "id": 7, "_diff": -1, "_tick": 2})])
+
+
+def test_the_state_goes_by_what_keys_and_changes_are_computed_of() -> None:
+    def fingerprint(columns: str, query: str = "SELECT id, v FROM n") -> object:
+        return plan_job(parse_job(table(columns, BY_KEY) + query)).queries[0].fingerprint
+
+    own = fingerprint(KEYED)
+    assert own == fingerprint(
+        KEYED.replace("id AS", "uid AS").replace("(id)", "(uid)"), "SELECT uid, v FROM n"
+    )
+    others = [("id AS meta.id", "id AS meta.id + 1"), ("upper(meta.op)", "meta.op"), ("at AS seq", "at AS v")]
+    assert len({own, *(fingerprint(KEYED.replace(*other)) for other in others)}) == 4
+
+
+def test_the_key_is_kept_once_and_says_that_there_is_one_row() -> None:
+    sink = "CREATE SINK out (id INT, v INT, PRIMARY KEY (id)) WITH ('connector' = 'postgres', "
+    sink += "'url' = 'postgresql://h/d', 'table' = 't');"
+    (query,) = plan_job(
+        parse_job(table(KEYED, BY_KEY) + sink + "INSERT INTO out SELECT id, v FROM n WHERE id > 1;")
+    ).queries
+    assert query.key_rows is KeyRows.KNOWN
+    (node,) = query.nodes
+    assert {*node.side.kept} == {"v", "id", "at"}  # type: ignore[attr-defined]
+
+
+def test_a_key_is_computed_of_columns_that_are_inferred() -> None:
+    text = "CREATE TABLE n (id AS meta.id, PRIMARY KEY (id), seq AS meta.ts) WITH ('connector' = 'file',"
+    text += " 'path' = 'in', 'sequence.by' = 'seq'); SELECT * FROM n EMIT CHANGES;"
+    columns = [Column("meta", sql_type("STRUCT<ts: TIMESTAMP, id: INT>"))]
+    job = parse_job(text, infer=lambda source, clauses: columns)
+    (source,) = job.inserts[0].query.inputs[0].sources
+    assert source.primary_key is not None
+    assert source.primary_key.named == ("id", "seq")
+
+
+def test_what_is_computed_of_records_is_explained() -> None:
+    job = parse_job(table(KEYED, BY_KEY) + "SELECT id, v FROM n EMIT CHANGES;")
+    assert "computed of its records: id AS meta.id, at AS seq, op AS UPPER(meta.op)" in explain(plan_job(job))
+
+
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
@@ -101,13 +200,21 @@ def test_python_reads_them_of_declarations() -> None:
         (table("k INT, x AS proctime()"), "not-supported", "PROCTIME()"),
         (table("k INT, x AS CAST(k AS STRING), WATERMARK FOR x"), "wrong-type", '"x" is STRING'),
         (table("op STRING, k INT, x AS op", ", 'op.column' = 'op'"), "unknown-column", '"op"'),
-        (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (ID)"), "not-supported", 'PRIMARY KEY names "ID"'),
-        (table(f"k INT, {STRUCT}, op AS meta.op", ", 'op.column' = 'op'"), "not-supported", "'op.column'"),
-        (table(f"k INT, {STRUCT}, n AS meta.id", ", diff_column = 'n'"), "not-supported", "'diff_column'"),
+        (table(f"{STRUCT}, m AS meta, PRIMARY KEY (m)"), "primary-key", '"m" is STRUCT'),
+        (table("k INT, x AS rand(), PRIMARY KEY (x)"), "nondeterministic", "rand()"),
+        (table(f"k INT, {STRUCT}, op AS meta.ts", OP), "bad-option", '"op" is TIMESTAMP and cannot say'),
+        (table(f"{STRUCT}, op AS meta.op, x AS op, PRIMARY KEY (x)", OP), "unknown-column", '"op"'),
+        (table(f"{STRUCT}, op AS meta.op", OP), "not-supported", "there is no other column"),
+        (table(f"{STRUCT}, op AS meta.op, x AS meta", OP), "not-supported", '"x" is computed of meta,'),
+        (table(f"{STRUCT}, x AS upper(meta.op), op AS meta.op", OP), "not-supported", "of meta.op,"),
+        (table("m MAP<STRING, INT>, x AS m['x'], n AS m['n']", DIFF), "not-supported", "of m,"),
+        (table(f"k INT, {STRUCT}, n AS meta.id, PRIMARY KEY (k)", DIFF), "primary-key", "how often"),
+        (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", UPSERT), "not-supported", "upsert-json finds"),
+        (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", DEBEZIUM), "not-supported", "debezium-json f"),
         (
-            table(f"k INT, {STRUCT}, s AS meta.ts, PRIMARY KEY (k)", ", 'sequence.by' = 's'"),
+            table("k INT, v INT, s AS v, PRIMARY KEY (k)", f"{DEBEZIUM}, 'sequence.by' = 's'"),
             "not-supported",
-            "'sequence.by'",
+            "'sequence.by' names \"s\", which is computed, and deletes in debezium-json have their key alone",
         ),
         ("CREATE SINK s (a INT, b AS a) WITH ('connector' = 'console');", "bad-option", "is a sink"),
     ],

@@ -84,7 +84,6 @@ NESTED = "CREATE TABLE n (k INT, meta STRUCT<ts: TIMESTAMP, op: STRING, id: INT>
 NESTED += "WITH ('connector' = 'memory'{});"
 ORDERED = "CREATE VIEW ordered AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT *, meta.ts AS ts FROM {0}), "
 ORDERED += "DESCRIPTOR(ts), INTERVAL '10' SECONDS))"
-OF_RECORDS = "have it as a column of its own in the records"
 
 
 @pytest.mark.parametrize(
@@ -101,12 +100,12 @@ OF_RECORDS = "have it as a column of its own in the records"
             "DESCRIPTOR(meta.ts)",
             ORDERED.format("name"),
         ),
-        (NESTED.format(", PRIMARY KEY (k, meta.id) NOT ENFORCED", ""), "meta.id is a field", OF_RECORDS),
-        (NESTED.format("", ", 'op.column' = 'meta.op'"), '"meta.op"', OF_RECORDS),
+        (NESTED.format(", PRIMARY KEY (k, meta.id) NOT ENFORCED", ""), "meta.id is a field", "id AS meta.id"),
+        (NESTED.format("", ", 'op.column' = 'meta.op'"), '"meta.op"', "op AS meta.op"),
         (
             NESTED.format(", op STRING, PRIMARY KEY (k)", ", 'op.column' = 'op', 'sequence.by' = 'meta.ts'"),
             '"meta.ts"',
-            OF_RECORDS,
+            "ts AS meta.ts",
         ),
     ],
 )

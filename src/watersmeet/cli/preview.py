@@ -68,7 +68,7 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     """Per source and table what was read; what a run would not read is refused before anything is."""
     from watersmeet.cli.run import check_sources
     from watersmeet.engine.spark.sources.files.first_rows import first_rows
-    from watersmeet.plan.evaluated import mentioned_by
+    from watersmeet.plan.evaluated import needed_of
 
     zone = plan.queries[0].options.time_zone
     tables = {source.name: source for source in plan.tables}
@@ -85,7 +85,7 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     check_sources(plan)
     samples = {}
     for source in sources.values():
-        needed = frozenset[str]().union(*(mentioned_by(b) for b in branches if b.source.name == source.name))
+        needed = needed_of(source, (branch for branch in branches if branch.source.name == source.name))
         count = TABLE_ROWS if source.name in tables else rows
         samples[source.name] = first_rows(source, count, zone, needed=needed)
     return samples

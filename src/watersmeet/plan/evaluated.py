@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.join_inputs import JoinInputs, refs
 from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Expr, Input, Source
+from watersmeet.spec.records.changes import columns_in, computed_of_changes
 from watersmeet.spec.time_zones import UTC
 
 
@@ -19,6 +22,13 @@ def mentioned_by(branch: BranchPlan) -> frozenset[str]:
     """The columns of its source that a branch takes anything from."""
     columns = {ref[1] for _, expr in branch.columns for ref in refs(expr)}
     return frozenset(columns | (set() if branch.flag is None else {ref[1] for ref in refs(branch.flag)}))
+
+
+def needed_of(source: Source, branches: Iterable[BranchPlan]) -> frozenset[str]:
+    """Return the columns of a source that its branches take anything from, and those of which it is computed
+    which change a record is."""
+    of_changes = (columns_in(own.expr) for own in computed_of_changes(source))
+    return frozenset[str]().union(*map(mentioned_by, branches), *of_changes)
 
 
 def words_of(branch: BranchPlan, name: str, expr: Expr) -> str:

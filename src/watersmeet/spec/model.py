@@ -80,17 +80,16 @@ class Computed(NamedTuple):
 class Source:
     """A declared stream (or table), before any view: where its rows come from and what they look like.
 
-    ``connector`` is lower case: ``kafka``, ``file``, ``generator``, ``memory``. ``options`` are the user's,
-    keys as written. ``event_times`` are those declared on the source itself (WATERMARK FOR). A table
-    (``is_table``) has none and keeps its rows until they are deleted. ``computed``: columns beside those of
-    the records, which event times may name. ``changes``: rows carry diffs (+1, −1);
-    ``change_column``: which column says it, and is none of the rows' (None: they come with their diffs).
-    ``primary_key``: changes go by it, and records are no rows of the table yet (`plan.nodes.keyed`).
-    ``compared``: it is read as a whole, again and again, and changes by what it held before and holds now.
-    ``partitions`` are the declared ones (see `first_partitions`). ``rows_per_second``: how many
-    are expected, for forecasts alone. ``max_rows``, ``max_bytes``: of its rows, how many all queries
-    together may retain, and bytes of their files. ``refresh_us``: read as a table, it is looked at no more
-    often; None: as its connector has it.
+    ``connector``: as in `spec.connectors`. ``options`` are the user's, keys as written. ``event_times`` are
+    those declared on the source itself (WATERMARK FOR). A table (``is_table``) has none and keeps its rows
+    until they are deleted. ``computed``: columns beside those of the records, which all that follows may
+    name. ``changes``: rows carry diffs (+1, −1); ``change_column``: which column says it, and is none of the
+    rows' (None: they come with their diffs). ``primary_key``: changes go by it, and records are no rows of
+    the table yet (`plan.nodes.keyed`). ``compared``: it is read as a whole, again and again, and changes by
+    what it held before and holds now. ``partitions`` are the declared ones (see `first_partitions`).
+    ``rows_per_second``: how many are expected, for forecasts alone. ``max_rows``, ``max_bytes``: of its rows,
+    how many all queries together may retain, and bytes of their files. ``refresh_us``: read as a table, it is
+    looked at no more often; None: as its connector has it.
     """
 
     name: str
@@ -116,9 +115,12 @@ class Source:
 
     @property
     def row_columns(self) -> tuple[Column, ...]:
-        """The columns of its rows."""
-        said_by = None if self.change_column is None else self.change_column.column
-        return tuple(column for column in self.columns if column.name != said_by)
+        """The columns of its rows: those of its records that do not say what becomes of them."""
+        unseen = set() if self.change_column is None else {self.change_column.column}
+        if self.primary_key is None:  # a row that goes equals the row that came
+            exprs = [own.expr for own in self.computed if own.column.name in unseen]
+            unseen.update(node.name for expr in exprs for node in expr.find_all(exp.Column))
+        return tuple(column for column in self.columns if column.name not in unseen)
 
     @property
     def traits(self) -> Connector:
@@ -444,9 +446,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: ``file``, ``kafka``,
-    ``delta``, ``iceberg``, ``postgres``, ``function``, ``foreach_batch``, ``spark``, ``console``,
-    ``memory``. ``primary_key``: the columns by which a row there takes the place of another."""
+    """Where an INSERT goes. ``columns`` None: whatever the query gives. ``connector``: as in
+    `spec.connectors`. ``primary_key``: the columns by which a row there takes the place of another."""
 
     name: str
     connector: str

@@ -14,7 +14,8 @@ from pyarrow import parquet
 from watersmeet.cli.diff.read import Read
 from watersmeet.diff.contents import FILE, POSITION, fold
 from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
-from watersmeet.diff.dialect import Uncommon
+from watersmeet.diff.dialect import Named, Names, Uncommon
+from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.diff.statement import AT, PART
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.values import arrow_type, to_table
@@ -23,6 +24,8 @@ from watersmeet.kernel.batches import one_table
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.files import OF_SOURCES, format_of
+from watersmeet.spec.records.changes import computed_of_changes
+from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import TIMESTAMP
 
 MOST_RECORDS = 200_000
@@ -77,15 +80,30 @@ class TablesHere(dict[str, str]):
             _of_parquet(db, table, source, files)
         else:
             self._records -= _of_text(db, table, of, files, self._records, self._time_zone)
+        more = _computed(source, utc=self._time_zone == UTC)
+        computed = f"(SELECT *, {', '.join(more)} FROM {table})" if more else table
         if source.compared:
-            _check_keys(db, source, table)
+            _check_keys(db, source, f"{computed} r")
         elif source.changes:
             batches = "[" + ", ".join(map(str, of.batches)) + "]"
             given = quoted(ours(f"records{number}"))
             in_batches = f"* REPLACE (list_extract({batches}, {AT}) AS {AT}), {AT} AS {FILE}"
-            ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {table}")
+            ran(db, f"CREATE OR REPLACE TABLE {given} AS SELECT {in_batches} FROM {computed} r")
             fold(db, source, given, table, of.orders)
         return table
+
+
+def _computed(source: Source, *, utc: bool) -> list[str]:
+    """Return the columns that say which change a record is, where they are computed.
+
+    Raises: Uncommon, where Spark is to compute them.
+    """
+    computed = computed_of_changes(source)
+    if computed and source.primary_key is None:
+        raise Uncommon(f'"{source.name}" has rows that are computed of what says what becomes of them')
+    names: Names = {("", column.name): Named(quoted(column.name), column.type) for column in source.columns}
+    sql = DuckDb({}, utc=utc).expression
+    return [f"{sql(own.expr, names)} AS {quoted(own.column.name)}" for own in computed]
 
 
 def _check_keys(db: Any, source: Source, table: str) -> None:

@@ -14,7 +14,7 @@ from watersmeet.cli.why.topics import topics_again
 from watersmeet.engine.spark.sources.files.again import files_again
 from watersmeet.engine.spark.sources.files.first_found import FirstRows
 from watersmeet.engine.values import to_table
-from watersmeet.plan.evaluated import mentioned_by
+from watersmeet.plan.evaluated import needed_of
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.spec.model import Source
 from watersmeet.state.store import Store
@@ -59,7 +59,7 @@ def _reread(
         for _, branch in side.sources
         if branch.source.name == source.name
     ]
-    needed = frozenset[str]().union(*map(mentioned_by, branches))
+    needed = needed_of(source, branches)
     zone = queries[0].options.time_zone
     if source.traits.log:
         return topics_again(source, host, history, zone, needed, silent)
@@ -69,8 +69,8 @@ def _reread(
         return len(history) if read_by is None else read_by[0]
 
     again = files_again(source, store, host, zone, needed, tick_of)
-    portions = [_portion(source, rows, position, path) for path, position, rows in again.read]
-    portions += [_portion(source, rows, UNREAD, path) for path, rows in again.unread]
+    portions = [_portion(source, rows, position, path, zone) for path, position, rows in again.read]
+    portions += [_portion(source, rows, UNREAD, path, zone) for path, rows in again.unread]
     missing = [Missing(words, FILES, position) for words, position in again.missing]
     for path, position, rows in [*again.read, *((path, UNREAD, rows) for path, rows in again.unread)]:
         if rows.left_out > len(rows.records):
@@ -79,8 +79,8 @@ def _reread(
     return Reread(source, tuple(portions), tuple(missing))
 
 
-def _portion(source: Source, rows: FirstRows, position: int, path: str) -> Portion:
-    table, says = as_changes(source, to_table(source.columns, rows.rows, [1] * len(rows.rows)))
+def _portion(source: Source, rows: FirstRows, position: int, path: str, zone: str) -> Portion:
+    table, says = as_changes(source, to_table(source.columns, rows.rows, [1] * len(rows.rows)), zone)
     unclear = [rows.rows[number] for number in np.flatnonzero(~says).tolist()]
     texts = (json.dumps(row, ensure_ascii=False, default=str)[:200] for row in unclear)
     return Portion(table.filter(pa.array(says)), FILES, position, path, (*rows.records, *texts))

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
+from watersmeet.engine.local.evaluate import value_of
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.spec.model import Source
@@ -17,7 +19,7 @@ from watersmeet.why.recorded import Recorded
 from watersmeet.why.reread import UNREAD, Missing, Portion
 
 
-def unordered(source: Source, portions: Sequence[Portion], history: Recorded) -> list[Missing]:
+def unordered(source: Source, portions: Sequence[Portion], history: Recorded, zone: str) -> list[Missing]:
     """Per tick of which it is so, a place of a record of a primary key that it is so of."""
     key = source.primary_key
     read = [own for own in portions if own.position != UNREAD and own.rows.num_rows]
@@ -32,7 +34,8 @@ def unordered(source: Source, portions: Sequence[Portion], history: Recorded) ->
     portion = np.repeat(np.arange(len(read)), counts)
     slot = np.repeat(np.array(slots, dtype=np.int64), counts)
     part = np.repeat(np.array([names.index(own.part) for own in read], dtype=np.int64), counts)
-    columns = one_table([own.rows.select(list(key.columns)) for own in read])
+    rows = one_table([own.rows for own in read])
+    columns = pa.table({name: value_of(source, name, rows, zone) for name in key.columns})
     group = group_numbers(batch_of(columns), key.columns)
     order = np.lexsort((part, group, slot))
     slot, group, part, portion = slot[order], group[order], part[order], portion[order]

@@ -66,7 +66,7 @@ class RecordsAgain:
     """
 
     def __init__(self, source: Source, time_zone: str, needed: frozenset[str]) -> None:
-        self._source, self._format = source, records_of(source.options)
+        self._source, self._format, self._zone = source, records_of(source.options), time_zone
         self._metadata = {} if self._format == DEBEZIUM else metadata_of(source)
         self._values = [column for column in source.columns if column.name not in self._metadata]
         for column in source.columns:
@@ -116,7 +116,8 @@ class RecordsAgain:
                 arrays[column.name] = array
                 is_known &= is_read
         names = [*(column.name for column in self._source.columns), PARTITION, DIFF]
-        table, says = as_changes(self._source, pa.table([arrays[name] for name in names], names=names))
+        table = pa.table([arrays[name] for name in names], names=names)
+        table, says = as_changes(self._source, table, self._zone)
         is_known &= says
         for record in records[~is_known].tolist():
             left_out[record] = _shown((values if values[record].is_valid else keys)[record].as_py())

@@ -91,7 +91,7 @@ def topics_again(
         if servers in silent:
             return _unread(source, f"no broker answers at {servers}")
         with TopicReader(source) as reader:
-            return _Again(source, host, history, records).read(reader)
+            return _Again(source, host, history, records, time_zone).read(reader)
     except (NotRead, Others) as why:
         if isinstance(why, Silent):
             silent.add(servers)
@@ -106,9 +106,9 @@ def _unread(source: Source, why: str) -> Reread:
 
 class _Again:
     def __init__(
-        self, source: Source, host: Mapping[str, Any], history: Recorded, records: RecordsAgain
+        self, source: Source, host: Mapping[str, Any], history: Recorded, records: RecordsAgain, zone: str
     ) -> None:
-        self._source, self._history, self._records = source, history, records
+        self._source, self._history, self._records, self._zone = source, history, records, zone
         self._until = _read_up_to(source, host)
         self._ids: Mapping[str, str] = host.get(TOPICS, {}).get(source.name, {})
         self._missing: list[Missing] = []
@@ -132,7 +132,7 @@ class _Again:
         if {part.name for part in parts} >= {place.name for place in self._until}:
             is_upsert = records_of(self._source.options) == UPSERT
             self._missing += gone(self._history, self._source.name, parts, by_keys=is_upsert)
-        self._missing += unordered(self._source, portions, self._history)
+        self._missing += unordered(self._source, portions, self._history, self._zone)
         if self._left_out > MOST_LEFT_OUT:
             more = counted(self._left_out - MOST_LEFT_OUT, "more record")
             self._missing.append(Missing(f"{more} could not be read here"))

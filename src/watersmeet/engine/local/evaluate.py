@@ -103,6 +103,18 @@ class BranchEvaluator:
         return pa.schema([batch.schema.field(name) for name in self._names])
 
 
+def value_of(source: Source, name: str, rows: pa.Table, zone: str = UTC) -> pa.ChunkedArray:
+    """Return a column of the records of a source, or one that is computed of them.
+
+    Raises: EngineError, where the expression fails, or is computed by Spark alone.
+    """
+    expr = next((own.expr for own in source.computed if own.column.name == name), None)
+    if expr is None:
+        return rows.column(name)
+    words = f'the column {name} AS {shown(expr)} of "{source.name}"'
+    return pa.chunked_array([_computed(name, expr, source_inputs(source, zone), words=words).of(rows)])
+
+
 class Projection:
     """The query's filter after the last node and its output columns. ``changelog``: summed per row, with
     `CHANGE_COLUMNS`. ``zoned``: TIMESTAMPs carry UTC."""

@@ -35,7 +35,7 @@ class Gathered:
             or name in tables
             or all(query.options.output_mode is OutputMode.CHANGELOG for query in readers[name])
         }
-        self._naive_is_utc = plan.is_in_utc
+        self._naive_is_utc, self._zone = plan.is_in_utc, plan.queries[0].options.time_zone
         self._times = {name: _event_times(plan, source) for name, source in sources.items()}
         self._keys: dict[str, SqlType] = {
             f"{side.name}.{column.name}": column.type
@@ -76,7 +76,12 @@ class Gathered:
         if partition is not None and not isinstance(partition, str):
             raise SpecError(f"the partition {partition!r} is no name", code="bad-value")
         rows = rows_of(
-            self._sources[source], data, partition=partition, diff=diff, naive_is_utc=self._naive_is_utc
+            self._sources[source],
+            data,
+            partition=partition,
+            diff=diff,
+            naive_is_utc=self._naive_is_utc,
+            zone=self._zone,
         )
         self._rows.setdefault(source, []).append(rows)
 

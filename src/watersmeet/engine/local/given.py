@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.engine.local.evaluate import value_of
 from watersmeet.engine.values import to_json, to_table
 from watersmeet.errors import EngineError
 from watersmeet.event_time import Mask
@@ -17,6 +18,8 @@ from watersmeet.kernel.batches import one_table
 from watersmeet.names import CASE_PARTITION, DIFF, PARTITION, SHOWN_DIFF
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
+from watersmeet.spec.records.changes import columns_of_deletes, said_by
+from watersmeet.spec.time_zones import UTC
 from watersmeet.types.sql_type import TIMESTAMP
 
 Row = Mapping[str, Any]
@@ -51,11 +54,11 @@ class Given:
         return rows.rename_columns(names)
 
 
-def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Table]) -> Given:
+def given_of(source: Source, changes: Sequence[Change], pushed: Sequence[pa.Table], zone: str = UTC) -> Given:
     """Build what a tick is given of a source; ``pushed`` may have more columns than ``source`` declares."""
     tables = list(pushed)
     if changes or not tables:
-        tables.insert(0, to_table(source.columns, *_rows_and_diffs(source, changes)))
+        tables.insert(0, to_table(source.columns, *_rows_and_diffs(source, changes, zone)))
     names = tables[0].column_names if changes else [column.name for column in source.columns]
     names = [*dict.fromkeys([*names, PARTITION, DIFF])]
     table = one_table([table.select(names) for table in tables])
@@ -93,12 +96,13 @@ def zoned(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
     return table
 
 
-def _rows_and_diffs(source: Source, changes: Sequence[Change]) -> tuple[list[Row], list[int]]:
+def _rows_and_diffs(source: Source, changes: Sequence[Change], zone: str) -> tuple[list[Row], list[int]]:
     """Return the rows and their diffs; of a delete by a primary key only the columns of that key."""
-    diffs = [diff * _stated_diff(source, row) for row, diff in changes]
     rows = [row for row, _ in changes]
+    stated = _stated_values(source, rows, zone)
+    diffs = [diff * _stated_diff(source, value) for value, (_, diff) in zip(stated, changes, strict=True)]
     if source.primary_key is not None:
-        named = {*source.primary_key.named, CASE_PARTITION}
+        named = {*columns_of_deletes(source), CASE_PARTITION}
         rows = [
             row if diff > 0 else {name: value for name, value in row.items() if name in named}
             for row, diff in zip(rows, diffs, strict=True)
@@ -106,16 +110,25 @@ def _rows_and_diffs(source: Source, changes: Sequence[Change]) -> tuple[list[Row
     return rows, diffs
 
 
-def _stated_diff(source: Source, row: Row) -> int:
-    """Return the diff that the row itself states.
+def _stated_values(source: Source, rows: Sequence[Row], zone: str) -> Sequence[Any]:
+    """Return what each row has in the column that says what becomes of it."""
+    name = said_by(source) or ""
+    if not any(own.column.name == name for own in source.computed):
+        return [row.get(name) for row in rows]
+    table = to_table(source.columns, rows, [1] * len(rows))
+    values: list[Any] = value_of(source, name, table, zone).to_pylist()
+    return values
+
+
+def _stated_diff(source: Source, value: Any) -> int:
+    """Return the diff that a row states by a value of its change column.
 
     Raises:
-        EngineError: its change column has no known value.
+        EngineError: it is no known value.
     """
     change = source.change_column
     if change is None:
         return 1
-    value = row.get(change.column)
     diff = diff_of(change, value)
     if diff is None:
         raise unknown_change(source, value)

@@ -320,8 +320,9 @@ class LocalJob:
         start = driver.begin(clock_us)
         if self._watcher is not None:
             self._watcher.began(start)
+        zone = self.plan.queries[0].options.time_zone
         arrived = {
-            name: given_of(source, rows.get(name, ()), gathered.rows(name))
+            name: given_of(source, rows.get(name, ()), gathered.rows(name), zone)
             for name, source in self._sources.streams.items()
             if rows.get(name) or gathered.rows(name)
         }

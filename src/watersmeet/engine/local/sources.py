@@ -13,8 +13,9 @@ from watersmeet.engine.local.evaluate import BranchEvaluator, declared_schema
 from watersmeet.engine.local.tables import LocalSnapshot, reader_of
 from watersmeet.engine.values import HeldTables, arrow_type
 from watersmeet.errors import EngineError
+from watersmeet.plan.evaluated import needed_of
 from watersmeet.plan.model.job import JobPlan
-from watersmeet.spec.model import Column
+from watersmeet.spec.model import Column, Source
 
 
 class JobSources:
@@ -42,7 +43,7 @@ class JobSources:
         self.declared = self.streams | self.tables
         if given:  # columns of types that are not known here may be there, if nobody asks for them
             self.streams = {
-                name: replace(declared, columns=self._mentioned(name)) for name, declared in streams.items()
+                name: replace(source, columns=self._mentioned(source)) for name, source in streams.items()
             }
             self.tables = {
                 name: replace(source, columns=_known(source.columns)) for name, source in self.tables.items()
@@ -72,15 +73,17 @@ class JobSources:
             reader = reader_of(self.tables[branch.source.name], evaluator, held, given=given)
             self.compared.setdefault(branch.source.name, LocalSnapshot()).readers[name] = reader
 
-    def _mentioned(self, source: str) -> tuple[Column, ...]:
-        """The columns of a source that the branches that read it mention."""
+    def _mentioned(self, source: Source) -> tuple[Column, ...]:
+        """The columns of a source that the branches that read it mention, and those that say which change a
+        record is by what is computed of them."""
         columns = [
             column
             for name, evaluator in self.branches.values()
-            if name == source
+            if name == source.name
             for column in evaluator.columns
         ]
-        return tuple(dict.fromkeys(columns))
+        names = needed_of(source, ()).union(column.name for column in columns)
+        return tuple(column for column in source.columns if column.name in names)
 
 
 def _known(columns: Sequence[Column]) -> tuple[Column, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watersmeet.engine.local.evaluate import value_of
 from watersmeet.engine.local.given import unknown_change
 from watersmeet.engine.local.mapped import table_of
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, near_names, raise_all
@@ -22,6 +23,8 @@ from watersmeet.kernel.batches import one_array
 from watersmeet.names import DIFF, PARTITION
 from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
+from watersmeet.spec.records.changes import columns_of_deletes
+from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
@@ -29,7 +32,13 @@ _TAKEN = "an Arrow table or batch, a frame of pandas or Polars, a mapping, or a 
 
 
 def rows_of(
-    source: Source, data: Any, *, partition: str | None = None, diff: int = 1, naive_is_utc: bool = True
+    source: Source,
+    data: Any,
+    *,
+    partition: str | None = None,
+    diff: int = 1,
+    naive_is_utc: bool = True,
+    zone: str = UTC,
 ) -> pa.Table:
     """The rows of ``data``, in their order: the declared columns, `PARTITION` and `DIFF`.
 
@@ -37,6 +46,7 @@ def rows_of(
         partition: the partition of the source that all of them came in.
         diff: +1: they come; −1: they go. What a column of theirs says counts as well.
         naive_is_utc: TIMESTAMPs that say no zone are taken as UTC's.
+        zone: the job's time zone.
 
     Raises:
         SpecError: it is no table, or its columns are not the declared ones.
@@ -56,7 +66,8 @@ def rows_of(
             problems.append(error)
     raise_all(problems)
     count = table.num_rows
-    diffs = _diffs(source, dict(zip((c.name for c in source.columns), arrays, strict=True)), count) * diff
+    records = pa.table(arrays, names=[column.name for column in source.columns])
+    diffs = _diffs(source, records, count, zone) * diff
     if source.primary_key is not None and (diffs < 0).any():
         arrays = _by_key(source, arrays, diffs)
     arrays += [
@@ -283,7 +294,7 @@ def _hint(given: pa.DataType, type_: SqlType) -> str:
     return f"cast it before, or declare the column as what it is; here it takes {in_arrow(type_)}"
 
 
-def _diffs(source: Source, columns: Mapping[str, pa.ChunkedArray], count: int) -> Any:
+def _diffs(source: Source, rows: pa.Table, count: int, zone: str) -> Any:
     """int64[n]: how often each row comes by what it says itself; 1 where it says nothing.
 
     Raises: EngineError, when that is nothing known.
@@ -291,7 +302,8 @@ def _diffs(source: Source, columns: Mapping[str, pa.ChunkedArray], count: int) -
     change = source.change_column
     if change is None:
         return np.ones(count, dtype=np.int64)
-    said = pc.dictionary_encode(one_array(columns[change.column]), null_encoding="encode")
+    values = one_array(value_of(source, change.column, rows, zone))
+    said = pc.dictionary_encode(values, null_encoding="encode")
     words = said.dictionary.to_pylist()
     diffs = [diff_of(change, word) for word in words]
     if None in diffs:
@@ -301,9 +313,8 @@ def _diffs(source: Source, columns: Mapping[str, pa.ChunkedArray], count: int) -
 
 def _by_key(source: Source, arrays: Sequence[pa.ChunkedArray], diffs: Any) -> list[pa.ChunkedArray]:
     """Of what a delete says, what says which row of a primary key goes."""
-    assert source.primary_key is not None
     stays = pa.chunked_array([pa.array(diffs > 0)])
-    named = source.primary_key.named
+    named = columns_of_deletes(source)
     return [
         array if column.name in named else pc.if_else(stays, array, pa.scalar(None, array.type))
         for column, array in zip(source.columns, arrays, strict=True)

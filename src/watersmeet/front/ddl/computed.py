@@ -1,12 +1,12 @@
 """Columns that a declaration computes of those of the records: ``ts AS meta.ts``, ``ts AS to_timestamp(at)``.
 
-Whoever reads the source sees them, as columns of a view. Nothing is written to them, and no PRIMARY KEY and
-no option that says how records change a table names one.
+Whoever reads the source sees them, as columns of a view. Nothing is written to them. A PRIMARY KEY and the
+options that say how records change a table may name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -18,7 +18,10 @@ from watersmeet.front.query.scope import Named, Scope, column_node, resolved
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.front.types.earlier import column_of
+from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Column, Computed, Expr
+from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
+from watersmeet.spec.records.changes import columns_in
 
 
 @dataclass(frozen=True)
@@ -49,18 +52,24 @@ def computed_clause(cursor: Cursor, name: str, start: int, place: int) -> Comput
 
 
 def computed_columns(
-    clauses: Sequence[ComputedClause], columns: Sequence[Column], said_by: str | None, text: Text
+    clauses: Sequence[ComputedClause],
+    columns: Sequence[Column],
+    said_by: str | None,
+    text: Text,
+    *,
+    is_keyed: bool,
 ) -> tuple[Computed, ...]:
     """Return the computed columns as expressions over those of the records.
 
     Args:
         columns: of the records, as declared or inferred.
-        said_by: that which says what becomes of rows, and is none of theirs.
+        said_by: that which says what becomes of rows, and is none of theirs, in small letters.
+        is_keyed: the table has a primary key.
 
     Raises: Refused, with the problems in ``text``; SqlError.
     """
     before = len(text.problems)
-    own_columns = [column for column in columns if column.name != said_by]
+    own_columns = [column for column in columns if column.name.lower() != said_by]
     values: dict[str, Expr] = {column.name: column_node(column.name) for column in own_columns}
     computed: list[Computed] = []
     for clause in clauses:
@@ -75,25 +84,73 @@ def computed_columns(
             continue
         column = column_of(clause.name, own, scope.column_of)
         values[column.name] = substituted(own, lambda node: values[node.name])
-        skipped = any(c.name == said_by for c in columns[: clause.place])
-        computed.append(Computed(column, values[column.name], clause.place - skipped))
-        own_columns.append(column)
+        computed.append(Computed(column, values[column.name], clause.place))
+        if column.name.lower() != said_by:
+            own_columns.append(column)
     if len(text.problems) > before:
         raise Refused
-    return tuple(computed)
+    hidden = {said_by} if is_keyed else _hidden(clauses, columns, computed, said_by, text)
+    return tuple(
+        one._replace(place=sum(column.name.lower() not in hidden for column in columns[: one.place]))
+        for one in computed
+    )
 
 
-def refuse_computed(
-    what: str, names: Sequence[str], clauses: Sequence[ComputedClause], text: Text, start: int
-) -> None:
-    """Refuse columns that say how records change the table, where they are computed.
+def _hidden(
+    clauses: Sequence[ComputedClause],
+    columns: Sequence[Column],
+    computed: Sequence[Computed],
+    said_by: str | None,
+    text: Text,
+) -> set[str | None]:
+    """Return the columns of records that rows have not, in small letters: a row that goes equals the row that
+    came, and what says so differs.
 
-    Args:
-        what: what names them: ``PRIMARY KEY``, ``option 'op.column'``.
+    Raises: SqlError, where nothing else is left, or another column is computed of it.
     """
-    lowered = {clause.name.lower() for clause in clauses}
-    name = next((name for name in names if name.strip().lower() in lowered), None)
-    if name is not None:
-        message = f'{what} names "{name}", which is computed'
-        hint = "name a column of the records: rows of a table are computed of once it is known which they are"
-        raise text.error(message, "not-supported", start, hint)
+    change = next((one for one in computed if one.column.name.lower() == said_by), None)
+    if change is None:
+        return {said_by}
+    name, said = change.column.name, [*_paths(change.expr)]
+    for clause, other in zip(clauses, computed, strict=True):
+        for path in () if other is change else _paths(other.expr):
+            if any(f"{path}.".startswith(f"{own}.") or f"{own}.".startswith(f"{path}.") for own in said):
+                message = f'"{clause.name}" is computed of {path}, by which "{name}" says what changes'
+                hint = "a row that goes equals the row that came: compute it of other columns or fields"
+                raise text.error(message, "not-supported", clause.start, hint)
+    hidden = {column.lower() for column in columns_in(change.expr)}
+    if len(computed) == 1 and all(column.name.lower() in hidden for column in columns):
+        message = f'"{name}" says what changes, and there is no other column'
+        hint = "compute the columns of the rows, too: id AS meta.id"
+        raise text.error(message, "not-supported", clauses[0].start, hint)
+    return {*hidden}
+
+
+def check_key(
+    name: str, key: PrimaryKey, computed: Sequence[Computed], records: str, text: Text, start: int
+) -> None:
+    """Refuse a computed key of a table whose format says which row a record is of.
+
+    Raises: SqlError.
+    """
+    by_format = {UPSERT: key.columns, DEBEZIUM: key.named}.get(records, ())
+    own = next((one.column.name for one in computed if one.column.name in by_format), None)
+    if own is None:
+        return
+    if own in key.columns:
+        what, why = "PRIMARY KEY", f"{records} finds rows by the keys of its records"
+        hint = "name columns that are in these keys"
+    else:
+        what, why = "option 'sequence.by'", f"deletes in {records} have their key alone"
+        hint = f"declare {own} BIGINT, and fill it from the event: 'metadata.{own}' = 'source.lsn'"
+    message = f'"{name}": {what} names "{own}", which is computed, and {why}'
+    raise text.error(message, "not-supported", start, hint)
+
+
+def _paths(expr: Expr) -> Iterator[str]:
+    """Yield the columns, and fields of them, that an expression mentions."""
+    for node in expr.find_all(exp.Column):
+        path: exp.Expression = node
+        while isinstance(path.parent, exp.Dot) and path.parent.this is path:
+            path = path.parent
+        yield path.sql("spark").lower().replace("`", "")

@@ -23,9 +23,9 @@ from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.computed import (
     ComputedClause,
+    check_key,
     computed_clause,
     computed_columns,
-    refuse_computed,
 )
 from watersmeet.front.ddl.foreign import format_hint, metadata_clause
 from watersmeet.front.ddl.options import (
@@ -34,7 +34,7 @@ from watersmeet.front.ddl.options import (
     infers,
     is_same_option,
     of_the_connector,
-    options_of_columns,
+    said_by,
     source_fields,
 )
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
@@ -354,22 +354,17 @@ def _source(
     fields = source_fields(
         options, connector, lambda message, hint: text.error(message, "bad-option", start, hint)
     )
-    for clause in listed.keys:
-        refuse_computed("PRIMARY KEY", clause.columns, listed.computed, text, clause.start)
-    for option, value in options_of_columns(options).items():
-        refuse_computed(f"option '{option}'", [value], listed.computed, text, start)
+    clauses = [replace(c, place=len(listed.columns)) if by_files else c for c in listed.computed]
+    keyed = bool(listed.keys)
+    computed = computed_columns(clauses, listed.columns, said_by(options), text, is_keyed=keyed)
+    columns = [*listed.columns, *(one.column for one in computed)]
     change = changes_of(
         options,
-        listed.columns,
+        columns,
         lambda message, hint: text.error(f'"{name}": {message}', "bad-option", start, hint),
-        keyed=bool(listed.keys),
+        keyed=keyed,
     )
-    said_by = None if change is None else change.column
-    clauses = [replace(c, place=len(listed.columns)) if by_files else c for c in listed.computed]
-    computed = computed_columns(clauses, listed.columns, said_by, text)
-    times = event_times_of(
-        listed.watermarks, [*listed.columns, *(one.column for one in computed)], text, by_files=by_files
-    )
+    times = event_times_of(listed.watermarks, columns, text, by_files=by_files)
     traits = connector_of(connector)
     if fields.partitions and traits.one_partition:
         raise text.error(
@@ -414,7 +409,7 @@ def _source(
     key = key_of(
         name,
         listed.keys,
-        listed.columns,
+        columns,
         connector,
         records,
         change,
@@ -423,6 +418,8 @@ def _source(
         lambda message, hint: text.error(message, "primary-key", start, hint),
         cursor,
     )
+    if key is not None and tells:
+        check_key(name, key, computed, records, text, listed.keys[0].start)
     changes = tells or change is not None or key is not None or is_compared
     return Source(
         name,

@@ -84,10 +84,10 @@ def changes_of(
     return change_column(named, columns, error, keyed=keyed)
 
 
-def options_of_columns(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that name a column by which records change a table, as they are written."""
-    names = ("op_column", "diff_column", "sequence_by")
-    return {key: value for key, value in options.items() if _plain(key) in names}
+def said_by(options: Mapping[str, str]) -> str | None:
+    """Return the name of the column that says what becomes of rows, in small letters."""
+    names = ("op_column", "diff_column")
+    return next((value.strip().lower() for key, value in options.items() if _plain(key) in names), None)
 
 
 COLUMNS = "columns"

@@ -15,7 +15,7 @@ from watersmeet.front.text.tokens import Cursor
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import connector_of
 from watersmeet.spec.model import Column, EventTime, Sink
-from watersmeet.spec.options.changes import FIELD, UPSERT
+from watersmeet.spec.options.changes import UPSERT, hint_of_field
 from watersmeet.spec.options.primary_key import SEQUENCE, TOMBSTONES, primary_key
 from watersmeet.spec.words import IN_SQL, Words
 
@@ -48,8 +48,9 @@ def _key_column(cursor: Cursor) -> str:
     start = cursor.offset
     name = cursor.name("a column name")
     if cursor.looks_at("."):
-        message = f"{name}{cursor.fields()} is a field of a STRUCT, and a PRIMARY KEY is of columns"
-        raise cursor.text.error(message, "primary-key", start, FIELD)
+        path = f"{name}{cursor.fields()}"
+        message = f"{path} is a field of a STRUCT, and a PRIMARY KEY is of columns"
+        raise cursor.text.error(message, "primary-key", start, hint_of_field(path, IN_SQL))
     return name
 
 

@@ -27,6 +27,7 @@ from watersmeet.spec.model import (
     bare,
     with_bare,
 )
+from watersmeet.spec.records.changes import said_by
 from watersmeet.spec.stages import output_time
 
 
@@ -83,7 +84,8 @@ class FlowError(Exception):
 def flow_of(source: Source) -> Flow:
     """The source as declared, with its computed columns; its own event times are ordered."""
     named: list[tuple[Column, Expr]] = [(own, column_node(own.name)) for own in source.row_columns]
-    for added, (column, value, place) in enumerate(source.computed):
+    of_rows = [own for own in source.computed if own.column.name != said_by(source)]
+    for added, (column, value, place) in enumerate(of_rows):
         named.insert(place + added, (column, value))
     position = {column.name: i for i, (column, _) in enumerate(named)}
     lags = {position[time.column]: time.lag for time in source.event_times}

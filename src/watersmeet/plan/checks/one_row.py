@@ -28,6 +28,7 @@ from watersmeet.spec.model import (
     Relation,
     visible_inputs,
 )
+from watersmeet.spec.records.changes import computed_of_key
 from watersmeet.types.sql_type import INTEGERS, STRING, SqlType
 
 _Column = tuple[str, str]
@@ -151,11 +152,14 @@ class _Known:
         if i.alias in self.rows or i.as_of or len(i.branches) != 1:
             return False
         (branch,) = i.branches
-        told = {
-            expr.name
+        values = [
+            expr
             for column, expr in zip(i.columns, branch.columns, strict=True)
-            if _is_column(expr) and (i.alias, column.name) in self.columns
-        }
+            if (i.alias, column.name) in self.columns
+        ]
+        told = {expr.name for expr in values if _is_column(expr)}
+        if isinstance(branch, Branch):
+            told |= {own.column.name for own in computed_of_key(branch.source) if own.expr in values}
         if padded and not told:
             return False
         if isinstance(branch, Branch):

@@ -19,7 +19,7 @@ from watersmeet.plan.explain.rankings import ranking_sections
 from watersmeet.plan.explain.snapshots import compared_lines, snapshot_sections
 from watersmeet.plan.explain.state import shared_lines, state_sections
 from watersmeet.plan.explain.taken import taken_lines
-from watersmeet.plan.explain.upserts import changes_told, key_lines, upsert_sections
+from watersmeet.plan.explain.upserts import changes_told, computed_lines, key_lines, upsert_sections
 from watersmeet.plan.explain.windows import as_written, window_group_sections, window_sections
 from watersmeet.plan.explain.words import (
     INDENT,
@@ -197,6 +197,7 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
     if branch.source.primary_key is not None:
         lines = key_lines(branch.source.primary_key, in_order=branch.source.traits.in_order)
         yield from (f"{INDENT}{line}" for line in lines)
+    yield from (f"{INDENT}{line}" for line in computed_lines(branch.source))
     if branch.beneath is not None:
         yield f"{INDENT}filter before ordering: {text_of(branch.beneath)}"
     if branch.above is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from watersmeet.plan.explain.durations import duration
+from watersmeet.plan.explain.upserts import computed_lines
 from watersmeet.plan.explain.words import Sections
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import SnapshotPlan
@@ -20,6 +21,7 @@ def compared_lines(source: Source) -> Iterator[str]:
         yield "by whole rows, each as often as it is there"
         return
     yield f"primary key: {', '.join(source.primary_key.columns)}; one row of a key, others are broken"
+    yield from computed_lines(source)
 
 
 def snapshot_sections(node: SnapshotPlan, _: QueryPlan) -> Sections:

@@ -17,6 +17,7 @@ from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Expr, Source
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
 from watersmeet.spec.options.kafka import records_of
+from watersmeet.spec.records.changes import computed_of_changes
 
 
 def changes_told(source: Source) -> str | None:
@@ -37,6 +38,13 @@ def key_lines(key: PrimaryKey, *, in_order: bool) -> Iterator[str]:
     yield f"sequence: {key.sequence}; a record with a lesser one than its key has had is dropped (stale)"
     if not in_order:
         yield "of equal ones in a tick one counts: a row before a delete, of rows the greatest by its columns"
+
+
+def computed_lines(source: Source) -> Iterator[str]:
+    """Yield what is computed of records to tell which change each is."""
+    computed = [f"{own.column.name} AS {text_of(own.expr)}" for own in computed_of_changes(source)]
+    if computed:
+        yield f"computed of its records: {plain(', '.join(computed))}"
 
 
 def _asked(expr: Expr) -> Expr:

@@ -341,13 +341,18 @@ def _reads(source: Source) -> list[str]:
     """What the source reads, and how its records tell rows."""
     named = {key.lower(): value for key, value in source.options.items()}
     change = source.change_column
-    said = [] if change is None else [f"changes={change.column}", *_inserts(change), "-", *change.deletes]
+    said = [] if change is None else [_said_by(source, change), *_inserts(change), "-", *change.deletes]
     means = named.get("format", "").lower()
     said += [f"format={means}"] if means in (DEBEZIUM, UPSERT) else []  # another reads records as other rows
     if timestamps_unit(source.options) is not None:
         said.append(f"{TIMESTAMPS}={named[TIMESTAMPS].strip().lower()}")
     said += [f"{DECIMALS}={TEXTS}"] if reads_decimal_texts(source.options) else []
     return _place(source) + said
+
+
+def _said_by(source: Source, change: ChangeColumn) -> str:
+    computed = next((own.expr for own in source.computed if own.column.name == change.column), None)
+    return f"changes={change.column}" if computed is None else f"changes AS {text_of(computed)}"
 
 
 def _inserts(change: ChangeColumn) -> tuple[str, ...]:

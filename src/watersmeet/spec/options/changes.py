@@ -65,7 +65,13 @@ def change_column(
     return change_said(said, columns, error, IN_SQL)
 
 
-FIELD = "fields of a STRUCT cannot say what becomes of rows: have it as a column of its own in the records"
+def hint_of_field(path: str, words: Words) -> str:
+    """Return what to do where a field is named, as in ``meta.op``, and a column is wanted."""
+    path = path.strip()
+    own = path.rpartition(".")[2]
+    if words is IN_SQL:
+        return f"compute a column of it, and name that: {own} AS {path}"
+    return f'compute a column of it in SQL: declared("CREATE TABLE … ({own} AS {path}, …) …")'
 
 
 def is_field(wanted: str, columns: Sequence[Column]) -> bool:
@@ -100,7 +106,8 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
     kind = words.diff if said.op is None else words.op
     column = next((c for c in columns if c.name.lower() == wanted.strip().lower()), None)
     if column is None:
-        hint = FIELD if is_field(wanted, columns) else near_names(wanted, [c.name for c in columns])
+        near = near_names(wanted, [c.name for c in columns])
+        hint = hint_of_field(wanted, words) if is_field(wanted, columns) else near
         raise error(f'{words.option}{kind} names no column: "{wanted}"', hint or "declare it: (…, op STRING)")
     if len(columns) == 1:
         hint = "declare the row's columns" if words is IN_SQL else "the row's columns stand beside it"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from watersmeet.errors import WatersmeetError, near_names
 from watersmeet.spec.changing import TOMBSTONES_US, PrimaryKey
 from watersmeet.spec.model import Column
-from watersmeet.spec.options.changes import FIELD, is_field
+from watersmeet.spec.options.changes import hint_of_field, is_field
 from watersmeet.spec.words import IN_SQL, Words
 from watersmeet.types.sql_type import PLAIN, SqlType
 
@@ -39,7 +39,7 @@ def primary_key(
     """
     names: list[str] = []
     for name in written:
-        column = _column(words.key, name, columns, error)
+        column = _column(words.key, name, columns, error, words)
         if column.name in names:
             raise error(f'{words.key} names "{column.name}" twice', "leave out one of them")
         if not _may_be_key(column.type):
@@ -48,7 +48,8 @@ def primary_key(
                 "cast it to a text in the source",
             )
         names.append(column.name)
-    by = None if sequence is None else _column(f"{words.option}{words.sequence}", sequence, columns, error)
+    what = f"{words.option}{words.sequence}"
+    by = None if sequence is None else _column(what, sequence, columns, error, words)
     if by is not None and not _is_ordered(by.type):
         raise error(
             f'"{by.name}" is {by.type} and cannot say which change is the later one',
@@ -72,10 +73,11 @@ def primary_key(
     return PrimaryKey(tuple(names), None if by is None else by.name, remembered)
 
 
-def _column(what: str, name: str, columns: Sequence[Column], error: Problem) -> Column:
+def _column(what: str, name: str, columns: Sequence[Column], error: Problem, words: Words) -> Column:
     column = next((c for c in columns if c.name.lower() == name.strip().lower()), None)
     if column is None:
-        hint = FIELD if is_field(name, columns) else near_names(name, [c.name for c in columns])
+        near = near_names(name, [c.name for c in columns])
+        hint = hint_of_field(name, words) if is_field(name, columns) else near
         raise error(f'{what}: unknown column "{name.strip()}"', hint)
     return column
 

@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watersmeet.engine.local.evaluate import BranchEvaluator
+from watersmeet.engine.local.evaluate import BranchEvaluator, value_of
 from watersmeet.event_time import Mask
 from watersmeet.kernel.aggregate import group_numbers
 from watersmeet.kernel.batches import batch_of, one_table
 from watersmeet.names import DIFF
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Source
+from watersmeet.spec.records.changes import computed_of_changes, said_by
 from watersmeet.why.judged import MAY_MATCH, UNMATCHABLE, InputRows
 from watersmeet.why.replayed import Joined
 from watersmeet.why.reread import Numbers
@@ -105,10 +106,11 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
     if source.primary_key is not None:
         (own,) = branches
         key, rows = source.primary_key, one_table([own.of.rows])
-        columns = batch_of(rows.select(list(key.columns)))
+        keys = pa.table({name: value_of(source, name, rows, zone) for name in key.columns})
+        columns = batch_of(keys)
         for name in key.columns:
-            taken &= ~rows.column(name).is_null().to_numpy(zero_copy_only=False)
-        sequence = None if key.sequence is None else rows.column(key.sequence)
+            taken &= ~keys.column(name).is_null().to_numpy(zero_copy_only=False)
+        sequence = None if key.sequence is None else value_of(source, key.sequence, rows, zone)
         group = _first_of(group_numbers(columns, key.columns))
         return Records(Kind.KEYED, group, places, slots, diffs, places, taken, sequence)
     came = np.concatenate([own.came_to for own in branches])
@@ -120,8 +122,10 @@ def records_of(side: SidePlan, branches: Sequence[InputRows], source: Source, zo
         evaluate = BranchEvaluator(side, side.branches[own.number], zone)  # type: ignore[arg-type]
         kept.append(pa.Table.from_batches([evaluate(own.of.rows).select(list(side.kept))]))
         names = [column.name for column in source.row_columns]
+        if computed_of_changes(source):
+            names += [one.column.name for one in source.computed if one.column.name != said_by(source)]
         if len(branches) == 1:
-            whole = [own.of.rows.select(names)]
+            whole = [pa.table({name: value_of(source, name, own.of.rows, zone) for name in names})]
     group = _first_of(group_numbers(batch_of(pa.concat_tables(kept)), side.kept)) if side.kept else places * 0
     every = group
     if whole:

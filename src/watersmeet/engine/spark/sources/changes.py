@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import literal, quoted
+from watersmeet.engine.spark.text import literal, quoted, sql_of
 from watersmeet.names import DIFF
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Source
@@ -22,19 +22,25 @@ def with_changes(frame: DataFrame, source: Source) -> DataFrame:
     change = source.change_column
     if change is None:
         return frame
-    diff = F.expr(diff_sql(change))
+    diff = F.expr(diff_sql(change, value_sql(source, change.column)))
     columns = ", ".join(quoted(column.name) for column in source.columns)
     unclear = F.when(diff.isNull(), F.expr(f"to_json(struct({columns}))"))
     return frame.withColumns({DIFF: diff, BROKEN: F.coalesce(F.col(BROKEN), unclear)})
 
 
-def diff_sql(change: ChangeColumn) -> str:
-    """How often the row comes (below zero: goes), as Spark SQL; NULL where the column does not say it."""
+def value_sql(source: Source, name: str) -> str:
+    """Return a column of the records, or one that is computed of them, as Spark SQL over the records'."""
+    computed = next((own.expr for own in source.computed if own.column.name == name), None)
+    return quoted(name) if computed is None else f"({sql_of(computed)})"
+
+
+def diff_sql(change: ChangeColumn, value: str) -> str:
+    """Return how often the row comes (below zero: goes), as Spark SQL; NULL: the value does not say it."""
     if change.is_diff:
-        diff = f"CAST({quoted(change.column)} AS BIGINT)"
+        diff = f"CAST({value} AS BIGINT)"
         return f"IF({diff} BETWEEN -{MOST_TIMES} AND {MOST_TIMES}, {diff}, NULL)"
     arms = (
-        f"WHEN CAST({quoted(change.column)} AS STRING) IN ({', '.join(map(literal, values))}) THEN {diff}L"
+        f"WHEN CAST({value} AS STRING) IN ({', '.join(map(literal, values))}) THEN {diff}L"
         for values, diff in ((change.inserts, 1), (change.deletes, -1))
     )
     return f"CASE {' '.join(arms)} END"

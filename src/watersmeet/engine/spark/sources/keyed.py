@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark import lazy_functions as F
+from watersmeet.engine.spark.sources.changes import value_sql
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole, whole_json
@@ -22,6 +23,7 @@ from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
+from watersmeet.spec.records.changes import columns_of_deletes
 from watersmeet.spec.records.json_names import JsonNames
 from watersmeet.types.sql_type import SqlType
 
@@ -40,11 +42,10 @@ def with_key(frame: DataFrame, source: Source) -> DataFrame:
     if DIFF not in frame.columns:
         frame = frame.withColumn(DIFF, F.lit(1).cast("bigint"))
     columns = ", ".join(quoted(column.name) for column in source.columns)
-    unclear = F.when(
-        F.expr(_unclear(key, in_order=source.traits.in_order)), F.expr(f"to_json(struct({columns}))")
-    )
+    unclear = F.when(F.expr(_unclear(source, key)), F.expr(f"to_json(struct({columns}))"))
     frame = frame.withColumn(BROKEN, F.coalesce(F.col(BROKEN), unclear))
-    others = [column for column in source.row_columns if column.name not in key.named]
+    of_deletes = columns_of_deletes(source)
+    others = [column for column in source.row_columns if column.name not in of_deletes]
     return frame.withColumns(
         {
             column.name: F.expr(f"IF({DIFF} < 0, CAST(NULL AS {column.type}), {quoted(column.name)})")
@@ -53,11 +54,11 @@ def with_key(frame: DataFrame, source: Source) -> DataFrame:
     )
 
 
-def _unclear(key: PrimaryKey, *, in_order: bool) -> str:
-    conditions = [f"{quoted(name)} IS NULL" for name in key.columns]
+def _unclear(source: Source, key: PrimaryKey) -> str:
+    conditions = [f"{value_sql(source, name)} IS NULL" for name in key.columns]
     if key.sequence is not None:
-        unknown = f"{quoted(key.sequence)} IS NULL"
-        conditions.append(f"({DIFF} > 0 AND {unknown})" if in_order else unknown)
+        unknown = f"{value_sql(source, key.sequence)} IS NULL"
+        conditions.append(f"({DIFF} > 0 AND {unknown})" if source.traits.in_order else unknown)
     return " OR ".join(conditions)
 
 

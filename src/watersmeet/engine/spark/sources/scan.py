@@ -34,6 +34,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import LookupPlan, MatchPlan, SnapshotPlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Source
+from watersmeet.spec.records.changes import computed_of_changes
 from watersmeet.types.arrow import in_arrow
 
 if TYPE_CHECKING:
@@ -84,6 +85,10 @@ class _Source:
         """Every distinct expression, in order of first use."""
         texts = [text for branch in self.branches for text in branch.sql.values()]
         return list(dict.fromkeys(texts + list((self.late or {}).values())))
+
+    def texts_that_count(self) -> list[str]:
+        """Every distinct expression, and those by which a record says which change it is."""
+        return [*self.texts(), *(sql_of(own.expr) for own in computed_of_changes(self.source))]
 
     def names(self) -> dict[str, str]:
         """Every one of them, and the column that it is."""
@@ -280,11 +285,11 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
     beginning."""
     columns = [f"{text} AS {name}" for text, name in source.names().items()]
     if may_be_broken(source.source):
-        misfit = misfit_sql(source.source, source.texts())
+        misfit = misfit_sql(source.source, source.texts_that_count())
         told = BROKEN if misfit is None else f"coalesce({BROKEN}, {misfit})"
         sample = f"substring({told}, 1, {SAMPLE_CHARACTERS + 1})"  # one more shows that it was cut
         columns.append(f"{told if keep_broken else sample} AS {BROKEN}")
-        if (value := rounded_sql(source.source, source.texts())) is not None:
+        if (value := rounded_sql(source.source, source.texts_that_count())) is not None:
             columns.append(f"{value} AS {ROUNDED}")
         declared = [column.name for column in source.source.columns]
         if declared and not mentioned(declared, source.texts()):
@@ -315,7 +320,7 @@ def _view(source: _Source, keep_broken: bool) -> SourceView:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
     parses = may_be_broken(source.source)
     check = record_check(source.source) if parses else None
-    rounds = rounded_sql(source.source, source.texts()) is not None
+    rounds = rounded_sql(source.source, source.texts_that_count()) is not None
     return SourceView(source.source.name, branches, late, parses, keep_broken, rounds, check)
 
 

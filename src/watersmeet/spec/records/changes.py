@@ -1,0 +1,35 @@
+"""What says which change a record of a source is: columns of it, and columns that are computed of these."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from watersmeet.spec.model import Computed, Expr, Source
+
+
+def said_by(source: Source) -> str | None:
+    """Return the name of the column that says what becomes of rows, and is none of theirs, if one does."""
+    return None if source.change_column is None else source.change_column.column
+
+
+def computed_of_key(source: Source) -> tuple[Computed, ...]:
+    """Return the computed columns of the primary key, and that of the sequence."""
+    named = () if source.primary_key is None else source.primary_key.named
+    return tuple(own for own in source.computed if own.column.name in named)
+
+
+def computed_of_changes(source: Source) -> tuple[Computed, ...]:
+    """Return all computed columns that say which change a record is."""
+    change = tuple(own for own in source.computed if own.column.name == said_by(source))
+    return (*computed_of_key(source), *change)
+
+
+def columns_of_deletes(source: Source) -> frozenset[str]:
+    """Return the columns of records that say which row of a primary key goes; a delete has no others."""
+    named = set() if source.primary_key is None else {*source.primary_key.named}
+    return frozenset(named.union(*(columns_in(own.expr) for own in computed_of_key(source))))
+
+
+def columns_in(expr: Expr) -> set[str]:
+    """Return the names of the columns that an expression mentions."""
+    return {node.name for node in expr.find_all(exp.Column)}
