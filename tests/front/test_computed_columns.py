@@ -201,6 +201,7 @@ def test_what_is_computed_of_records_is_explained() -> None:
         (table("k INT, x AS CAST(k AS STRING), WATERMARK FOR x"), "wrong-type", '"x" is STRING'),
         (table("op STRING, k INT, x AS op", ", 'op.column' = 'op'"), "unknown-column", '"op"'),
         (table(f"{STRUCT}, m AS meta, PRIMARY KEY (m)"), "primary-key", '"m" is STRUCT'),
+        (table("k INT, x AS k + 1 PRIMARY KEY NOT ENFORCED"), "not-supported", "PRIMARY KEY after the comp"),
         (table("k INT, x AS rand(), PRIMARY KEY (x)"), "nondeterministic", "rand()"),
         (table(f"k INT, {STRUCT}, op AS meta.ts", OP), "bad-option", '"op" is TIMESTAMP and cannot say'),
         (table(f"{STRUCT}, op AS meta.op, x AS op, PRIMARY KEY (x)", OP), "unknown-column", '"op"'),

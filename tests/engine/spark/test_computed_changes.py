@@ -118,6 +118,24 @@ SELECT * FROM c
 """
 
 
+UPSERTS = """
+SET output_mode = changelog;
+CREATE TABLE c (id BIGINT, row STRUCT<at: BIGINT>, at AS row.at * 2, PRIMARY KEY (id) NOT ENFORCED)
+    WITH ('connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'x:1', 'format' = 'upsert-json',
+    'sequence.by' = 'at');
+SELECT * FROM c
+"""
+
+
+def test_a_row_without_a_computed_sequence_is_broken_and_a_delete_is_not(spark):
+    (source,) = plan_job(parse_job(UPSERTS)).sources
+    rows = [('{"id": 1}', '{"row": {"at": 3}}', 0), ('{"id": 1}', None, 0), ('{"id": 2}', '{"row": {}}', 0)]
+    raw = spark.createDataFrame(rows, "key STRING, value STRING, partition INT")
+    frame = with_key(kafka._parsed(raw, source, F.expr("CAST(partition AS STRING)")), source)
+    parts = [(row["id"], row["row"], row[DIFF], row[BROKEN] is None) for row in frame.collect()]
+    assert parts == [(1, (3,), 1, True), (1, None, -1, True), (2, (None,), 1, False)]
+
+
 def test_a_key_is_computed_of_the_key_of_a_topics_record(spark):
     (source,) = plan_job(parse_job(KAFKA)).sources
     rows = [

@@ -45,6 +45,13 @@ def test_the_condition_is_named(fragment, said):
     assert "try_cast" in found.hint
 
 
+def test_what_says_which_change_a_record_is_is_named():
+    options = "WITH ('connector' = 'memory', 'diff.column' = 'd')"
+    job = f"CREATE TABLE c (x STRING, k INT, d AS CAST(x AS INT)) {options}; SELECT k FROM c;"
+    found = in_words(raised("CAST_INVALID_INPUT", "CAST(x AS INT)"), plan_job(parse_job(job)))
+    assert found.message.startswith('source "c": the column d AS CAST(x AS INT) failed: [CAST_INVALID_INPUT]')
+
+
 COMPUTED = """
 CREATE TABLE a (s STRING, t BIGINT, n INT, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
 CREATE TABLE b (m BIGINT, u BIGINT, WATERMARK FOR u AS u) WITH ('connector' = 'memory');

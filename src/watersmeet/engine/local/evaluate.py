@@ -111,7 +111,7 @@ def value_of(source: Source, name: str, rows: pa.Table, zone: str = UTC) -> pa.C
     expr = next((own.expr for own in source.computed if own.column.name == name), None)
     if expr is None:
         return rows.column(name)
-    words = f'the column {name} AS {shown(expr)} of "{source.name}"'
+    words = f'source "{source.name}": the column {name} AS {shown(expr)}'
     return pa.chunked_array([_computed(name, expr, source_inputs(source, zone), words=words).of(rows)])
 
 

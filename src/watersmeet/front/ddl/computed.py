@@ -44,6 +44,10 @@ def computed_clause(cursor: Cursor, name: str, start: int, place: int) -> Comput
         tokens = tokens[:-2]
     if not tokens:
         raise cursor.unexpected(f'what "{name}" is computed of')
+    key = next((token for token in tokens if token.token_type == TokenType.PRIMARY_KEY), None)
+    if key is not None:
+        hint = f"write it behind the columns: PRIMARY KEY ({name}) NOT ENFORCED"
+        raise cursor.text.not_supported(f'PRIMARY KEY after the computed column "{name}" is', key.start, hint)
     tree = parse_tokens(cursor.text, tokens)
     if isinstance(tree, exp.Star | exp.Alias) or tree.find(exp.Star) is not None:
         hint = f"write {name} AS a column, a field or a function of them"

@@ -71,7 +71,8 @@ def hint_of_field(path: str, words: Words) -> str:
     own = path.rpartition(".")[2]
     if words is IN_SQL:
         return f"compute a column of it, and name that: {own} AS {path}"
-    return f'compute a column of it in SQL: declared("CREATE TABLE … ({own} AS {path}, …) …")'
+    of_sql = f'declared("CREATE TABLE … ({own} AS {path}, …) …")'
+    return f"have it as a column: df.selectExpr('*', '{path} AS {own}'), or {of_sql}"
 
 
 def is_field(wanted: str, columns: Sequence[Column]) -> bool:

@@ -21,6 +21,7 @@ from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import CallPlan, GroupedPlan
 from watersmeet.plan.model.sides import BranchPlan
 from watersmeet.spec.model import Expr
+from watersmeet.spec.records.changes import computed_of_changes
 
 MOST_NAMED = 3
 """So many expressions are named that an error may be of; of more, how many there are."""
@@ -59,7 +60,8 @@ def in_words(error: BaseException, plan: JobPlan) -> WatersmeetError:
 
 def _named(error: BaseException, condition: str, message: str, plan: JobPlan) -> Iterator[str]:
     """What may be meant, the likeliest first."""
-    given = list[Callable[[JobPlan], Iterator[Given]]]((_columns, _flags))  # a flag has the keys in it, too
+    # A flag has the keys in it, too.
+    given = list[Callable[[JobPlan], Iterator[Given]]]((_columns, _flags, _of_changes))
     for fragment in map(_squeezed, fragments_of(error)):
         for source in given if _COMPUTES.search(fragment) else ():
             yield from _any_of([words for sql, words in source(plan) if fragment in sql])
@@ -94,6 +96,14 @@ def _flags(plan: JobPlan) -> Iterator[Given]:
         words = dict(branch.words).get(FLAG)
         if branch.flag is not None and words is not None:
             yield _squeezed(sql_of(branch.flag)), f"{_where(query)}the condition {words}"
+
+
+def _of_changes(plan: JobPlan) -> Iterator[Given]:
+    """As `_columns`, of what is computed of records to tell which change each is."""
+    for source in (*plan.sources, *plan.tables):
+        for own in computed_of_changes(source):
+            shown = f"the column {own.column.name} AS {_shown(text_of(own.expr))}"
+            yield _squeezed(sql_of(own.expr)), f'source "{source.name}": {shown}'
 
 
 def _branches(plan: JobPlan) -> Iterator[tuple[QueryPlan, str, BranchPlan]]:
