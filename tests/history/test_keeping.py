@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import defaultdict
 
 import pyarrow as pa
@@ -144,6 +145,18 @@ def test_what_is_not_due_is_not_written_before_the_end():
     assert not store.names(FOLDER)
     keeping.close()
     assert sorted(ticks_in(store)) == [1, 2, 3]
+
+
+def test_what_is_not_due_yet_is_written_though_no_tick_follows():
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=0.05)
+    for tick in (1, 2):
+        keeping.add(tick, tick, figures(tick))
+    until = time.monotonic() + 10
+    while sorted(ticks_in(store)) != [1, 2]:
+        assert time.monotonic() < until, "a tick waits for the next one"
+        time.sleep(0.01)
+    keeping.close()
 
 
 def test_a_store_that_fails_is_told_of_once_and_what_comes_later_is_kept():

@@ -9,6 +9,7 @@ the last ticks in full.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections import defaultdict
@@ -33,11 +34,13 @@ FACTOR = 16
 LEVELS = 4
 """Ticks themselves, and three levels of them rolled up: at a tick a second for 3 years."""
 LOCAL_PAUSE_S, REMOTE_PAUSE_S = 5.0, 30.0
+_RETRY_S = 1.0
+"""What is due while something is being written is looked at again after this long."""
 
 
 class Keeping:
     """The history of one job, as it grows. Used by the one run that holds the job's checkpoint, in one
-    thread; what it writes is written in another.
+    thread; what it writes is written in another. No tick waits for the next one to be written.
 
     Args:
         say: is told, once, that the history cannot be written.
@@ -53,6 +56,8 @@ class Keeping:
         self._writing: Future[None] | None = None
         self._points = Points()
         self._written = time.monotonic()
+        self._lock = threading.Lock()
+        self._due: threading.Timer | None = None
         # of the thread alone
         self._segment: Segment | None = None
         self._table = empty()
@@ -60,16 +65,35 @@ class Keeping:
 
     def add(self, tick: int, clock_us: int, figures: Figures) -> None:
         """The figures of one more tick; written now if it is time, and nothing is being written."""
-        self._points.add(tick, clock_us, figures)
-        is_due = time.monotonic() - self._written >= self._pause_s or len(self._points) >= FULL_POINTS
-        if is_due and (self._writing is None or self._writing.done()):
-            self._write()
+        with self._lock:
+            self._points.add(tick, clock_us, figures)
+            self._write_if_due()
 
     def close(self) -> None:
         """Write what is left, and wait for it."""
-        if len(self._points):
-            self._write()
+        with self._lock:
+            if self._due is not None:
+                self._due.cancel()
+            if len(self._points):
+                self._write()
         self._thread.shutdown()
+
+    def _write_if_due(self) -> None:
+        """Write, or see to it that it is done when it is time: the next tick may come late."""
+        wait_s = self._written + self._pause_s - time.monotonic()
+        is_due = wait_s <= 0 or len(self._points) >= FULL_POINTS
+        if is_due and (self._writing is None or self._writing.done()):
+            self._write()
+        elif self._due is None:
+            self._due = threading.Timer(max(wait_s, _RETRY_S), self._write_later)
+            self._due.daemon = True
+            self._due.start()
+
+    def _write_later(self) -> None:
+        with self._lock:
+            self._due = None
+            if len(self._points):
+                self._write_if_due()
 
     def _write(self) -> None:
         self._writing = self._thread.submit(self._guarded, partial(self._stored, self._points.table()))
