@@ -14,7 +14,7 @@ from watersmeet.plan.explain.joins import key_lines
 from watersmeet.plan.explain.lookups import place_of
 from watersmeet.plan.explain.rankings import ranking_order, ranking_partitions, ranking_rows
 from watersmeet.plan.explain.windows import as_written, window_name
-from watersmeet.plan.explain.words import is_timed, kind_name, plain, qualified, sink_name
+from watersmeet.plan.explain.words import is_timed, kind_name, number_of, plain, qualified, sink_name
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import (
@@ -104,7 +104,7 @@ def graph_of(plan: JobPlan) -> Graph:
     ids = {name: f"s{number}" for number, name in enumerate(read)}
     sources = []
     for source in read.values():
-        rate = () if source.rows_per_second is None else (f"{source.rows_per_second:g} rows/s",)
+        rate = () if source.rows_per_second is None else (f"{number_of(source.rows_per_second)} rows/s",)
         of = ("source", source.name)
         sources.append(Node(ids[source.name], STORED, (f"{source.name} ({source.connector})", *rate), of))
     queries = (_query(f"q{place}", query.alone, ids) for place, query in enumerate(plan.queries))
