@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,7 @@ from watersmeet.sinks.memory import MemorySink
 from watersmeet.spec.model import Column, Sink
 from watersmeet.state.commits import commit
 from watersmeet.state.manifest import Manifest, NodeState, QueryState
+from watersmeet.state.store import MemoryStore
 from watersmeet.types.sql_type import STRING
 
 JOB = """
@@ -216,6 +219,21 @@ def test_who_looks_at_a_checkpoint_does_not_hold_it(folder):
     with pytest.raises(StateError, match="another run"):
         Checkpoint("state").check_free()
     hold.release()
+
+
+def test_a_run_is_on_until_its_process_has_gone(folder):
+    root = Path("state")
+    at_home, in_a_store = Checkpoint(root), Checkpoint(root, MemoryStore())
+    assert (at_home.is_held(), in_a_store.is_held()) == (False, None)
+    root.mkdir()
+    code = (
+        "import fcntl, time; f = open('state/lock', 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", f"{code}; time.sleep(60)"], stdout=subprocess.PIPE) as run:
+        assert run.stdout.readline()
+        assert (at_home.is_held(), in_a_store.is_held()) == (True, True)
+        run.kill()
+    assert (at_home.is_held(), in_a_store.is_held()) == (False, None)
 
 
 @pytest.mark.parametrize(

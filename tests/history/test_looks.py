@@ -118,9 +118,10 @@ def test_limits_name_what_counts_for_them():
 )
 def test_where_late_rows_are_is_written_down_if_it_is_a_folder(options, wanted):
     text = f"CREATE SINK other WITH ('connector' = 'memory'); CREATE SINK late WITH ({options});"
-    files = SideFiles.of_job(watersmeet.parse_job(f"{text} SET late_output = late; {TEXT}"))
+    job = watersmeet.parse_job(f"{text} SET late_output = late; {TEXT}")
+    files = SideFiles.of_job(job, "late_output")
     assert (None if files is None else (files.path, files.format)) == wanted
-    assert SideFiles.of_job(watersmeet.parse_job(text + TEXT)) is None
+    assert SideFiles.of_job(job, "broken_output") is None
 
 
 def test_looking_is_due_when_time_has_passed_or_the_clock_was_set_back():

@@ -76,10 +76,11 @@ class Large:
             levels[subject_of("query", query), "state_bytes"] = 9_000 * (200 + tick % 40)
             for alias in "op":
                 of = subject_of("input", query, alias)
-                late, kept = tick // 20, 2_000 + tick % 40
+                late, broken, kept = tick // 20, tick // 200, 2_000 + tick % 40
                 levels |= {(of, "in"): 50 * tick, (of, "late"): late, (of, "retained"): kept}
+                levels[of, "broken"] = broken
                 levels |= {(of, "late of at <10s"): late // 2, (of, "late of at <1m"): late - late // 2}
-                levels[of, "matched"] = 50 * tick - late - kept
+                levels[of, "matched"] = 50 * tick - late - broken - kept
                 stands = alias == "p" and tick >= 300
                 mark = START_US + (295 if stands else tick - 5) * US
                 levels[subject_of("time", query, alias, "at"), "watermark"] = mark
@@ -139,3 +140,92 @@ def hostile():
 
 def _failed(said):
     raise AssertionError(said)
+
+
+LONG = "orders_of_the_northern_region_with_returns_and_cancellations"
+SOURCES = (
+    LONG,
+    "платежи_по_заказам",
+    "注文の配送状況と返品の一覧および店舗ごとの売上の合計",
+    "clicks",
+    "الطلبات",
+)
+_TIME = "time_of_the_order_in_the_shop_as_the_till_of_the_shop_says_it"
+
+
+def odd_plan():
+    """Inputs with long names and names of many scripts; the rows of one come by the million."""
+    text = "SET max_rows = 2000000000; SET max_bytes = '50 GB';\n"
+    for name in SOURCES:
+        times = [_TIME] if name == LONG else ["at", _TIME] if name == "clicks" else ["at"]
+        columns = "".join(
+            f", `{at}` TIMESTAMP, WATERMARK FOR `{at}` AS `{at}` - INTERVAL '5' SECONDS" for at in times
+        )
+        text += f"""CREATE TABLE `{name}` (id BIGINT{columns})
+          WITH ('connector' = 'memory', 'rows_per_second' = '12345678');"""
+    joins = "".join(
+        f" JOIN `{name}` {alias} ON o.id = {alias}.id"
+        f" AND {alias}.at BETWEEN o.`{_TIME}` AND o.`{_TIME}` + INTERVAL '1' HOUR"
+        for alias, name in zip("pdx", (SOURCES[1], SOURCES[2], SOURCES[4]), strict=True)
+    )
+    text += f"""
+        CREATE SINK `unpaid_{LONG[:53]}` WITH ('connector' = 'memory');
+        CREATE SINK small WITH ('connector' = 'memory');
+        INSERT INTO `unpaid_{LONG[:53]}` SELECT o.id, o.`{_TIME}` AS t FROM `{LONG}` o{joins};
+        INSERT INTO small SELECT c.id, c.at FROM clicks c JOIN clicks d
+          ON c.id = d.id AND d.at BETWEEN c.at AND c.at + INTERVAL '1' MINUTE;"""
+    return watersmeet.plan_job(watersmeet.parse_job(text))
+
+
+def odd(ticks, *, scale=10**12, pause_s=1, ended=None):
+    """A store with a history of `odd_plan`. ``scale``: rows of its largest input in a tick; ``ended``: how,
+    if it has."""
+    store, plan = MemoryStore(), odd_plan()
+    run = runs.begin(store, "0" * 8, begun_of(plan))
+    keeping = Keeping(store, _failed, pause_s=1e9)
+    for tick in range(1, ticks + 1):
+        clock_us = START_US + tick * pause_s * US
+        keeping.add(tick, clock_us, _odd_figures(plan, tick, clock_us, scale))
+    keeping.close()
+    if ended is not None:
+        error = "the disk is full: /var/lib/" + LONG + "\nHint: make room"
+        runs.end(store, run, Ended(ended_us=START_US + (ticks + 1) * pause_s * US, how=ended, error=error))
+    return store
+
+
+def _odd_figures(plan, tick, clock_us, scale):
+    amounts = {("job", "seconds"): 300_000 + tick, ("job", "elapsed"): US}
+    amounts |= {(subject_of("part", part), "seconds"): 100_000 + tick for part in ("ingest", "join")}
+    levels, keys, told = {}, {}, []
+    for source in SOURCES:
+        rows = scale // 7 if source == LONG else 3
+        amounts[subject_of("source", source), "rows_in"] = rows
+        levels[subject_of("source", source), "backlog"] = rows
+    for query in plan.queries:
+        is_large = query.name != "small"
+        levels[subject_of("query", query.name), "total_rows_out"] = tick * (scale // 13 if is_large else 1)
+        levels[subject_of("query", query.name), "state_bytes"] = scale if is_large else 999_999
+        for side in query.sides:
+            rows = scale if side.name == "o" else 20
+            of, stored = (subject_of(kind, query.name, side.name) for kind in ("input", "side"))
+            counts = {"late": tick * rows // 20, "broken": tick * rows // 50, "retained": rows // 3}
+            levels |= {(of, place): count for place, count in counts.items()}
+            levels |= {(of, "in"): tick * rows, (of, "matched"): tick * rows - sum(counts.values())}
+            levels |= {(stored, "retained"): rows // 3, (stored, "forecast_rows"): rows // 4}
+            levels |= {(stored, "file_bytes"): rows * 30, (stored, "forecast_bytes"): rows * 25}
+            keys[stored, "heavy_keys", f"id = {LONG}"] = rows // 4
+            told.append((of, "standstill", f"partition 2 of {side.name} has had no row for 35 min"))
+            partitions = subject_of("partitions", query.name, side.name)
+            levels |= {(partitions, "count"): 2, (partitions, "idle"): 0}
+            source = side.sources[0][1].source.name
+            for column in side.event_times:
+                mark = clock_us - (3_605 if side.name == "o" else 5) * US
+                levels |= {(of, f"late of {column} <10s"): counts["late"]}
+                levels[subject_of("time", query.name, side.name, column), "watermark"] = mark
+                for n in (0, 1):
+                    partition = subject_of("partition", query.name, side.name, source, str(n))
+                    levels |= {
+                        (partition, f"watermark of {column}"): mark + n * US,
+                        (partition, "heard"): mark,
+                    }
+    return Figures(amounts, levels, told if tick == 1 else (), keys)

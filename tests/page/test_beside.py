@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import urllib.request
@@ -43,6 +44,8 @@ def test_whoever_looks_is_told_what_the_run_failed_with(monkeypatch):
         raise EngineError("the disk is full", code="no-room")
     browser.join(20)
     assert b"the disk is full" in told
+    statuses = re.findall(rb'"status":"([^"]*)"', told)
+    assert (statuses[0], statuses[-1]) == (b"running", b"failed")
 
 
 def test_nobody_is_waited_for_who_does_not_look():

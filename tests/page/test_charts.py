@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from watersmeet.history import keeping as module
+from watersmeet.history import runs
 from watersmeet.history.figures import JOB
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import Past, read
-from watersmeet.history.points import Figures
+from watersmeet.history.points import END, Figures
+from watersmeet.history.runs import Begun
 from watersmeet.page.charts import MOST_POINTS, charts_of
 from watersmeet.state.store import MemoryStore
 
@@ -41,3 +43,33 @@ def test_rows_per_second_are_the_same_for_points_of_many_ticks(ticks, is_rolled_
     (rate,) = next(chart for chart in charts_of(past, ()) if chart["key"] == "read")["series"]
     assert set(rate["values"]) == {100}
     assert len(rate["values"]) <= MOST_POINTS + 1
+
+
+def test_a_watermark_falls_behind_until_a_tick_ends_but_not_while_no_run_is_on():
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    marks = {10: 5, 610: 605, 1610: 1605, 1620: 1605, 1630: END}
+    for tick, (clock_s, mark) in enumerate(marks.items(), 1):
+        mark_us = mark if mark == END else mark * SECOND_US
+        levels = {("time/q/a/t", "watermark"): mark_us}
+        keeping.add(tick, clock_s * SECOND_US, Figures(levels=levels))
+    keeping.close()
+    runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here"))
+    runs.begin(store, "1" * 8, Begun(started_us=1600 * SECOND_US, version="1", machine="here"))
+    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "behind")["series"]
+    assert lag["values"] == [5, 5, 5, 15, None]
+    assert lag["peaks"] == [None, 605, None, None, None]
+
+
+def test_of_ticks_that_share_a_point_the_most_is_shown():
+    store = MemoryStore()
+    keeping = Keeping(store, pytest.fail, pause_s=1e9)
+    slow = MOST_POINTS + 1
+    for tick in range(1, 2 * MOST_POINTS + 1):
+        clock_s = tick + (900 if tick >= slow else 0)
+        levels = {("time/q/a/t", "watermark"): (clock_s - 5) * SECOND_US}
+        keeping.add(tick, clock_s * SECOND_US, Figures(levels=levels))
+    keeping.close()
+    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "behind")["series"]
+    assert set(lag["values"]) == {5}
+    assert set(lag["peaks"][1:]) == {6, 906}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+
 import pytest
 
 from watersmeet.history import runs
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import read
 from watersmeet.history.points import Figures, subject_of
-from watersmeet.history.runs import Begun, Ended
+from watersmeet.history.runs import Begun, Ended, Run
 from watersmeet.history.segments import FOLDER
-from watersmeet.page.document import document_of
+from watersmeet.page.document import document_of, status_of
+from watersmeet.page.html import static
 from watersmeet.state.store import MemoryStore
 
 
@@ -59,3 +63,50 @@ def test_a_run_whose_end_cannot_be_read_is_there_without_it():
     assert [(run["started"], run["ended"]) for run in document["runs"]] == [(1.0, None)]
     (problem,) = document["problems"]
     assert name in problem
+
+
+@pytest.mark.parametrize(
+    ("how", "is_held", "status"),
+    [
+        (None, True, "running"),
+        (None, False, "killed"),
+        (None, None, "unknown"),
+        ("stopped", False, "stopped"),
+        ("stopped", None, "stopped"),
+        ("failed", True, "starting"),
+        ("no run", True, "starting"),
+        ("no run", False, "not started"),
+    ],
+)
+def test_a_run_is_what_it_wrote_and_whether_a_process_holds_its_checkpoint(how, is_held, status):
+    begun = Begun(started_us=1, version="1", machine="here")
+    ended = None if how is None else Ended(ended_us=2, how=how)
+    run = None if how == "no run" else Run(id="a", begun=begun, ended=ended)
+    assert status_of(run, is_held) == status
+
+
+def test_a_run_that_wrote_no_end_and_was_followed_by_another_was_killed():
+    store = MemoryStore()
+    for number in (1, 2):
+        runs.begin(store, str(number) * 8, Begun(started_us=number, version="1", machine="here"))
+    document = document_of(read(store), "job", is_held=True)
+    assert [run["how"] for run in document["runs"]] == ["killed", "running"]
+
+
+def test_colours_can_be_told_from_what_is_behind_them():
+    """4.5 to 1 for texts, 3 to 1 for lines, as WCAG 2.1 has it."""
+    css = static("page.css").decode()
+    light, dark = (dict(re.findall(r"--(\w+): (#\w{6});", part)) for part in css.split("}")[:2])
+    assert light.keys() == dark.keys()
+
+    def luminance(colour):
+        parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
+        red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for scheme, behind in product((light, dark), ("paper", "panel")):
+        for name, colour in scheme.items():
+            if name not in ("paper", "panel", "line"):
+                least = 4.5 if name in ("ink", "faint", "link", "bad") else 3
+                low, high = sorted((luminance(colour), luminance(scheme[behind])))
+                assert (high + 0.05) / (low + 0.05) >= least, (name, colour, behind)

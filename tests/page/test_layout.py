@@ -57,6 +57,10 @@ def test_long_texts_are_cut_and_an_empty_plan_is_nothing():
     assert len(placed.lines) == MOST_LINES
     assert placed.lines[-1] == "…"
     assert {len(line) for line in placed.lines[:-1]} == {MOST_CHARACTERS}
+    most = MOST_CHARACTERS // 2
+    wide = DrawnNode(id="a", kind="join", lines=("注" * most, "注" * (most + 1), "x" + "注" * most))
+    (placed,) = laid_out(Drawing(nodes=(wide,))).nodes
+    assert placed.lines == ("注" * most, "注" * (most - 1) + "…", "x" + "注" * (most - 1) + "…")
     assert laid_out(Drawing()).nodes == ()
 
 

@@ -22,7 +22,7 @@ from watersmeet.history.keeping import Keeping
 from watersmeet.history.past import Reader, read
 from watersmeet.history.planned import SideFiles
 from watersmeet.history.points import Figures
-from watersmeet.history.runs import Begun
+from watersmeet.history.runs import Begun, Ended
 from watersmeet.page.aside import samples_of
 from watersmeet.page.document import document_of
 from watersmeet.page.html import static
@@ -90,7 +90,7 @@ def test_page_and_all_that_it_asks_for(url):
     assert document["inputs"][0]["places"] == {"retained": document["ticks"]}
 
 
-@pytest.mark.parametrize("path", ["page.html", "uPlot.LICENSE", "..%2fhtml.py", "x", "static/page.js"])
+@pytest.mark.parametrize("path", ["page.html", "page.css.map", "..%2fhtml.py", "x", "static/page.js"])
 def test_nothing_else_is_there(url, path):
     assert asked(url + path)[0] == 404
 
@@ -176,6 +176,41 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
     (tmp_path / f"{last}.{kind}").write_bytes(b"\xff")
     assert samples_of(files) == []
     assert samples_of(SideFiles(path=str(tmp_path / "none"), format=kind)) == samples_of(None) == []
+
+
+def test_samples_of_broken_records_are_served_beside_late_rows(tmp_path):
+    files = {}
+    for reason in ("late", "broken"):
+        folder = tmp_path / reason / f"{reason}-000000000001"
+        folder.mkdir(parents=True)
+        (folder / "part.json").write_text(json.dumps({"reason": reason, "record": "x"}))
+        files[f"{reason}_files"] = SideFiles(path=str(tmp_path / reason), format="json")
+    same = dict.fromkeys(files, files["late_files"])
+    for begun, reasons in ((files, ["late", "broken"]), (same, ["late"])):
+        store = MemoryStore()
+        runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here", **begun))
+        samples = json.loads(Feed(Reader(store), "job").document(0.0))["samples"]
+        assert [one["reason"] for one in samples] == reasons
+
+
+def test_a_run_is_killed_when_its_process_has_gone_and_not_while_it_ends():
+    store, held = MemoryStore(), [True, True, False, False, True, False]
+    run = runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here"))
+    feed = Feed(Reader(store), "job", look_s=0, is_held=lambda: held.pop(0))
+
+    def status():
+        return json.loads(feed.document(0.0))["status"]
+
+    assert [status() for _ in range(5)] == ["running", "running", "running", "killed", "running"]
+    runs.end(store, run, Ended(ended_us=2, how="stopped"))
+    assert status() == "stopped"
+
+
+def test_the_clock_of_a_document_is_never_old(history, monkeypatch):
+    feed = Feed(Reader(history.store), "job")
+    for now in (5.0, 6.5):
+        monkeypatch.setattr("watersmeet.page.served.time.time", lambda now=now: now)
+        assert json.loads(feed.document(0.0))["now"] == now
 
 
 @pytest.fixture(scope="module")

@@ -83,18 +83,19 @@ def history() -> MemoryStore:
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     page_file = PICTURES / "page.html"
-    page_file.write_text(page_of(document_of(read(history()), "shop")), encoding="utf-8")
+    ended = START_US / 1_000_000 + TICKS * TICK_S
+    page_file.write_text(page_of(document_of(read(history()), "shop", now=ended)), encoding="utf-8")
     try:
         with browser() as chromium:
             for scheme in ("light", "dark"):
                 context = chromium.new_context(viewport={"width": 1180, "height": 820}, color_scheme=scheme)
                 page = context.new_page()
                 page.goto(page_file.as_uri())
-                page.wait_for_selector("canvas")
+                page.wait_for_selector(".plot svg")
                 if scheme == "light":
                     page.screenshot(path=PICTURES / "plan.png")
                     page.get_by_role("link", name="input delivered.d:").click()
-                    page.wait_for_selector("details[open] canvas")
+                    page.wait_for_selector("details[open] .plot svg")
                     page.locator("section:has(#inputs)").screenshot(path=PICTURES / "input.png")
                 else:
                     page.locator("section:has(#over-time)").scroll_into_view_if_needed()

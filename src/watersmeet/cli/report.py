@@ -31,6 +31,7 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
     from watersmeet.page.html import page_of
 
     place = Place.of(job, checkpoint, default_checkpoint(job))
+    is_held = place.checkpoint.is_held()  # before: a run that ends meanwhile is told as it was
     past = read(place.checkpoint.store)
     if not past:
         place.ticks()  # there is no state either, as of another directory, or of what is no job
@@ -40,7 +41,7 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
             hint="a job keeps one from its next tick on, unless its text says SET history = off",
         )
     name = place.checkpoint.job
-    page = page_of(document_of(past, name))
+    page = page_of(document_of(past, name, is_held=is_held))
     if str(output) == "-":
         sys.stdout.write(page)
         return

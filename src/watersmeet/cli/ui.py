@@ -55,7 +55,7 @@ def ui(
     asked = AskedJob(place.text, place.named, str(place.checkpoint.root))
     token = load_token(access or place.settings.get(TOKEN_FILE))
     state = place.checkpoint
-    serving = listening_at(address, state.store, state.job, token=token, asked=asked)
+    serving = listening_at(address, state.store, state.job, token=token, asked=asked, is_held=state.is_held)
     print(f"the page of {state.place}: {serving.describe(sys.stdout)}", flush=True)
     if not place.checkpoint.store.names(FOLDER):
         to_stderr("note: there is no history there: the page is empty until a tick of the job writes one")

@@ -56,16 +56,17 @@ class Drawing(FrozenRecord):
 
 
 class SideFiles(FrozenRecord):
-    """The folder of this machine that late rows are written to, and the ``format`` of the files."""
+    """The folder of this machine that a side output is written to, and the ``format`` of the files."""
 
     path: str
     format: str
 
     @classmethod
-    def of_job(cls, job: Job) -> SideFiles | None:
-        """None: late rows go nowhere, or elsewhere."""
+    def of_job(cls, job: Job, setting: str) -> SideFiles | None:
+        """Those of the setting ``late_output`` or ``broken_output``; None: its rows go nowhere, or
+        elsewhere."""
         for sink in job.sinks:
-            if sink.name == job.run.get("late_output") and sink.traits.files:
+            if sink.name == job.run.get(setting) and sink.traits.files:
                 path, form = local_path(path_of(sink.options)), format_of(sink.options)
                 if path and form in ("json", "parquet"):
                     return cls(path=str(Path(path).absolute()), format=form)

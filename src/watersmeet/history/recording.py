@@ -35,20 +35,22 @@ MOST_NOTICES = 100
 class About:
     """What is written down of a run when it begins: ``settings`` of the run and of Spark, as they may be
     shown; ``explained``: EXPLAIN; ``integer_times``: the subjects (``time/…``) whose watermarks are
-    integers; ``late_files``: where late rows are."""
+    integers; ``late_files``, ``broken_files``: where late rows are, and records that do not parse."""
 
     plan: JobPlan
     settings: Mapping[str, str]
     explained: str
     integer_times: tuple[str, ...]
     late_files: SideFiles | None = None
+    broken_files: SideFiles | None = None
 
     @classmethod
     def of(cls, job: Job, plan: JobPlan) -> About:
         every = (*job.run.items(), *job.settings.items())
         settings = {name: public_setting(name, value) for name, value in every}
         integers = {subject_of("time", *names) for names in integer_columns(plan)}
-        return cls(plan, settings, explain(plan), tuple(sorted(integers)), SideFiles.of_job(job))
+        files = (SideFiles.of_job(job, setting) for setting in ("late_output", "broken_output"))
+        return cls(plan, settings, explain(plan), tuple(sorted(integers)), *files)
 
 
 class Outcome(Protocol):
@@ -122,6 +124,7 @@ class Recording(Watcher):
             drawing=Drawing.of_plan(about.plan),
             limits=limits_of(about.plan),
             late_files=about.late_files,
+            broken_files=about.broken_files,
         )
 
     def notice(self, said: str) -> None:

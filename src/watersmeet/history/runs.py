@@ -22,7 +22,8 @@ _NAME = re.compile(rf"{FOLDER}/run-(\d{{20}}-[0-9a-f]{{8}})-(begun|ended)\.json"
 class Begun(FrozenRecord):
     """A run that began. ``started_us``: its clock; ``settings``: of the run and of Spark, by name, without
     secrets; ``plan``: EXPLAIN of it; ``integer_times``: the subjects whose watermarks are plain integers;
-    ``drawing``, ``limits``: of the plan; ``late_files``: where late rows are."""
+    ``drawing``, ``limits``: of the plan; ``late_files``, ``broken_files``: where late rows are, and records
+    that do not parse."""
 
     started_us: int
     version: str
@@ -33,6 +34,7 @@ class Begun(FrozenRecord):
     drawing: Drawing = Field(default_factory=Drawing)
     limits: tuple[Limit, ...] = ()
     late_files: SideFiles | None = None
+    broken_files: SideFiles | None = None
 
 
 class Ended(FrozenRecord):

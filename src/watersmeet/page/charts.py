@@ -3,7 +3,9 @@
 A chart has ``at``, its clocks (seconds since 1970), and per series ``values``, one for each; a series that
 has other clocks has an ``at`` of its own. There is a point per tick, or per several ticks where there are
 more than `MOST_POINTS`, and a NULL where nothing is known. ``kind`` says how values are to be shown: rows,
-bytes, seconds, rate, time, integer; ``stacked``: each line stands on those before it.
+bytes, seconds, rate, time, integer; ``stacked``: each line stands on those before it; ``to_now``: while the
+job runs, lines go on from the last tick until now. ``peaks`` of a series: the most that it was since the
+point before, for it grows until a tick ends; NULL where that is not more than its value.
 """
 
 from __future__ import annotations
@@ -42,32 +44,18 @@ def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:
     sources, queries, inputs = (past.subjects(kind) for kind in ("source", "query", "input"))
     parts = [(part, "seconds") for part in past.subjects("part")]
     charts = [
-        _chart(past, every, "watermarks", "Watermarks against the clock", "time", marks),
-        _chart(
-            past, every, "behind", "How far watermarks are behind the clock", "seconds", marks, behind=True
-        ),
-        _chart(past, every, "integers", "Watermarks of integer times", "integer", whole),
-        _chart(
-            past, every, "read", "Rows read per second", "rate", [(source, "rows_in") for source in sources]
-        ),
-        _chart(
-            past, every, "written", "Rows to sinks", "rows", [(query, "total_rows_out") for query in queries]
-        ),
-        _chart(
-            past,
-            every,
-            "backlog",
-            "Backlog: not read yet",
-            "rows",
-            [(source, "backlog") for source in sources],
-        ),
-        _chart(past, every, "retained", "Retained rows", "rows", [(one, "retained") for one in inputs]),
-        _chart(
-            past, every, "state", "State, in files", "bytes", [(query, "state_bytes") for query in queries]
-        ),
-        _chart(past, every, "late", "Late rows so far", "rows", [(one, "late") for one in inputs]),
-        _chart(past, every, "ticks", "Seconds of a tick", "seconds", [(JOB, "seconds")], per_tick=True),
-        _chart(past, every, "parts", "Seconds of a tick, by its parts", "seconds", parts, per_tick=True)
+        _chart(past, every, "watermarks", "Watermarks", "time", marks),
+        _chart(past, every, "behind", "Watermark lag behind the clock", "seconds", marks, behind=True),
+        _chart(past, every, "integers", "Watermarks of integer event times", "integer", whole),
+        _chart(past, every, "read", "Rows read (rows/s)", "rate", [(of, "rows_in") for of in sources]),
+        _chart(past, every, "backlog", "Backlog: not read yet", "rows", [(of, "backlog") for of in sources]),
+        _chart(past, every, "written", "Rows written", "rows", [(of, "total_rows_out") for of in queries]),
+        _chart(past, every, "late", "Late rows", "rows", [(of, "late") for of in inputs]),
+        _chart(past, every, "broken", "Broken records", "rows", [(of, "broken") for of in inputs]),
+        _chart(past, every, "retained", "Retained rows", "rows", [(of, "retained") for of in inputs]),
+        _chart(past, every, "state", "State size", "bytes", [(of, "state_bytes") for of in queries]),
+        _chart(past, every, "ticks", "Tick duration", "seconds", [(JOB, "seconds")], per_tick=True),
+        _chart(past, every, "parts", "Tick duration by phase", "seconds", parts, per_tick=True)
         | {"stacked": True},
     ]
     return [chart for chart in charts if chart["series"]]
@@ -92,7 +80,7 @@ def partitions_of(past: Past, integers: Collection[str]) -> list[dict[str, Any]]
                 integer = subject_of("time", query, alias, column) in integers
                 lines = [(subject, figure) for subject in subjects]
                 kind = "integer" if integer else "time"
-                charts.append(_chart(own, every, column, f"Watermarks of {column}", kind, lines))
+                charts.append(_chart(own, every, column, f"Watermarks of {column} by partition", kind, lines))
         heard = {name_of(of): _seconds(own.series(of, "heard").values()[-1]) for of in subjects}
         count, idle = (past.series(counts, figure).values()[-1] for figure in ("count", "idle"))
         told.append(
@@ -136,10 +124,12 @@ def _chart(
     for of, figure in figures:
         what = "most" if per_tick else "total" if kind == "rate" else "last"
         clock, values = _points(past.series(of, figure), what, every)
+        more: dict[str, Any] = {}
         if behind:
             values = [
                 None if v is None or v == END else (at - v) / _US for at, v in zip(clock, values, strict=True)
             ]
+            more["peaks"] = _peaks(past, past.series(of, figure), every, values)
         elif kind == "rate":
             values = [
                 None if v is None or not elapsed.get(at) else v * _US / elapsed[at]
@@ -152,20 +142,48 @@ def _chart(
         if any(value is not None for value in values):
             at = [us / _US for us in clock]
             common = common or at
-            series.append({"name": name_of(of), "values": values} | ({} if at == common else {"at": at}))
-    return {"key": key, "title": title, "kind": kind, "at": common, "series": series}
+            series.append(
+                {"name": name_of(of), "values": values, **more, **({} if at == common else {"at": at})}
+            )
+    to_now = behind or kind in ("time", "integer")
+    return {"key": key, "title": title, "kind": kind, "at": common, "series": series, "to_now": to_now}
+
+
+def _peaks(past: Past, series: Series, every: int, values: list[float | None]) -> list[float | None]:
+    """How far a watermark was behind the clock at most since the point before: it stands still until a tick
+    ends. Nobody knows where that point stands for several ticks, or is of an earlier run."""
+    points = series.points
+    if not len(series):
+        return []
+    clock, tick = (points.column(name).to_numpy() for name in ("last_us", "first_tick"))
+    marks = points.column("last").to_numpy().astype(float)
+    marks[marks == float(END)] = np.nan
+    runs = np.searchsorted([run.begun.started_us for run in past.runs], clock, side="right")
+    is_next = (np.diff(runs) == 0) & (points.column("last_tick").to_numpy()[1:] == tick[1:])
+    peaks = np.append(np.nan, np.where(is_next, clock[1:] - marks[:-1], np.nan)) / _US
+    if every > 1:
+        peaks = np.fmax.reduceat(peaks, _bucket_starts(tick, every))
+    return [
+        float(peak) if value is not None and peak > value else None
+        for peak, value in zip(peaks, values, strict=True)
+    ]
 
 
 def _points(series: Series, what: str, every: int) -> tuple[list[int], list[Any]]:
     """The clocks, and the values: of so many ticks each the last one, the ``most`` or the ``total``."""
     clocks, values = series.points.column("last_us"), series.points.column(what)
     if every > 1 and len(series):
-        buckets = series.points.column("first_tick").to_numpy() // every
-        starts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
-        ends = pa.array(np.append(starts[1:], len(buckets)) - 1)
+        starts = _bucket_starts(series.points.column("first_tick").to_numpy(), every)
+        ends = pa.array(np.append(starts[1:], len(series)) - 1)
         clocks = clocks.take(ends)
         if what == "last":
             values = values.take(ends)
         else:  # amounts, of which none is NULL
             values = pa.array(_SUMMED[what].reduceat(values.to_numpy(), starts))
     return clocks.to_pylist(), values.to_pylist()
+
+
+def _bucket_starts(ticks: np.ndarray[Any, Any], every: int) -> np.ndarray[Any, Any]:
+    """Where the first point of each so many ticks is."""
+    buckets = ticks // every
+    return np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))

@@ -7,6 +7,7 @@ of the last time that somebody looked, see `history.looks`.
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pyarrow.compute as pc
@@ -29,12 +30,16 @@ _US = 1_000_000
 Document = dict[str, Any]
 
 
-def document_of(past: Past, title: str, after: int = 0) -> Document:
+def document_of(
+    past: Past, title: str, after: int = 0, *, is_held: bool | None = None, now: float | None = None
+) -> Document:
     """The whole document.
 
     Args:
         title: the job, as its user calls it.
         after: of time lines, and of what was told, only what came after that clock (µs).
+        is_held: whether a process holds the checkpoint; None: nobody knows.
+        now: the clock, in seconds; None: the system's.
     """
     last = past.runs[-1] if past.runs else None
     begun = Begun(started_us=0, version="", machine="") if last is None else last.begun
@@ -44,9 +49,10 @@ def document_of(past: Past, title: str, after: int = 0) -> Document:
     return {
         "title": title,
         "until": past.until_us,
-        "status": _status(last),
+        "now": time.time() if now is None else now,
+        "status": status_of(last, is_held),
         "ticks": pc.max(past.points.column("last_tick")).as_py() or 0,
-        "runs": [_run(run) for run in past.runs],
+        "runs": [_run(run, is_held if run is last else False) for run in past.runs],
         "plan": begun.plan,
         "drawing": _drawing(begun),
         "flows": _flows(recent, begun),
@@ -64,18 +70,20 @@ def document_of(past: Past, title: str, after: int = 0) -> Document:
     }
 
 
-def _status(run: Run | None) -> str:
-    if run is None:
-        return "it has not run"
-    return "running, or killed" if run.ended is None else run.ended.how
+def status_of(run: Run | None, is_held: bool | None) -> str:
+    """How a run is, as `document_of` knows it. One that wrote no end is running or was killed."""
+    if run is None or run.ended is not None:
+        ended = "not started" if run is None or run.ended is None else run.ended.how
+        return "starting" if is_held else ended
+    return "unknown" if is_held is None else "running" if is_held else "killed"
 
 
-def _run(run: Run) -> Document:
+def _run(run: Run, is_held: bool | None) -> Document:
     ended = run.ended
     return {
         "started": run.begun.started_us / _US,
         "ended": None if ended is None else ended.ended_us / _US,
-        "how": _status(run),
+        "how": status_of(run, is_held) if ended is None else ended.how,
         "error": None if ended is None else ended.error,
         "notices": [] if ended is None else list(ended.notices),
         "version": run.begun.version,

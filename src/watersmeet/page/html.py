@@ -18,8 +18,8 @@ from watersmeet.errors import printable
 from watersmeet.page.document import Document
 
 _STATIC = files("watersmeet.page") / "static"
-STYLES = ("uPlot.min.css", "page.css")
-SCRIPTS = ("uPlot.iife.min.js", "words.js", "charts.js", "plan.js", "why.js", "page.js")
+STYLES = ("page.css",)
+SCRIPTS = ("words.js", "charts.js", "plan.js", "why.js", "page.js")
 """In the order in which a page has them."""
 
 

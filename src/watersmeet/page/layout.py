@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from unicodedata import east_asian_width
 
 from watersmeet.history.planned import Drawing, DrawnEdge, DrawnNode
 
 LINE, PAD, GAP = 16, 8, 28
-BETWEEN = 170
+BETWEEN = 210
 """Between two layers: edges, and what is written at their ends."""
 PORT = 56
 """Between the ends of two edges at a node: three lines."""
-MOST_LINES, MOST_CHARACTERS = 7, 34
+MOST_LINES, MOST_CHARACTERS = 7, 38
 _WIDTH = 7.4
 
 
@@ -60,7 +61,7 @@ def laid_out(drawing: Drawing) -> Drawn:
     centres = _heights_of_centres(list(nodes), layers, before, behind, heights)
     widths = defaultdict[int, int](int)
     for own, layer in layers.items():
-        wide = round(2 * PAD + _WIDTH * max(len(line) for line in lines[own]))
+        wide = round(2 * PAD + _WIDTH * max(columns_of(line) for line in lines[own]))
         widths[layer] = max(widths[layer], wide, 90)
     lefts = {layer: GAP + sum(widths[n] + BETWEEN for n in range(layer)) for layer in widths}
     placed = {
@@ -85,8 +86,21 @@ def laid_out(drawing: Drawing) -> Drawn:
 
 
 def _shown(lines: Sequence[str]) -> tuple[str, ...]:
-    cut = [line if len(line) <= MOST_CHARACTERS else f"{line[: MOST_CHARACTERS - 1]}…" for line in lines]
+    cut = [_fitting(line) for line in lines]
     return (*cut,) if len(cut) <= MOST_LINES else (*cut[: MOST_LINES - 1], "…")
+
+
+def columns_of(text: str) -> int:
+    """Characters, of which wide ones (Chinese, Japanese, Korean) count twice."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def _fitting(line: str) -> str:
+    if columns_of(line) <= MOST_CHARACTERS:
+        return line
+    while columns_of(line) >= MOST_CHARACTERS:
+        line = line[:-1]
+    return f"{line}…"
 
 
 _Edges = Mapping[str, Sequence[DrawnEdge]]

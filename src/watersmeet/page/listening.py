@@ -5,7 +5,8 @@ The libraries that serve it are an extra: they are loaded here, and nowhere befo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,14 @@ def listening_at(
     token: AccessToken | None,
     look_s: float | None = None,
     asked: AskedJob | None = None,
+    is_held: Callable[[], bool | None] = lambda: None,
 ) -> Serving:
     """Listen for who wants to see the page of the job whose state is in a store.
 
     Args:
         token: what a browser must know; None: anybody may see the page.
         asked: the job that questions about rows are about; None: there are none.
+        is_held: tells whether a process runs the job; None: nobody knows.
 
     Raises:
         EngineError: the libraries are not installed, or nobody can listen there.
@@ -52,7 +55,8 @@ def listening_at(
         ) from None
 
     asker = None if asked is None else Asker(asked)
-    return Serving.of(Feed(Reader(store), job, LOOK_S if look_s is None else look_s, asker), address, token)
+    feed = Feed(Reader(store), job, LOOK_S if look_s is None else look_s, asker, is_held)
+    return Serving.of(feed, address, token)
 
 
 @contextmanager
@@ -64,6 +68,18 @@ def page_beside(
 
     Raises: as `listening_at`.
     """
-    serving = listening_at(address, store, job, token=token, look_s=BESIDE_LOOK_S, asked=asked)
+    over = threading.Event()
+    serving = listening_at(
+        address,
+        store,
+        job,
+        token=token,
+        look_s=BESIDE_LOOK_S,
+        asked=asked,
+        is_held=lambda: not over.is_set(),
+    )
     with serving.beside(linger_s=2 * BESIDE_LOOK_S):
-        yield serving
+        try:
+            yield serving
+        finally:
+            over.set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -52,12 +53,25 @@ Given = TypeVarTuple("Given")
 
 class Feed:
     """What the page is told of a job: from its history, which is looked at every `LOOK_S` seconds while
-    somebody looks at the page, once for all who do. ``asker``: is asked about its rows."""
+    somebody looks at the page, once for all who do.
+
+    Args:
+        asker: is asked about its rows.
+        is_held: tells whether a process holds the checkpoint; None: nobody knows.
+    """
 
     def __init__(
-        self, reader: Reader, title: str, look_s: float = LOOK_S, asker: Asker | None = None
+        self,
+        reader: Reader,
+        title: str,
+        look_s: float = LOOK_S,
+        asker: Asker | None = None,
+        is_held: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self._reader = reader
+        self._is_held = is_held
+        self._was_held: bool | None = None
+        self.held: bool | None = None
         self.title = title
         self.asker = asker
         self.look_s = look_s
@@ -72,33 +86,40 @@ class Feed:
             return self._read(now)
 
     def document(self, now: float) -> str:
-        """The document of that, as JSON; it is made once for all who ask."""
+        """The document of that, as JSON; but for the clock it is made once for all who ask."""
         with self._lock:
             past = self._read(now)
-            if self._whole is None or self._whole[0] != _state(past):
-                self._whole = _state(past), self.news(past)
-            return self._whole[1]
+            if self._whole is None or self._whole[0] != self.state(past):
+                self._whole = self.state(past), self.news(past)
+            return f'{self._whole[1][:-1]},"now":{time.time()}}}'
 
     def news(self, past: Past, after: int = 0) -> str:
         """The document of a history, as JSON: of time lines what came after that clock (µs)."""
         return json.dumps(_document(past, self, after), separators=(",", ":"))
 
+    def state(self, past: Past) -> object:
+        """What changes when the document does."""
+        return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None, self.held
+
     def _read(self, now: float) -> Past:
         if self._past is None or now - self._looked >= self.look_s:
+            is_held, was_held = self._is_held(), self._was_held
             self._past, self._looked = self._reader.read(), now
+            runs = self._past.runs
+            # a run releases its checkpoint just before it writes how it ended
+            is_ending = was_held and is_held is False and bool(runs) and runs[-1].ended is None
+            self._was_held, self.held = is_held, is_ending or is_held
         return self._past
 
 
 def _document(past: Past, feed: Feed, after: int) -> Document:
     """With samples of the rows that the last run has set aside, and how rows can be asked for."""
-    files = past.runs[-1].begun.late_files if past.runs else None
+    begun = past.runs[-1].begun if past.runs else None
+    files = () if begun is None else dict.fromkeys((begun.late_files, begun.broken_files))
+    samples = [row for of in files for row in samples_of(of)]
     asked = None if feed.asker is None else feed.asker.job.document
-    return {**document_of(past, feed.title, after), "samples": samples_of(files), "why": asked}
-
-
-def _state(past: Past) -> object:
-    """What changes when the history does."""
-    return past.until_us, len(past.runs), past.runs[-1].ended if past.runs else None
+    document = document_of(past, feed.title, after, is_held=feed.held)
+    return {**document, "samples": samples, "why": asked}
 
 
 def app_of(feed: Feed, hosts: list[str], token: AccessToken | None, port: int) -> Starlette:
@@ -134,10 +155,11 @@ def app_of(feed: Feed, hosts: list[str], token: AccessToken | None, port: int) -
                 whole = await _in_a_thread(feed.past, _clock())
             except StateError as error:
                 yield {"event": "problem", "data": json.dumps(error.message)}
+                seen = None
                 await asyncio.sleep(feed.look_s)
                 continue
-            if _state(whole) != seen:
-                seen = _state(whole)
+            if feed.state(whole) != seen:
+                seen = feed.state(whole)
                 more = await _in_a_thread(feed.news, whole, after)
                 after = max(after, whole.until_us)
                 yield {"id": str(after), "event": "more", "data": more}

@@ -1,10 +1,18 @@
 // Draws a document: that in the page, or one that is asked for beside it and grows.
 "use strict";
 (function () {
-  const { make, plain, moment, lasting, shown, percent, table } = words;
-  const MOST_TOLD = 1000;
-  const TOLD = { standstill: "watermark stands still", heavy_keys: "heavy key", missing_deletes: "delete of nothing" };
-  let doc;
+  const { make, plain, moment, lasting, figure, percent, table } = words;
+  const MOST_TOLD = 1000, REDRAW_MS = 2000;
+  const TOLD = { standstill: "watermark stalled", heavy_keys: "heavy key", missing_deletes: "delete without a row" };
+  const STATUS = {
+    "caught up": "finished (read all that was there)", finished: "finished (end of input)",
+    killed: "killed (its process ended without writing how)", unknown: "running or killed (nothing here can tell)",
+    lost: "unknown (this page's server does not answer)",
+  };
+  let doc, received = null; // the document, and when it came from a server that goes on
+
+  // The clock of whoever wrote the document, in seconds; it stands still in a report.
+  function clock() { return doc.now + (received === null ? 0 : (performance.now() - received) / 1000); }
 
   // A section of the page, made when it first has something to show.
   function section(id, title, ...children) {
@@ -23,36 +31,45 @@
     }
   }
 
-  function fact(name, value) {
-    return make("span", {}, name + " ", make("b", {}, value));
+  function fact(name, ...value) {
+    return make("span", {}, name + " ", make("b", {}, ...value));
   }
 
   function account() {
     const places = [...new Set(doc.inputs.flatMap((one) => Object.keys(one.places)))];
     const rows = doc.inputs.map((one) => {
       const rest = one.in - Object.values(one.places).reduce((a, b) => a + b, 0);
-      return [one.name, plain(one.in), ...places.map((place) => plain(one.places[place] || 0)),
+      return [one.name, figure("rows", one.in), ...places.map((place) => figure("rows", one.places[place] || 0)),
         rest === 0 ? "yes" : make("span", { class: "bad" }, "NO: " + plain(rest) + " rows unaccounted")];
     });
-    return table(["input", "in", ...places, "adds up"], rows, 1);
+    return table(["input", "rows in", ...places, "adds up"], rows, 1);
   }
 
   function late() {
-    const parts = [];
+    const counts = doc.inputs.map((one) => [one, one.places.late || 0, one.places.broken || 0]).filter(([, late, broken]) => late || broken);
+    const rows = counts.map(([one, late, broken]) => [one.name, figure("rows", one.in), figure("rows", late), percent(late, one.in), figure("rows", broken), percent(broken, one.in)]);
+    const parts = [], histograms = make("div", { class: "charts" });
+    if (rows.length) parts.push(table(["input", "rows in", "late", "late %", "broken", "broken %"], rows, 1), histograms);
     for (const one of doc.inputs) {
       for (const [column, buckets] of Object.entries(one.late)) {
         const most = Math.max(...Object.values(buckets));
         const bars = make("div", { class: "bars" });
-        for (const [bucket, rows] of Object.entries(buckets)) bars.append(...bar(bucket, rows / most, plain(rows)));
-        parts.push(make("figure", {}, make("figcaption", {}, one.name + ": rows by how late they were, of " + column), bars));
+        for (const [bucket, rows] of Object.entries(buckets)) bars.append(...bar(bucketed(bucket), rows / most, figure("rows", rows)));
+        histograms.append(make("figure", {}, make("figcaption", {}, "Late rows of " + one.name + " by lateness of " + column), bars));
       }
     }
     const samples = doc.samples || [];
     if (samples.length) {
-      const rows = samples.map((one) => [one.reason, one.input, one.late_by === null ? "–" : lateBy(one), one.record]);
-      parts.push(make("h3", {}, "Some of the rows that were set aside last"), table(["why", "input", "late by", "row"], rows, 9));
+      const rows = samples.map((one) => [one.reason, one.input, typeof one.late_by !== "number" ? "–" : lateBy(one), one.record]);
+      parts.push(make("h3", {}, "Samples of late and broken rows"), table(["reason", "input", "late by", "record"], rows));
     }
     return parts;
+  }
+
+  // <10s, <1m, <1000, more: as people read them.
+  function bucketed(name) {
+    const [, border, unit] = /^<(\d+)(\w?)$/.exec(name) || [];
+    return border ? "< " + plain(border) + (unit && " " + (unit === "m" ? "min" : unit)) : name;
   }
 
   // Of times µs, of integers themselves: which one it is says the watermark that the row missed.
@@ -70,16 +87,16 @@
 
   function state() {
     const rows = doc.sides.map((one) => {
-      const over = one.forecast_rows !== null && one.retained > one.forecast_rows;
-      return [one.name, plain(one.retained), shown("rows", one.forecast_rows), over ? make("span", { class: "bad" }, percent(one.retained, one.forecast_rows)) : percent(one.retained, one.forecast_rows),
-        shown("bytes", one.file_bytes), shown("bytes", one.forecast_bytes)];
+      const used = percent(one.retained, one.forecast_rows), over = one.forecast_rows !== null && one.retained > one.forecast_rows;
+      return [one.name, figure("rows", one.retained), figure("rows", one.forecast_rows), over ? make("span", { class: "bad" }, used) : used,
+        figure("bytes", one.file_bytes), figure("bytes", one.forecast_bytes)];
     });
-    const parts = doc.sides.length ? [table(["kept of", "rows", "forecast", "of it", "in files", "forecast of that"], rows, 1)] : [];
+    const parts = doc.sides.length ? [table(["input", "retained rows", "forecast", "retained / forecast", "size", "forecast size"], rows, 1)] : [];
     if (doc.limits.length) {
       const bars = make("div", { class: "bars" });
       for (const one of doc.limits) {
-        const share = (one.used || 0) / one.most;
-        bars.append(...bar(one.of + ": " + one.name, share, shown(one.kind, one.used) + " of " + shown(one.kind, one.most), share > 0.9 ? "over" : ""));
+        const share = (one.used || 0) / one.most, used = make("span", {}, figure(one.kind, one.used), " of ", figure(one.kind, one.most), one.used === null ? "" : " (" + percent(one.used, one.most) + ")");
+        bars.append(...bar(one.of + ": " + one.name, share, used, share > 0.9 ? "over" : ""));
       }
       parts.push(make("figure", {}, make("figcaption", {}, "Limits"), bars));
     }
@@ -87,8 +104,8 @@
   }
 
   function heavy() {
-    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, plain(key.rows), percent(key.rows, one.retained)]));
-    return rows.length ? [table(["kept of", "key", "rows, about", "of all"], rows, 2)] : [];
+    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, figure("rows", key.rows), percent(key.rows, one.retained)]));
+    return rows.length ? [table(["input", "key", "rows (estimate)", "of all retained rows"], rows, 2)] : [];
   }
 
   // Ticks are broken down by the seconds of their parts, over all points that are shown.
@@ -97,7 +114,7 @@
     if (!chart) return [];
     const sums = chart.series.map((one) => [one.name, one.values.reduce((a, b) => a + (b || 0), 0), one.values[one.values.length - 1]]);
     const whole = sums.reduce((a, [, sum]) => a + sum, 0);
-    return [table(["part of a tick", "of all its time", "in the last tick"], sums.map(([name, sum, last]) => [name, percent(sum, whole), shown("seconds", last)]), 1)];
+    return [table(["phase", "of all tick time", "last tick"], sums.map(([name, sum, last]) => [name, percent(sum, whole), figure("seconds", last)]), 1)];
   }
 
   function anchor(name) { return "input-" + doc.inputs.findIndex((one) => one.name === name); }
@@ -134,13 +151,13 @@
 
   function held(of, chart) {
     const found = holder(chart), lines = [];
-    if (!found) return make("p", {}, chart.key + ": nobody holds it back: all partitions have come as far, or there is one.");
+    if (!found) return make("p", {}, "No partition holds the watermark of " + chart.key + " back: all are at the same time, or there is one.");
     const heard = of.heard[found.name];
-    lines.push(make("b", {}, found.name), " holds " + chart.key + " back");
+    lines.push(make("b", {}, found.name), " holds the watermark of " + chart.key + " back");
     if (found.mark === -Infinity) lines.push(": it has had no row");
-    else lines.push(", " + (chart.kind === "time" ? lasting((found.most - found.mark) / 1e6) : plain(found.most - found.mark)) + " behind the first of those shown");
-    lines.push(", for " + lasting(found.until - found.since) + " (since " + moment(found.since) + " UTC, as far as it is kept).");
-    if (heard) lines.push(" Its last row came " + lasting(Math.max(0, doc.until / 1e6 - heard)) + " before the last tick.");
+    else lines.push(", " + (chart.kind === "time" ? lasting((found.most - found.mark) / 1e6) : plain(found.most - found.mark)) + " behind the partition that is furthest ahead");
+    lines.push(", for " + lasting(found.until - found.since) + " (since " + moment(found.since) + " UTC, or longer).");
+    if (heard) lines.push(" Its last row arrived " + lasting(Math.max(0, doc.until / 1e6 - heard)) + " before the last tick.");
     return make("p", { class: "holder" }, ...lines);
   }
 
@@ -151,9 +168,9 @@
       const whole = there || make("details", { id }, make("summary", {}, one.name));
       whole.update = () => {
         if (!whole.open) return;
-        const standing = doc.told.filter((words) => words.of === one.name && words.what === "standstill").slice(-1).map((words) => make("p", {}, "Told in tick " + plain(words.tick) + ": " + words.text));
-        const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle; lines of those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
-          : [make("p", {}, "Nothing is told of its partitions: another query reads it, or it has had no row.")];
+        const standing = doc.told.filter((words) => words.of === one.name && words.what === "standstill").slice(-1).map((words) => make("p", {}, "Tick " + plain(words.tick) + ": " + words.text));
+        const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle. The chart shows those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
+          : [make("p", {}, "Nothing is known of its partitions: another query reads them, or no row has come.")];
         const words = make("div", {}, ...standing, ...known);
         if (doc.why && !one.input.startsWith("#")) words.append(make("p", {}, asked(one)));
         const before = whole.querySelector(":scope > div.words");
@@ -172,7 +189,7 @@
 
   // Leads to the form that asks about rows of an input.
   function asked(one) {
-    const link = make("a", { href: "#why" }, "Why is a row of " + one.name + " not there?");
+    const link = make("a", { href: "#why" }, "Why is a row of " + one.name + " missing?");
     link.addEventListener("click", (event) => {
       event.preventDefault();
       history.replaceState(null, "", "#why");
@@ -182,15 +199,30 @@
     return link;
   }
 
+  // How long ago the last tick ended goes on with the clock, and so do the watermarks' lines.
+  function age() {
+    const at = document.getElementById("age"), behind = Math.max(0, clock() - doc.until / 1e6);
+    if (at) at.textContent = lasting(behind < 1 ? 0 : Math.round(behind)) + " ago";
+  }
+
   function head() {
-    const first = doc.runs[0], last = doc.runs[doc.runs.length - 1];
-    const rows = doc.inputs.reduce((sum, one) => sum + one.in, 0);
+    const first = doc.runs[0], last = doc.runs[doc.runs.length - 1], status = STATUS[doc.status] || doc.status;
+    const sum = (of) => doc.inputs.reduce((all, one) => all + (of(one) || 0), 0);
+    const rows = sum((one) => one.in), late = sum((one) => one.places.late), broken = sum((one) => one.places.broken);
+    const isOn = ["running", "unknown", "lost"].includes(doc.status);
     document.getElementById("head").replaceChildren(make("h1", {}, doc.title), make("div", { class: "facts" },
-      fact("status", doc.status), fact("ticks", plain(doc.ticks)), fact("rows in", plain(rows)),
-      first ? fact("since", moment(first.started) + " UTC") : "",
-      last && last.ended ? fact("until", moment(last.ended) + " UTC") : ""),
+      fact("status", make("span", ["failed", "killed", "lost"].includes(doc.status) ? { class: "bad" } : {}, status)),
+      fact("ticks", plain(doc.ticks)), isOn && doc.until ? fact("last tick", make("span", { id: "age" })) : "",
+      fact("rows in", figure("rows", rows)),
+      fact("late", figure("rows", late), late ? " (" + percent(late, rows) + ")" : ""),
+      fact("broken", figure("rows", broken), broken ? " (" + percent(broken, rows) + ")" : ""),
+      first ? fact("first started", moment(first.started) + " UTC") : "",
+      last && last.ended && !isOn ? fact("ended", moment(last.ended) + " UTC") : "",
+      doc.status === "killed" && doc.until ? fact("last tick", moment(doc.until / 1e6) + " UTC") : "",
+      received === null ? fact("as of", moment(doc.now) + " UTC") : ""),
       last && last.error ? make("pre", { class: "bad", tabindex: "0" }, last.error) : "",
       ...doc.problems.map((problem) => make("p", { class: "bad" }, problem)));
+    age();
   }
 
   function errors() {
@@ -205,26 +237,26 @@
     head();
     section("plan", "Plan", ...plan.shown(doc.drawing, doc.flows, (name) => "#" + anchor(name)),
       make("details", {}, make("summary", {}, "EXPLAIN"), make("pre", { tabindex: "0" }, doc.plan)));
-    section("inputs", "Inputs: who holds them back", ...inputs());
-    section("why", "Why is a row not there?", ...why.shown(doc));
-    if (doc.inputs.length) section("account", "Account of rows", account());
+    section("inputs", "Inputs and their partitions", ...inputs());
+    section("why", "Why is a row missing?", ...why.shown(doc));
+    if (doc.inputs.length) section("account", "Row accounting", account());
     section("state", "State", ...state());
-    section("heavy", "Keys with most rows", ...heavy());
-    section("late", "Late rows", ...late());
+    section("heavy", "Heavy keys", ...heavy());
+    section("late", "Late and broken rows", ...late());
     section("errors", "Errors", ...errors());
-    section("parts", "Ticks by their parts", ...parts());
+    section("parts", "Tick duration by phase", ...parts());
     if (doc.told.length) {
-      section("told", "What was told", table(["when (UTC)", "tick", "of", "what", "words"],
-        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, TOLD[one.what] || one.what, one.text]), 9));
+      section("told", "Events", table(["time (UTC)", "tick", "input", "event", "message"],
+        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, TOLD[one.what] || one.what, one.text])));
     }
-    section("runs", "Runs", table(["started (UTC)", "ended", "how", "version", "machine", "told"],
-      doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")]), 9));
+    section("runs", "Runs", table(["started (UTC)", "ended (UTC)", "status", "version", "host", "messages"],
+      doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")])));
     const settings = Object.entries(doc.settings);
-    if (settings.length) section("settings", "Settings", table(["setting", "value"], settings, 9));
+    if (settings.length) section("settings", "Settings", table(["setting", "value"], settings));
   }
 
   function timeLines() {
-    section("over-time", "Over time", make("div", { class: "charts" }, ...doc.charts.map((chart) => charts.figure(chart))));
+    section("over-time", "Metrics", make("div", { class: "charts" }, ...doc.charts.map((chart) => charts.figure(chart))));
   }
 
   function follow() {
@@ -232,9 +264,11 @@
     if (there && there.tagName === "DETAILS") there.open = true;
   }
 
+  function running() { return doc.status === "running" ? clock() : null; }
+
   function begin(whole) {
     doc = whole;
-    charts.begin(doc.runs);
+    charts.begin(doc.runs, running);
     document.getElementById("nav").replaceChildren(make("ul", {}));
     section("plan", "Plan", "");
     timeLines();
@@ -244,10 +278,11 @@
 
   // What came since: points to be put behind those that are there, and all else as it is now.
   function grow(more) {
-    charts.begin(more.runs);
+    charts.begin(more.runs, running);
+    [doc.now, doc.status, received] = [more.now, more.status, performance.now()];
     for (const chart of more.charts) {
       const known = doc.charts.find((one) => one.key === chart.key);
-      if (known) charts.redraw(chart.key, charts.grow(known, chart));
+      if (known) { charts.grow(known, chart); charts.redraw(chart.key); }
       else { doc.charts.push(chart); document.querySelector(".charts").append(charts.figure(chart)); }
     }
     for (const one of more.partitions) {
@@ -258,7 +293,7 @@
       known.idle = one.idle;
       for (const chart of one.charts) {
         const of = known.charts.find((other) => other.key === chart.key);
-        if (of) charts.redraw(anchor(one.name) + " " + chart.key, charts.grow(of, chart)); else known.charts.push(chart);
+        if (of) { charts.grow(of, chart); charts.redraw(anchor(one.name) + " " + chart.key); } else known.charts.push(chart);
       }
     }
     const told = doc.told.concat(more.told).slice(-MOST_TOLD), kept = { charts: doc.charts, partitions: doc.partitions, told };
@@ -273,13 +308,21 @@
       if (!answer.ok) throw await answer.text();
       return answer.json();
     }).then((whole) => {
+      received = performance.now();
       begin(whole);
+      setInterval(() => { if (doc.status === "running") charts.advance(); }, REDRAW_MS);
+      setInterval(() => { if (doc.status === "running" || doc.status === "unknown") age(); }, 1000);
       const news = new EventSource("events?after=" + whole.until);
       news.addEventListener("more", (event) => grow(JSON.parse(event.data)));
       news.addEventListener("problem", (event) => { doc.problems = [JSON.parse(event.data)]; head(); });
-      news.onerror = () => { doc.problems = ["the job's page does not answer any more: what is shown is what it told last"]; head(); };
+      news.onerror = () => {
+        if (doc.status === "lost") return;
+        doc.problems = ["The server of this page has not answered since " + moment(clock()) + " UTC: the job's process ended, was killed or cannot be reached. Shown is what it said last."];
+        if (doc.status === "running" || doc.status === "unknown" || doc.status === "starting") [doc.status, doc.now, received] = ["lost", clock(), null];
+        head();
+      };
     }).catch((error) => {
-      document.getElementById("head").replaceChildren(make("p", { class: "bad" }, typeof error === "string" ? error : "the job's page does not answer: " + error));
+      document.getElementById("head").replaceChildren(make("p", { class: "bad" }, typeof error === "string" ? error : "The server of this page does not answer: " + error));
     });
   }
 

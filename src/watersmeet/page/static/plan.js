@@ -1,19 +1,20 @@
 // The plan as a drawing, with what goes along its edges, and the same as a table.
 "use strict";
 const plan = (function () {
-  const { make, draw, plain, shown, table } = words;
-  const LINE = 16, PAD = 8;
+  const { make, draw, shown, table, width, fitting } = words;
+  const LINE = 16, PAD = 8, ROOM = 160;
 
-  // What goes along an edge: rows a second, rows that are kept, watermarks. ``short``: as far as there is room.
+  // What goes along an edge: rows per second, retained rows, watermarks. ``short``: as far as there is room.
   function written(flow, short) {
     if (!flow) return [];
     const lines = [], marks = (flow.marks || []).filter((mark) => mark.value !== null);
     if (flow.rate !== undefined && flow.rate !== null) lines.push(shown("rate", flow.rate));
-    if (flow.retained !== undefined && flow.retained !== null) lines.push(plain(flow.retained) + " kept");
+    if (flow.retained !== undefined && flow.retained !== null) lines.push(shown("rows", flow.retained) + " retained");
     for (const mark of short ? marks.slice(0, 2) : marks) {
-      const value = shown(mark.kind, mark.value), name = mark.of.length > 9 ? mark.of.slice(0, 8) + "…" : mark.of;
-      if (!short) lines.push("watermark of " + mark.of + " " + value);
-      else lines.push((marks.length > 1 ? name : "W") + " " + (mark.kind === "time" && mark.value !== "end" ? value.slice(5) : value));
+      const value = shown(mark.kind, mark.value);
+      if (!short) { lines.push("watermark of " + mark.of + " " + value); continue; }
+      const brief = " " + (mark.kind === "time" && mark.value !== "end" ? value.slice(5) : value);
+      lines.push((marks.length > 1 ? fitting(mark.of, ROOM - width(brief)) : "watermark") + brief);
     }
     return lines;
   }
@@ -26,16 +27,17 @@ const plan = (function () {
     const title = draw("title", {}, one.whole.join("\n"));
     const inside = [title, box, text];
     if (!one.input) return draw("g", { class: "node " + one.kind }, ...inside);
-    const link = draw("a", { href: address(one.input), class: "node " + one.kind, "aria-label": "input " + one.input + ": who holds it back" }, ...inside);
+    const link = draw("a", { href: address(one.input), class: "node " + one.kind, "aria-label": "input " + one.input + ": its partitions" }, ...inside);
     return link;
   }
 
-  let view, made = ""; // the drawing, and of which plan
+  let view, hint, made = ""; // the drawing, and of which plan
   let labels = []; // of its edges: where they stand, and their elements
 
   function edge(one) {
-    const [x1, y1] = one.begin, [x2, y2] = one.end, half = (x2 - x1) / 2;
-    const line = draw("path", { d: `M${x1} ${y1} C${x1 + half} ${y1} ${x2 - half} ${y2} ${x2 - 6} ${y2}`, class: one.of ? "" : "asked" });
+    const [x1, y1] = one.begin, [x2, y2] = one.end, flat = x2 - ROOM - 14, half = (flat - x1) / 2;
+    // it is level where something is written above it
+    const line = draw("path", { d: `M${x1} ${y1} C${x1 + half} ${y1} ${flat - half} ${y2} ${flat} ${y2} H${x2 - 6}`, class: one.of ? "" : "asked" });
     const tip = draw("path", { d: `M${x2} ${y2} l-8 -4 v8 z`, class: "tip" });
     const label = draw("text", { "text-anchor": "end", class: "flow" });
     labels.push({ of: one.of, x: x2 - 12, y: y2 - 6, label });
@@ -49,9 +51,11 @@ const plan = (function () {
     if (made !== key) {
       made = key;
       labels = [];
-      view = make("div", { class: "scroll plan", tabindex: "0", role: "region", "aria-label": "Drawing of the plan" }, draw("svg",
+      hint = make("p", { class: "hint", id: "plan-hint", hidden: "" }, "The diagram is wider than the page: scroll it sideways, by the arrow keys too.");
+      view = make("div", { class: "scroll plan", tabindex: "0", role: "region", "aria-label": "Diagram of the plan", "aria-describedby": "plan-hint" }, draw("svg",
         { width: drawing.width, height: drawing.height, viewBox: `0 0 ${drawing.width} ${drawing.height}`, role: "group", "aria-label": "The plan; the table below says the same" },
         ...drawing.edges.map(edge), ...labels.map((one) => one.label), ...drawing.nodes.map((one) => node(one, address))));
+      new ResizeObserver(() => { hint.hidden = view.scrollWidth <= view.clientWidth; }).observe(view);
     }
     for (const { of, x, y, label } of labels) {
       const lines = written(flows[of], true);
@@ -60,8 +64,8 @@ const plan = (function () {
     const names = new Map(drawing.nodes.map((one) => [one.id, one.input ? "input " + one.input : one.whole[0]]));
     const rows = drawing.edges.map((one) => [names.get(one.from), names.get(one.to), written(flows[one.of], false).join(", ") || "–"]);
     return [
-      view,
-      make("details", {}, make("summary", {}, "As a table"), table(["from", "to", "what goes there"], rows, 9)),
+      hint, view,
+      make("details", {}, make("summary", {}, "As a table"), table(["from", "to", "flow"], rows)),
     ];
   }
 

@@ -199,6 +199,13 @@ class Checkpoint:
         """The run that goes on, by its id, here or wherever the directory is seen; None when none does."""
         return holder(self.root)
 
+    def is_held(self) -> bool | None:
+        """Return whether a run holds the directory; None where that cannot be told: the run may be on another
+        machine if the state is in a store, and not every file system has locks."""
+        with suppress(OSError):
+            return self.holder() is not None or (None if self._stored is not None else False)
+        return None
+
     def owner(self, expected: str | None = None) -> str:
         """Who owns the state; made when there is none.
 
