@@ -181,7 +181,8 @@ def odd(ticks, *, scale=10**12, pause_s=1, ended=None):
     """A store with a history of `odd_plan`. ``scale``: rows of its largest input in a tick; ``ended``: how,
     if it has."""
     store, plan = MemoryStore(), odd_plan()
-    run = runs.begin(store, "0" * 8, begun_of(plan))
+    integers = (subject_of("time", "small", "d", "at"),)
+    run = runs.begin(store, "0" * 8, begun_of(plan, integer_times=integers))
     keeping = Keeping(store, _failed, pause_s=1e9)
     for tick in range(1, ticks + 1):
         clock_us = START_US + tick * pause_s * US

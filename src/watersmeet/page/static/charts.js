@@ -1,7 +1,7 @@
 // Time series. A chart is drawn when it comes into view, and again when it has more points or more room.
 "use strict";
 const charts = (function () {
-  const { make, draw, moment, shown, exact, table, width, rate, counted } = words;
+  const { make, draw, moment, brief, shown, exact, table, width, rate, counted } = words;
   const COLOURS = 8, MOST_POINTS = 2000, HEIGHT = 220, TOP = 10, BOTTOM = 40, RIGHT = 10, GAP = 12;
   // Seconds between two ticks of an axis of time, or of durations.
   const STEPS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
@@ -76,8 +76,8 @@ const charts = (function () {
   // On the axis the unit stands once, in the title.
   function label(kind, value, apart) {
     if (kind === "rate") return rate(value);
-    if (kind === "rows" || kind === "integer") return counted(value);
-    if (kind === "time") return apart >= 86400e6 ? moment(value / 1e6).slice(0, -9) : moment(value / 1e6).slice(5, apart < 60e6 ? undefined : -3);
+    if (kind === "rows") return counted(value);
+    if (kind === "time") return apart >= 86400e6 ? moment(value / 1e6).slice(0, -9) : brief(value / 1e6).slice(0, apart < 60e6 ? undefined : -3);
     return shown(kind, value);
   }
 
@@ -96,7 +96,7 @@ const charts = (function () {
     const apart = step(low, high, 4, chart.kind);
     if (!times) [low, high] = [Math.floor(low / apart) * apart, Math.ceil(high / apart - 1e-9) * apart];
     const marks = ticks(low, high, apart).map((value) => [value, label(chart.kind, value, apart)]);
-    const left = Math.min(all / 2, 14 + Math.max(...marks.map(([, text]) => width(text)))), wide = all - left - RIGHT;
+    const left = Math.min(all * 0.6, 14 + Math.max(...marks.map(([, text]) => width(text)))), wide = all - left - RIGHT;
     const x = (at) => Math.round((left + (at - first) / (last - first) * wide) * 2) / 2;
     x.room = wide;
     const y = (value) => Math.round((TOP + (1 - (value - low) / (high - low)) * whole) * 2) / 2;

@@ -1,7 +1,7 @@
 // The plan as a drawing, with what goes along its edges, and the same as a table.
 "use strict";
 const plan = (function () {
-  const { make, draw, shown, table, width, fitting } = words;
+  const { make, draw, brief, shown, table, width, fitting } = words;
   const LINE = 16, PAD = 8, ROOM = 160;
 
   // What goes along an edge: rows per second, retained rows, watermarks. ``short``: as far as there is room.
@@ -13,8 +13,8 @@ const plan = (function () {
     for (const mark of short ? marks.slice(0, 2) : marks) {
       const value = shown(mark.kind, mark.value);
       if (!short) { lines.push("watermark of " + mark.of + " " + value); continue; }
-      const brief = " " + (mark.kind === "time" && mark.value !== "end" ? value.slice(5) : value);
-      lines.push((marks.length > 1 ? fitting(mark.of, ROOM - width(brief)) : "watermark") + brief);
+      const value_text = " " + (mark.kind === "time" && mark.value !== "end" ? brief(mark.value / 1e6) : value);
+      lines.push(fitting(marks.length > 1 ? mark.of : "watermark", ROOM - width(value_text)) + value_text);
     }
     return lines;
   }

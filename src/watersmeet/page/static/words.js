@@ -30,6 +30,9 @@ const words = (function () {
     return isNaN(at) ? String(seconds) : at.toISOString().replace(/^\+0*|\..*Z$|Z$/g, "").replace("T", " ");
   }
 
+  // Without the year, where there is little room.
+  function brief(seconds) { return moment(seconds).replace(/^-?\d+-/, ""); }
+
   // In two units, without one that is zero: 2 min 5 s.
   function lasting(seconds) {
     const size = Math.abs(seconds), sign = seconds < 0 ? "-" : "";
@@ -101,5 +104,5 @@ const words = (function () {
     return letters.join("") + "…";
   }
 
-  return { make, draw, plain, moment, lasting, shown, exact, figure, percent, table, width, fitting, rate, counted };
+  return { make, draw, plain, moment, brief, lasting, shown, exact, figure, percent, table, width, fitting, rate, counted };
 })();
