@@ -149,3 +149,17 @@ def test_a_table_says_why_its_record_is_broken_and_less_where_its_files_are_gone
     assert f"x,y (id is BIGINT, and has 'y': {STRING})" in str(_broken(source, "x,y"))
     (tmp_path / "a").unlink()
     assert "a record does not parse as declared: x,y" in str(_broken(source, "x,y"))
+
+
+def test_a_sample_names_files_of_which_all_records_are_left_out(tmp_path):
+    source = Source("o", (column("id", "BIGINT"),), "file", {"path": str(tmp_path), "format": "json"})
+    for n, text in enumerate(['{"id": 1}', '{"id": "x"}\n{"id": "y"}', '{"id": 2}\n{"id": "x"}']):
+        (tmp_path / f"{n}").write_text(text)
+    among = f"; among them all of {tmp_path / '1'} (2 records) that were read"
+    assert left_out_words(source, first_rows(source, 9)).endswith(among)
+    (tmp_path / "3").write_text('{"id": "x"}')
+    among = f"; among them all of 2 files, first {tmp_path / '1'} (2 records), that were read"
+    assert left_out_words(source, first_rows(source, 9)).endswith(among)
+    for name in "02":
+        (tmp_path / name).unlink()
+    assert "among them" not in left_out_words(source, first_rows(source, 9))

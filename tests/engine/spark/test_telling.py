@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from watersmeet.engine.driver.counts import Broken, Rounded
 from watersmeet.engine.driver.results import TickResult
+from watersmeet.engine.messages.reports import BrokenFile
 from watersmeet.engine.spark.job.settings import RunSettings
 from watersmeet.engine.spark.job.telling import Telling
 
@@ -23,14 +26,32 @@ def test_a_later_tick_of_nothing_but_broken_records_is_told_again():
     ]
 
 
-def test_the_first_tick_with_rounded_decimals_is_told_of():
+def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_are_many():
+    notes: list[str] = []
+    telling = Telling(RunSettings("nowhere", on_notice=notes.append))
+    for tick, files in enumerate([1, 0, 1, 1, 2, 9]):
+        named = tuple(BrokenFile(name=f"/in/{tick}{n}", rows=2, text="{x") for n in range(files))
+        broken = Broken(5, "{y", False, named, tick == 5)
+        telling.ended(TickResult(tick, 0, {}, False, {"a": 9}, {"a": broken}), {}, dict)
+    assert notes[1:] == [
+        '"a": of tick 0 no record of /in/00 (2 records) parses, such as {x',
+        '"a": of tick 2 no record of /in/20 (2 records) parses, such as {x; 2 such files by now',
+        '"a": of tick 4 no record of 2 files, first /in/40 (2 records), parses, such as {x;'
+        " 5 such files by now",
+        '"a": of tick 5 no record of 9 or more files, first /in/50 (2 records), parses, such as {x;'
+        " 14 such files by now",
+    ]
+
+
+@pytest.mark.parametrize("of_files", [False, True])
+def test_the_first_tick_with_rounded_decimals_is_told_of(of_files):
     notes: list[str] = []
     telling = Telling(RunSettings("nowhere", on_notice=notes.append))
     for tick, rows in enumerate([1, 1_000]):
-        rounded = {"a": Rounded(rows, "price 1.239")}
+        rounded = {"a": Rounded(rows, "price 1.239", of_files)}
         telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), {}, dict)
+    twice = "; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a second time"
     assert notes == [
         '"a": decimals of 1 row of tick 0 have more digits behind the point than are declared, and were'
-        " rounded, such as price 1.239. To keep all digits, declare more of them; files of ticks with halves,"
-        " such as 1.005 as DECIMAL(9,2), are read a second time"
+        f" rounded, such as price 1.239. To keep all digits, declare more of them{twice * of_files}"
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
-from watersmeet.engine.driver.counts import RowsRead, added, branches_of, ingest_counts
+from watersmeet.engine.driver.counts import Broken, RowsRead, added, branches_of, ingest_counts
 from watersmeet.engine.messages.reports import IngestReport
 from watersmeet.errors import EngineError, counted, raise_all
 from watersmeet.plan.model.job import JobPlan
@@ -44,6 +44,17 @@ def check_broken(
     """
     if read.broken:
         raise_all([*_all_broken(plan, before, read, ends), *_too_many(plan, before, read, reports)])
+
+
+def broken_files_text(broken: Broken) -> str:
+    """Name the files of which no record parsed; empty: there are none."""
+    if not broken.files:
+        return ""
+    first, *others = broken.files
+    named = f"{first.name} ({counted(first.rows, 'record')})"
+    if others or broken.is_cut:
+        named = f"{len(broken.files):,}{' or more' * broken.is_cut} files, first {named},"
+    return f"no record of {named} parses{f', such as {first.text}' if first.text else ''}"
 
 
 def _all_broken(
@@ -86,10 +97,12 @@ def _too_many(
             if rows["broken"] > (limit * rows["in"] if is_share else limit) and (
                 not is_share or rows["in"] >= LEAST
             ):
+                broken = read.broken[sources[0]]
+                files = f"; {text}" if (text := broken_files_text(broken)) else ""
                 yield EngineError(
                     f'"{query.name}", input {side.name}: {rows["broken"]:,} of {records} do not parse into'
                     f" the declared columns, more than max_broken = {shown_share(limit)},"
-                    f" such as {read.broken[sources[0]].text}. Nothing of the tick was committed",
+                    f" such as {broken.text}{files}. Nothing of the tick was committed",
                     code="max-broken",
                     hint="mend the records or the declaration, or raise max_broken",
                 )

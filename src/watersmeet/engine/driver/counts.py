@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from watersmeet.engine.messages.reports import IngestReport, NodeReport, lower
+from watersmeet.engine.messages.reports import BrokenFile, FileReport, IngestReport, NodeReport, lower
 from watersmeet.engine.messages.shapes import NodeShape
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.model.nodes import SnapshotPlan, UpsertPlan
@@ -20,19 +20,25 @@ class Broken:
     Attributes:
         text: the first characters of one.
         is_all: whether no record that is to be a row parsed; heartbeats and their like are to be none.
+        files: those of which none parsed, by their names.
+        is_cut: there may be more of them.
     """
 
     rows: int
     text: str
     is_all: bool
+    files: tuple[BrokenFile, ...] = ()
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """Rows of a source in a tick with decimals that were rounded: how many, and a column with its value."""
+    """Rows of a source in a tick with decimals that were rounded: how many, and a column with its value.
+    ``of_files``: the source reads files."""
 
     rows: int
     text: str
+    of_files: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,19 +107,22 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
     sources = {place: source for source, place in branches_of(plan).items()}
     read = RowsRead(dict.fromkeys(sources.values(), 0), {}, {}, {})
     broken, skipped, texts = Counter[str](), Counter[str](), dict[str, str]()
+    files = {source.name for source in plan.sources if source.traits.files}
+    of_files: dict[str, list[FileReport]] = {}
     for report in reports:
         source = sources.get((report.arrangement, report.branch))
         if source is None:
             continue
         read.rows[source] += report.counts.get("in", 0) + report.counts.get("beneath", 0)
         skipped[source] += report.counts.get("skipped", 0)
+        if report.files is not None:
+            of_files.setdefault(source, []).append(report.files)
         if rows := report.counts.get("broken", 0):
             broken[source] += rows
             texts.setdefault(source, report.broken_text)
         if report.rounded:
-            others_rounded = read.rounded.get(source, Rounded(0, report.rounded_text))
-            rows = others_rounded.rows + report.rounded
-            read.rounded[source] = Rounded(rows, others_rounded.text)
+            others_rounded = read.rounded.get(source, Rounded(0, report.rounded_text, source in files))
+            read.rounded[source] = replace(others_rounded, rows=others_rounded.rows + report.rounded)
         if rows := report.counts.get("ahead", 0):
             column, time_us = max(report.furthest.items(), key=lambda last: last[1])
             others = read.far_ahead.get(source, FarAhead(0, column, time_us))
@@ -121,8 +130,23 @@ def rows_read(plan: JobPlan, reports: Sequence[IngestReport]) -> RowsRead:
             read.far_ahead[source] = FarAhead(others.rows + rows, last.column, last.time_us)
     for source, rows in broken.items():
         is_all = rows + skipped[source] == read.rows[source]
-        read.broken[source] = Broken(rows, texts[source], is_all)
+        read.broken[source] = Broken(rows, texts[source], is_all, *_broken_files(of_files.get(source, [])))
     return read
+
+
+def _broken_files(reports: Sequence[FileReport]) -> tuple[tuple[BrokenFile, ...], bool]:
+    """Return the files of which no task has read a record that parses, and whether there may be others."""
+    if any(report.parsed is None for report in reports):
+        return (), True  # of a file that several tasks read it is not known
+    parsed = {number for report in reports for number in report.parsed or ()}
+    files: dict[int, BrokenFile] = {}
+    for report in reports:
+        for number, file in report.broken.items():
+            if number not in parsed:
+                rows = files[number].rows if number in files else 0
+                files[number] = file.model_copy(update={"rows": rows + file.rows})
+    by_name = sorted(files.values(), key=lambda file: file.name)
+    return tuple(by_name), any(report.is_cut for report in reports)
 
 
 def branches_of(plan: JobPlan) -> dict[str, tuple[str, int]]:

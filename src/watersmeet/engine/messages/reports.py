@@ -25,12 +25,31 @@ class PadFile(Record):
     reason: str = ""
 
 
+class BrokenFile(Record):
+    """A file with broken records: how many, and one of them."""
+
+    name: str
+    rows: int
+    text: str = ""
+
+
+class FileReport(Record):
+    """The files of one source in one ingest task, by numbers that are made of their names. ``broken``: those
+    of which the task has read broken records alone, ``parsed``: those with others; None: they are too many.
+    ``is_cut``: there are more broken ones."""
+
+    broken: dict[int, BrokenFile] = Field(default_factory=dict)
+    parsed: list[int] | None = Field(default_factory=list)
+    is_cut: bool = False
+
+
 class IngestReport(Record):
     """Of one ingest task, for one branch of one input. ``copies``: runs of the same rows, held in other ways,
     by the names of those sides. ``traffic``: with the store, since another report of the task told it.
     ``broken_text``: of a record that does not parse, its first characters; empty: there is none.
     ``rounded``: rows with decimals that were rounded, ``rounded_text``: a column and its value before.
-    ``furthest``: per event time the last one in µs since 1970, of rows too far ahead of the clock."""
+    ``furthest``: per event time the last one in µs since 1970, of rows too far ahead of the clock.
+    ``files``: of the source; only one of its branches tells of them."""
 
     arrangement: str
     branch: int
@@ -45,6 +64,7 @@ class IngestReport(Record):
     rounded: int = 0
     rounded_text: str = ""
     furthest: dict[str, int] = Field(default_factory=dict)
+    files: FileReport | None = None
 
 
 class SideReport(Record):

@@ -24,6 +24,7 @@ from watersmeet.engine.spark.sources.files.first_values import Unsure, certain_t
 from watersmeet.engine.spark.sources.files.inferred_types import BIG, INT, LONG, NUMBER, REAL, kind_of_text
 from watersmeet.engine.spark.sources.files.json_text import parsed
 from watersmeet.engine.spark.sources.files.narrow import PARQUET
+from watersmeet.engine.spark.sources.files.there import shown
 from watersmeet.engine.spark.sources.frames import layout_at
 from watersmeet.engine.spark.text import literal
 from watersmeet.engine.spark.time_formats import TimeFormats, knows_format, pattern_reader, time_formats
@@ -261,9 +262,18 @@ def left_out_words(source: Source, sample: FirstRows) -> str:
     """Say what is known of the records that a sample of a source's files leaves out."""
     check = record_check(source)
     why = "" if check is None else check.explain(sample.first)
+    files = ""
+    if sample.left_out_files and sample.rows:
+        path, records = sample.left_out_files[0]
+        several, end = "", ""
+        if (number := len(sample.left_out_files)) > 1:
+            several, end = f"{number:,} files, first ", ","
+        files = (
+            f"; among them all of {several}{shown(path)} ({counted(records, 'record')}){end} that were read"
+        )
     return (
         f"{counted(sample.left_out, 'record')} left out: broken, or of which only Spark knows how they are"
-        f" read: {sample.example}{f' ({why})' if why else ''}"
+        f" read: {sample.example}{f' ({why})' if why else ''}{files}"
     )
 
 

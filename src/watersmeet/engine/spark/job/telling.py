@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 
+from watersmeet.engine.driver.broken import broken_files_text
+from watersmeet.engine.driver.counts import Broken
 from watersmeet.engine.driver.driver import TickDriver
 from watersmeet.engine.driver.opening.resumed import resumed
 from watersmeet.engine.driver.results import TickResult
@@ -17,6 +19,8 @@ _YEAR_US = int(365.2425 * 86_400_000_000)
 _NINETIES_US = 20 * _YEAR_US
 """Since 1970: of earlier times nobody streams events."""
 
+HALVES = "; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a second time"
+
 
 class Telling:
     """Of one run."""
@@ -25,6 +29,7 @@ class Telling:
         self._asked = settings
         self._since = time.perf_counter()
         self._broken: set[tuple[str, bool]] = set()
+        self._broken_files: dict[str, tuple[int, int]] = {}
         self._far_ahead: set[str] = set()
         self._told_rounded: set[str] = set()
 
@@ -69,7 +74,7 @@ class Telling:
             if rows and not (source in result.broken and result.broken[source].is_all):
                 self._broken.discard((source, True))
         for source, broken in result.broken.items():
-            told = (source, broken.is_all)
+            told, files = (source, broken.is_all), self._broken_files_text(source, broken)
             if told not in self._broken:
                 self._broken.add(told)
                 records = counted(result.rows_in[source], "record")
@@ -77,6 +82,19 @@ class Telling:
                     f'"{source}": {broken.rows:,} of {records} of tick {result.tick} did not'
                     f" parse into the declared columns and are in no result, such as {broken.text}"
                 )
+            if files:
+                self.note(f'"{source}": of tick {result.tick} {files}')
+
+    def _broken_files_text(self, source: str, broken: Broken) -> str:
+        """Name files without a record that parses; empty: there are none, or so many were named that it waits
+        until there are twice as many."""
+        before, named = self._broken_files.get(source, (0, 0))
+        files = before + len(broken.files)
+        is_due = files >= max(1, 2 * named) and broken.files
+        self._broken_files[source] = (files, files if is_due else named)
+        if not is_due:
+            return ""
+        return broken_files_text(broken) + (f"; {files:,} such files by now" if before else "")
 
     def _tell_far_ahead(self, result: TickResult) -> None:
         """Note the first tick in which rows of a source have times too far ahead of the clock."""
@@ -106,6 +124,5 @@ class Telling:
                 self.note(
                     f'"{source}": decimals of {rows} of tick {result.tick} have more digits behind the point'
                     f" than are declared, and were rounded, such as {own.text}. To keep all digits, declare"
-                    " more of them; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a"
-                    " second time"
+                    f" more of them{HALVES if own.of_files else ''}"
                 )

@@ -3,7 +3,7 @@
 * `PARTITION`: what the source's watermark is kept by: the Kafka partition (``topic/partition`` for several
   topics), NULL for sources that are one partition.
 * `BROKEN`: STRING, the raw record when it does not parse into the declared columns, else NULL. A broken
-  record's columns may be NULL or half read: whoever uses the frame drops them, and counts.
+  record's columns may be NULL or half read: whoever uses the frame drops them, and counts. Files: `FILE`.
 
 Options that are not known are refused; those of Spark's readers go there. How much one tick reads is bounded
 by default.
@@ -42,7 +42,7 @@ from watersmeet.engine.spark.sources.files.parquet_types import compare_columns,
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED, json_options
 from watersmeet.engine.spark.sources.files.there import PATTERN, hadoop_path, is_odd, shown
 from watersmeet.engine.spark.sources.keyed import with_key
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.sources.views import BROKEN, FILE
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
@@ -83,7 +83,7 @@ nothing about what was read."""
 _OF_LINES = frozenset({"linesep", *(name.lower() for name in ANY_READER)})
 """Options of reading lines, whatever they hold."""
 
-FILE, BLOCK, ROW = ours("file"), ours("block"), ours("row")
+BLOCK, ROW = ours("block"), ours("row")
 """Columns by which rows of files are found again: see `read_again`."""
 
 _FILE = (
@@ -126,7 +126,10 @@ def read(
 
 
 def _finished(frame: DataFrame, source: Source) -> DataFrame:
-    return with_key(with_changes(frame, source), source)
+    frame = with_key(with_changes(frame, source), source)
+    if source.traits.files and may_be_broken(source) and FILE not in frame.columns:
+        return frame.withColumn(FILE, F.input_file_name())
+    return frame
 
 
 def may_be_broken(source: Source) -> bool:
@@ -159,11 +162,6 @@ def declared(source: Source) -> str:
     return ", ".join(f"{quoted(column.name)} {column.type}" for column in source.columns)
 
 
-def declared_fields(source: Source) -> str:
-    """The same as fields of a STRUCT."""
-    return ", ".join(f"{quoted(column.name)}: {column.type}" for column in source.columns)
-
-
 def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     given = lowered(source.options)
     check_files(source)
@@ -182,8 +180,10 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
 def _select_read(frame: DataFrame, source: Source) -> DataFrame:
     null = F.lit(None).cast("string")
     columns = [F.col(quoted(column.name)) for column in source.columns]
-    file = F.col(PARTITION) if _is_ordered_by_file(source) else null.alias(PARTITION)
-    return frame.select(*columns, file, F.col(BROKEN) if parses(source) else null.alias(BROKEN))
+    partition = F.col(PARTITION) if _is_ordered_by_file(source) else null.alias(PARTITION)
+    told = [F.col(BROKEN) if parses(source) else null.alias(BROKEN)]
+    told += [F.col(FILE)] if FILE in frame.columns else []
+    return frame.select(*columns, partition, *told)
 
 
 def read_again(

@@ -20,6 +20,9 @@ from watersmeet.engine.spark.rounded_decimals import rounded_sql
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
+    BROKEN_FILE,
+    FILE,
+    FILE_NUMBER,
     LATE,
     ROUNDED,
     SAMPLE_CHARACTERS,
@@ -289,6 +292,9 @@ def _columns(source: _Source, keep_broken: bool) -> list[str]:
         told = BROKEN if misfit is None else f"coalesce({BROKEN}, {misfit})"
         sample = f"substring({told}, 1, {SAMPLE_CHARACTERS + 1})"  # one more shows that it was cut
         columns.append(f"{told if keep_broken else sample} AS {BROKEN}")
+        if source.source.traits.files:
+            columns.append(f"xxhash64({FILE}) AS {FILE_NUMBER}")
+            columns.append(f"IF({told} IS NULL, NULL, {FILE}) AS {BROKEN_FILE}")
         if (value := rounded_sql(source.source, source.texts_that_count())) is not None:
             columns.append(f"{value} AS {ROUNDED}")
         declared = [column.name for column in source.source.columns]

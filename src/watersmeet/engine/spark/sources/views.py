@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from watersmeet.engine.spark.broken_records import RecordCheck
 
 BROKEN, ROUNDED = ours("broken"), ours("rounded")
+FILE = ours("file")
+"""The file that a row is of, as Spark calls it."""
+FILE_NUMBER, BROKEN_FILE = ours("file_number"), ours("broken_file")
+"""A number that is made of it; itself, where the record is broken."""
 SKIPPED, TRUNCATED = ours("skipped"), ours("truncated")
 """In the place of a broken record's text: it says nothing of rows; it says that the table was emptied, which
 is to stop the job."""

@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,12 @@ from watersmeet.engine.messages.work import TickStart
 from watersmeet.engine.spark.carried import Carrying
 from watersmeet.engine.spark.properties import REREAD, START, names_of, start_of
 from watersmeet.engine.spark.rounded_decimals import UNSURE
+from watersmeet.engine.spark.sources.files.there import local_of, shown
 from watersmeet.engine.spark.sources.views import (
     BROKEN,
     BROKEN_CHARACTERS,
+    BROKEN_FILE,
+    FILE_NUMBER,
     ROUNDED,
     SAMPLE_CHARACTERS,
     SKIPPED,
@@ -35,6 +39,7 @@ from watersmeet.engine.spark.sources.views import (
     SourceView,
 )
 from watersmeet.engine.tasks.aside import ASIDE_COLUMNS, write_aside
+from watersmeet.engine.tasks.files.broken_files import FileCounter
 from watersmeet.engine.tasks.ingest import ON_TIME, REASONS, IngestWriter
 from watersmeet.engine.tasks.memory import RUN_BYTES
 from watersmeet.errors import EngineError, printable
@@ -90,12 +95,14 @@ class SourceTask:
     """Bytes of ``rejected``."""
     is_unsure: bool = False
     """Some of its decimals are not known: see `rounded_decimals.rounded`."""
+    files: FileCounter = field(init=False)
 
     def __post_init__(self) -> None:
         self.writers = [
             (branch, IngestWriter(self.start, branch.arrangement, branch.branch, self.store, _task()))
             for branch in self.view.branches
         ]
+        self.files = FileCounter(self._explained)
 
     def take(self, rows: pa.RecordBatch) -> None:
         broken = rows.column(BROKEN).is_valid() if self.view.parses else None
@@ -104,14 +111,16 @@ class SourceTask:
             return
         skipped = pc.equal(rows.column(BROKEN), SKIPPED)
         self._count("skipped", pc.sum(skipped).as_py() or 0)
-        unread = rows.filter(pc.and_not(broken, pc.fill_null(skipped, False)))
-        if unread.num_rows:
-            self._add_broken(unread)
         rest = rows.filter(pc.invert(broken))
         if rest.num_rows:
             self._add(rest)
+        unread = rows.filter(pc.and_not(broken, pc.fill_null(skipped, False)))
+        if unread.num_rows:
+            self._add_broken(unread)
 
     def _add(self, rows: pa.RecordBatch) -> None:
+        if FILE_NUMBER in rows.schema.names:  # else tasks read the file, and none of its records is broken
+            self.files.add(rows.column(FILE_NUMBER))
         if self.view.rounds:
             self._count_rounded(rows.column(ROUNDED))
         for branch, writer in self.writers:
@@ -140,6 +149,8 @@ class SourceTask:
             for _, writer in self.writers:
                 writer.report.broken_text = text
         self._count("broken", rows.num_rows)
+        if FILE_NUMBER in rows.schema.names:
+            self.files.add_broken(*map(rows.column, (FILE_NUMBER, BROKEN_FILE, BROKEN)))
         if self.view.keeps_broken:
             text = pa.RecordBatch.from_arrays([rows.column(BROKEN)], names=["record"])
             self._reject(self.view.source, BROKEN_REASON, text)
@@ -172,6 +183,10 @@ class SourceTask:
                 counts[name] = counts.get(name, 0) + records
 
     def finish(self) -> Iterator[tuple[str, str]]:
+        if (files := self.files.finish()) is not None:
+            for file in files.broken.values():
+                file.name = shown(local_of(file.name) or unquote(file.name))
+            self.writers[0][1].report.files = files  # which tells of the source as a whole (`branches_of`)
         for _, writer in self.writers:
             yield REPORT, writer.finish()
         if self.is_unsure:

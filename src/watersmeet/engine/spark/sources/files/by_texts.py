@@ -17,8 +17,8 @@ from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.sources.files.json_texts import JsonTexts, leniently
 from watersmeet.engine.spark.sources.files.texts import TEXT
 from watersmeet.engine.spark.sources.files.there import local_of, shown
-from watersmeet.engine.spark.sources.frames import BLOCK, FILE, ROW, read_again
-from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.engine.spark.sources.frames import BLOCK, ROW, read_again
+from watersmeet.engine.spark.sources.views import BROKEN, FILE
 from watersmeet.engine.spark.text import quoted
 from watersmeet.errors import EngineError
 from watersmeet.names import ours

@@ -20,7 +20,7 @@ class FirstRows:
     """``rows``: of Python's values, TIMESTAMPs as naive UTC. ``left_out``: records that were not taken, the
     first of them ``first``, its beginning ``example``, and the first `KEPT_RECORDS` of them ``records``.
     ``more``: there are others that were not looked at. ``unchecked``: columns whose values were not looked
-    at."""
+    at. ``left_out_files``: those of which all records were left out, and how many."""
 
     rows: list[Row] = field(default_factory=list)
     files: int = 0
@@ -30,6 +30,7 @@ class FirstRows:
     unchecked: tuple[str, ...] = ()
     records: list[str] = field(default_factory=list)
     first: str = ""
+    left_out_files: list[tuple[str, int]] = field(default_factory=list)
 
     def leave_out(self, record: str) -> None:
         self.left_out += 1

@@ -83,7 +83,10 @@ def first_rows(
             collected.more = True
             break
         collected.files = number + 1
+        rows, left_out = len(collected.rows), collected.left_out
         _read(source, file.path, wanted, options, time_zone, collected, count)
+        if len(collected.rows) == rows and collected.left_out > left_out:
+            collected.left_out_files.append((file.path, collected.left_out - left_out))
     _check_needed(source, needed, collected)
     return collected
 
