@@ -23,8 +23,8 @@ from watersmeet.types.parser import sql_type
 
 pytestmark = pytest.mark.spark
 
-TYPES = ("DECIMAL(10,2)", "DECIMAL(4,2)", "DECIMAL(18,2)", "DECIMAL(5,0)", "DECIMAL(17,2)", "DECIMAL(38,0)")
-TYPES = at_effort(quick=TYPES[:3], full=TYPES)
+TYPES = ("DECIMAL(10,2)", "DECIMAL(20,2)", "DECIMAL(18,2)", "DECIMAL(4,2)", "DECIMAL(5,0)", "DECIMAL(17,2)")
+TYPES = at_effort(quick=TYPES[:3], full=(*TYPES, "DECIMAL(30,29)", "DECIMAL(37,0)", "DECIMAL(38,0)"))
 VALUES = at_effort(quick=60, full=2_000)
 TWICE = "1.4949999999999999"
 """It is 1.49 with two digits, and 1.50 where it is rounded to ten of them before."""
@@ -84,7 +84,75 @@ def test_a_record_that_loses_digits_is_as_broken_as_another(spark, form):
     assert [row[BROKEN] for row in rows[1:]] == records[1:]
 
 
+def test_an_upsert_that_loses_digits_is_seen(spark):
+    text = """CREATE TABLE c (id INT, p DECIMAL(4,2), q DECIMAL(4,2), PRIMARY KEY (id) NOT ENFORCED) WITH (
+        'connector' = 'kafka', 'topic' = 't', 'format' = 'upsert-json', 'bootstrap.servers' = 'x:1');
+        SELECT * FROM c"""
+    (source,) = plan_job(parse_job(text)).sources
+    values = ["1.23", "1.239", TWICE, "99.999", "null"]
+    records = [(b'{"id": 1}', f'{{"p": {value}, "q": 1.5}}'.encode()) for value in values]
+    frame = spark.createDataFrame([*records, (b'{"id": 1}', None)], "key BINARY, value BINARY")
+    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source)
+    rows = rows.selectExpr("p", f"{rounded_sql(source, ['`p`', '`q`'])} AS r", f"{BROKEN} AS b").collect()
+    assert [bool(row["b"]) for row in rows] == [False, False, False, True, False, False]
+    expected = [Decimal("1.23"), Decimal("1.24"), Decimal("1.49"), None, None]
+    assert [rows[n]["p"] for n in (0, 1, 2, 4, 5)] == expected
+    assert [row["r"] for row in rows if not row["b"]] == [None, "=p 1.239", f"=p {TWICE}", None, None]
+
+
+WITHIN = {
+    "STRUCT<a: INT, d: {}>": '{{"a": 1, "d": {}}}',
+    "ARRAY<{}>": "[null, 1, {}]",
+    "MAP<STRING, ARRAY<STRUCT<d: {}, t: TINYINT>>>": '{{"k": [{{"d": 1, "t": 3}}, {{"d": {}}}]}}',
+}
+
+
+@pytest.mark.parametrize("declared", ["DECIMAL(4,2)", "DECIMAL(20,2)"])
+def test_values_within_others_are_rounded_as_by_spark_and_seen(spark, tmp_path, declared):
+    """Of topics and of files; beside a value that loses digits."""
+    numbers = ["1.23", "1.239", TWICE, f"-{TWICE}", "1.495", "9" * 18 + ".999", "99.999", "null", "1e-9"]
+    types = ", ".join(f"c{n} {type_.format(declared)}" for n, type_ in enumerate(WITHIN))
+    lines = [
+        "{" + ", ".join(f'"c{n}": {text.format(value)}' for n, text in enumerate(WITHIN.values())) + "}"
+        for value in numbers
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("\n".join(lines) + "\n")
+    reader = spark.read.schema(f"{types}, x STRING").option("columnNameOfCorruptRecord", "x")
+    expected = [row.asDict() for row in reader.json(f"{tmp_path}/in").collect()]
+    lossy = [n for n, value in enumerate(numbers) if expected[n]["x"] is None and is_lossy(value, declared)]
+    assert len(lossy) == (6 if declared == "DECIMAL(20,2)" else 5)
+
+    options = "'connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'x:1'"
+    text = f"CREATE TABLE c ({types}) WITH ({options});"
+    (source,) = plan_job(parse_job(f"{text} SELECT * FROM c")).sources
+    raw = spark.createDataFrame([(None, line.encode()) for line in lines], "key BINARY, value BINARY")
+    told = kafka.parsed(raw.withColumn("partition", F.lit(0)), source)
+    rounded = rounded_sql(source, ["`c1`"])
+    told = told.selectExpr("c0", "c1", "c2", f"{BROKEN} AS x", f"{rounded} AS r").collect()
+    assert [n for n, row in enumerate(told) if row["x"] is None and row["r"]] == lossy
+    assert told[1]["r"].startswith("=c1 [null,1.0000")
+    assert "1.239" in told[1]["r"]
+    for own, row in zip(expected, told, strict=True):
+        assert bool(own["x"]) == bool(row["x"])
+        if own["x"] is None:
+            assert [own[f"c{n}"] for n in range(3)] == [row[f"c{n}"] for n in range(3)]
+
+    MemorySink.clear()
+    options = f"'connector' = 'file', 'format' = 'json', 'path' = '{tmp_path}/in'"
+    job = f"""CREATE TABLE c ({types}) WITH ({options});
+        CREATE TABLE out WITH ('connector' = 'memory');
+        INSERT INTO out SELECT to_json(struct(c0, c1, c2)) AS t FROM c;"""
+    (last,) = until_caught_up(spark, job, tmp_path / "state").ticks
+    assert last.rounded["c"].rows == len(lossy)
+    frame = reader.json(f"{tmp_path}/in").cache().where("x IS NULL")
+    written = [row[0] for row in frame.selectExpr("to_json(struct(c0, c1, c2))").collect()]
+    assert sorted(row["t"] for row in MemorySink.rows("out")) == sorted(written)
+
+
 def is_lossy(value: str, declared: str) -> bool:
+    if value == "null":
+        return False
     type_, wider = sql_type(declared), wider_decimal(sql_type(declared))
     with localcontext() as context:
         context.prec = 100

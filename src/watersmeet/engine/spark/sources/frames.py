@@ -127,9 +127,8 @@ def read(
 
 def _finished(frame: DataFrame, source: Source) -> DataFrame:
     frame = with_key(with_changes(frame, source), source)
-    if source.traits.files and may_be_broken(source) and FILE not in frame.columns:
-        return frame.withColumn(FILE, F.input_file_name())
-    return frame
+    lacks_file = source.traits.files and may_be_broken(source) and FILE not in frame.columns
+    return frame.withColumn(FILE, F.input_file_name()) if lacks_file else frame
 
 
 def may_be_broken(source: Source) -> bool:
@@ -173,8 +172,9 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
         options["maxbytespertrigger"] = BYTES_PER_TICK
     if wanted == DEBEZIUM:
         return _envelopes(spark, source, path, options)
-    frame = read_records(spark.readStream, with_more_digits(with_read_types(source)), wanted, path, options)
-    return cast_to_declared(rounded(_select_read(frame, source), source), source)
+    as_read = with_read_types(source)
+    frame = read_records(spark.readStream, with_more_digits(as_read), wanted, path, options)
+    return cast_to_declared(rounded(_select_read(frame, source), as_read), source)
 
 
 def _select_read(frame: DataFrame, source: Source) -> DataFrame:

@@ -15,17 +15,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark import lazy_functions as F
-from watersmeet.engine.spark.rounded_decimals import (
-    loses_digits,
-    rounded_column,
-    shown_value,
-    wider_columns,
-)
+from watersmeet.engine.spark.rounded_decimals import TopicRecord
 from watersmeet.engine.spark.sources import debezium
 from watersmeet.engine.spark.sources.decoded import decoded
 from watersmeet.engine.spark.sources.keyed import upserts
 from watersmeet.engine.spark.sources.views import BROKEN
-from watersmeet.engine.spark.text import let, literal, only_utf8, options_map, quoted
+from watersmeet.engine.spark.text import literal, only_utf8, options_map, quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole_json
 from watersmeet.engine.spark.written_types import cast_to_declared, with_read_types
 from watersmeet.errors import raise_all
@@ -52,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-_PARSED, _WIDER, _DECLARED, _CORRUPT = map(ours, ("parsed", "wider", "declared", "corrupt"))
+_PARSED, _CORRUPT = map(ours, ("parsed", "corrupt"))
 
 OFFSETS_PER_TICK = 500_000
 FETCH_WAIT_MS = "20"
@@ -162,25 +157,12 @@ def _parsed(raw: DataFrame, source: Source, partition: SparkColumn) -> DataFrame
         return f"IF({parsed} IS NULL, {shown}, {parsed}.{_CORRUPT})"
 
     carried = [quoted(name) for name in sorted(set(metadata.values()) | {"value"})]
-    wider = wider_columns(source)
-    told, parsed_in, rounded = parse({**types, **wider}), _PARSED, []
-    if wider:  # what loses digits is read once more as declared: rounded twice, it may be another value
-        values_of = {name: f"{row_in(_WIDER)}.{quoted(name)}" for name in wider}
-        lost = " OR ".join(loses_digits(value, types[name]) for name, value in values_of.items())
-        again = {name: types[name] for name in wider} if wanted == "json" else types  # CSV goes by places
-        both = f"named_struct('{_WIDER}', {_WIDER}, '{_DECLARED}', IF({lost}, {parse(again)}, NULL))"
-        told, parsed_in = let(_WIDER, told, both), f"{_PARSED}.{_WIDER}"
+    record = TopicRecord(source, types, _PARSED, row_in)
+    told = record.parse(parse, by_place=wanted == "csv")
     frame = raw.select(F.expr(told).alias(_PARSED), *map(F.col, carried), *tail)
-    by_name |= {name: F.expr(f"{row_in(parsed_in)}.{quoted(name)}").alias(name) for name in types}
-    broken = broken_in(parsed_in)
-    if wider:
-        declared = f"{_PARSED}.{_DECLARED}"
-        broken = f"coalesce({broken}, IF({declared} IS NULL, NULL, {broken_in(declared)}))"
-        for name in wider:
-            value, own = (f"{row_in(parsed)}.{quoted(name)}" for parsed in (parsed_in, declared))
-            narrowed = f"IF({declared} IS NULL, try_cast({value} AS {types[name]}), {own})"
-            by_name[name] = F.expr(narrowed).alias(name)
-            shown_lost = f"IF({own} <> {value}, {shown_value(name, value)}, NULL)"
-            rounded.append(F.expr(shown_lost).alias(rounded_column(name)))
+    by_name |= {name: F.expr(record.value(name)).alias(name) for name in types}
+    broken = broken_in(record.first)
+    if record.second is not None:
+        broken = f"coalesce({broken}, IF({record.second} IS NULL, NULL, {broken_in(record.second)}))"
     columns = [by_name[column.name] for column in source.columns]
-    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN), *rounded)
+    return frame.select(*columns, F.col(PARTITION), F.expr(broken).alias(BROKEN), *record.rounded_columns())

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from watersmeet.engine.spark import lazy_functions as F
+from watersmeet.engine.spark.rounded_decimals import TopicRecord
 from watersmeet.engine.spark.sources.changes import value_sql
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
@@ -79,8 +80,10 @@ def upserts(
     assert key is not None
     types = {column.name: column.type for column in source.columns}
     values = {name: types[name] for name in types if name not in metadata}
+    record = TopicRecord(source, values, _PARSED, object_in)
+    told = record.parse(lambda types: _object("CAST(value AS STRING)", types, parser))
     frame = raw.select(
-        F.expr(_object("CAST(value AS STRING)", values, parser)).alias(_PARSED),
+        F.expr(told).alias(_PARSED),
         F.expr(_key_of(source, key, parser)).alias(_KEY),
         F.expr("value IS NULL").alias(_NO_VALUE),
         F.expr("coalesce(CAST(value AS STRING), CAST(key AS STRING), '')").alias("value"),
@@ -89,27 +92,30 @@ def upserts(
         partition.alias(PARTITION),
     )
     broken = [
-        f"(NOT {_NO_VALUE} AND {not_whole(_PARSED)})",
+        f"(NOT {_NO_VALUE} AND {not_whole(record.first)})",
         f"(key AND {not_whole(_KEY)})",
     ]
+    if record.second is not None:
+        broken.append(f"({record.second} IS NOT NULL AND {not_whole(record.second)})")
     for name in key.columns:
-        own, other = (f"{object_in(part)}.{quoted(name)}" for part in (_PARSED, _KEY))
+        own, other = record.value(name), f"{object_in(_KEY)}.{quoted(name)}"
         broken.append(f"(key AND NOT {_NO_VALUE} AND {own} IS NOT NULL AND NOT ({own} <=> {other}))")
         broken.append(f"coalesce({other}, {own}) IS NULL")
     return frame.select(
-        *(_column(name, key, metadata).alias(name) for name in types),
+        *(F.expr(_column(name, key, metadata, record)).alias(name) for name in types),
         F.col(PARTITION),
         F.expr(f"IF({' OR '.join(broken)}, value, NULL)").alias(BROKEN),
         F.expr(f"IF({_NO_VALUE}, -1L, 1L)").alias(DIFF),
+        *record.rounded_columns(),
     )
 
 
-def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str]) -> SparkColumn:
+def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str], record: TopicRecord) -> str:
     if name in metadata:
-        return F.col(quoted(ours(f"metadata:{name}")))
+        return quoted(ours(f"metadata:{name}"))
     if name in key.columns:
-        return F.expr(f"coalesce({object_in(_KEY)}.{quoted(name)}, {object_in(_PARSED)}.{quoted(name)})")
-    return F.expr(f"{object_in(_PARSED)}.{quoted(name)}")
+        return f"coalesce({object_in(_KEY)}.{quoted(name)}, {record.value(name)})"
+    return record.value(name)
 
 
 def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:

@@ -15,8 +15,8 @@ from watersmeet.types.sql_type import (
 )
 
 _OF_TEXTS = frozenset({STRING, BOOLEAN, FLOAT, DOUBLE, DATE, TIMESTAMP, TIMESTAMP_NTZ})
-COMPACT_DIGITS = 18
-"""Of decimals that Spark computes as 64 bits: others cost a fifth of reading JSON more."""
+COMPACT_DIGITS, MAX_DIGITS = 18, 38
+"""Of decimals that Spark computes as 64 bits: others cost a fifth of reading JSON more. And of any."""
 
 
 def of_texts(type_: SqlType) -> bool:
@@ -34,8 +34,9 @@ def wider_decimal(type_: SqlType) -> SqlType | None:
     """Return the type as which Spark reads a decimal; None: there is none with more digits behind the point,
     and nobody is told of those that are lost.
 
-    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (17, 2), (18, 2))]
-    ['DECIMAL(18,10)', 'DECIMAL(18,3)', 'None']
+    >>> [str(wider_decimal(decimal(*digits))) for digits in ((10, 2), (17, 2), (18, 2), (20, 2), (38, 2))]
+    ['DECIMAL(18,10)', 'DECIMAL(18,3)', 'None', 'DECIMAL(38,20)', 'None']
     """
-    more = COMPACT_DIGITS - type_.digits
-    return decimal(COMPACT_DIGITS, type_.scale + more) if more > 0 else None
+    digits = COMPACT_DIGITS if type_.digits <= COMPACT_DIGITS else MAX_DIGITS
+    more = digits - type_.digits
+    return decimal(digits, type_.scale + more) if more > 0 else None

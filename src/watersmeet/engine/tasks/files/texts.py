@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.engine.tasks.files.part import NotPlain
-from watersmeet.engine.tasks.files.taken import wider_decimal
+from watersmeet.engine.tasks.files.taken import MAX_DIGITS, wider_decimal
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import (
@@ -37,9 +37,6 @@ _FIRST_DAY = -719_162
 _SURE_US = (COMMON * SECOND_US, LAST * SECOND_US)
 
 _TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
-
-_MOST_DIGITS = 38
-"""Of any DECIMAL."""
 
 _TIME = 19
 """Characters of a time without a fraction and a zone."""
@@ -92,14 +89,14 @@ def _decimals(texts: pa.StringArray, type_: SqlType, *, is_told: bool) -> pa.Arr
     whole = pc.subtract(pc.if_else(has_none, lengths, points), signs)
     behind = pc.if_else(has_none, 0, pc.subtract(pc.subtract(lengths, points), 1))
     most = pc.max(pc.add(whole, pc.max_element_wise(behind, type_.scale))).as_py()
-    if most is not None and (most > _MOST_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
+    if most is not None and (most > MAX_DIGITS or pc.max(whole).as_py() > type_.digits - type_.scale):
         raise NotPlain(f"some numbers may have more digits than a {type_}")
     most_behind = pc.max(behind).as_py()
     if most is not None and most_behind > type_.scale:
         lost = rf"\.[0-9]{{{type_.scale}}}[0-9]*[1-9]"
         if is_told and pc.any(pc.match_substring_regex(texts, lost)).as_py():
             raise NotPlain(f"some numbers have more digits behind the point than a {type_}")
-        longer = _numbers(texts, decimal(_MOST_DIGITS, most_behind), _DECIMAL)
+        longer = _numbers(texts, decimal(MAX_DIGITS, most_behind), _DECIMAL)
         numbers = pc.round(longer, type_.scale, "half_towards_infinity").cast(in_arrow(type_))
     else:
         numbers = _numbers(texts, type_, _DECIMAL)
