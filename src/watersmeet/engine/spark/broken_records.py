@@ -81,7 +81,7 @@ class RecordCheck:
         if record.startswith("\0") and self.prefix:
             return f"it begins with a byte 0: {_reads(*_HEADER)}"
         if not self.is_csv or record.startswith("{"):
-            value = _object_in(record, self.source.options)
+            value = object_in_text(record, self.source.options)
             if isinstance(value, dict):
                 return self._of_fields(value)
             if not self.is_csv:
@@ -228,22 +228,27 @@ _UNITS = (("s", 11), ("ms", 14), ("us", 17), ("ns", 19))
 """Of numbers with at most so many digits."""
 
 
-def record_check(source: Source) -> RecordCheck | None:
-    """Return what explains broken records of a source; None: of its format nothing does."""
+def said_options(source: Source) -> tuple[str, dict[str, str], str] | None:
+    """Return the format of a source's records, the options of its parser by names in lower case, and with
+    which names these begin (``csv.``); None: it has none."""
     if source.traits.log:
         wanted, prefix = records_of(source.options), f"{parser_of(records_of(source.options))}."
-        if wanted not in ("json", "csv", UPSERT):
-            return None
-        elsewhere = metadata_of(source)
         named = {
             name.removeprefix(prefix).lower(): value
             for name, value in source.options.items()
             if name.startswith(prefix) or name.lower() == UNIT
         }
-    elif source.traits.files and (wanted := format_of(source.options)) in ("json", "csv", "parquet"):
-        named, prefix, elsewhere = lowered(source.options), "", {}
-    else:
+        return wanted, named, prefix
+    return (format_of(source.options), lowered(source.options), "") if source.traits.files else None
+
+
+def record_check(source: Source) -> RecordCheck | None:
+    """Return what explains broken records of a source; None: of its format nothing does."""
+    said = said_options(source)
+    if said is None or said[0] not in ("json", "csv", UPSERT if source.traits.log else "parquet"):
         return None
+    wanted, named, prefix = said
+    elsewhere = metadata_of(source) if source.traits.log else {}
     columns = tuple(column for column in source.columns if column.name not in elsewhere)
     in_order: tuple[Column | None, ...] = columns
     if wanted == "csv" and not prefix and by_name(named):
@@ -291,8 +296,8 @@ def sample_notes(plan: JobPlan) -> Iterator[str]:
 _NOT_OF_PARSERS = frozenset({"path", "format"})
 
 
-def _object_in(text: str, options: Mapping[str, str]) -> Any:
-    """The first object of a record, its fractions as they are written; None: it is none."""
+def object_in_text(text: str, options: Mapping[str, str]) -> Any:
+    """Return the first object of a record, its fractions as they are written; None: it is none."""
     try:
         value = json.loads(text, parse_float=Decimal)
     except ValueError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from watersmeet.engine.spark.broken_records import record_check
+from watersmeet.engine.spark.broken_events import check_of
 from watersmeet.engine.spark.misfits import misfit_sql
 from watersmeet.engine.spark.rounded_decimals import rounded_sql
 from watersmeet.engine.spark.sources.frames import has_partitions, may_be_broken
@@ -325,7 +325,7 @@ def _view(source: _Source, keep_broken: bool) -> SourceView:
     if source.late is not None:
         late = tuple((name.removeprefix(LATE), name_of[text]) for name, text in source.late.items())
     parses = may_be_broken(source.source)
-    check = record_check(source.source) if parses else None
+    check = check_of(source.source) if parses else None
     rounds = rounded_sql(source.source, source.texts_that_count()) is not None
     return SourceView(source.source.name, branches, late, parses, keep_broken, rounds, check)
 

@@ -1,0 +1,117 @@
+"""Why an event of Debezium's is broken is said of each that Spark calls broken."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.engine.spark.running import until_caught_up
+from watersmeet.engine.spark.broken_events import check_of
+from watersmeet.engine.spark.misfits import misfit_sql
+from watersmeet.engine.spark.sources.debezium import changes
+from watersmeet.engine.spark.sources.keyed import with_key
+from watersmeet.engine.spark.sources.views import BROKEN
+from watersmeet.errors import EngineError
+from watersmeet.front.sql import parse_job
+
+TEXT = "__debezium_unavailable_value"
+COLUMNS = "id INT, n BIGINT, s STRING, v VARCHAR(3), price DECIMAL(9,2), at TIMESTAMP, day DATE, raw BINARY"
+KEY = "PRIMARY KEY (id) NOT ENFORCED"
+ROW = {"id": 1, "n": 2}
+
+
+def source_of(key="", more="", columns=COLUMNS):
+    key = f", {key}" if key else ""
+    text = f"""CREATE TABLE t ({columns}{key}) WITH ('connector' = 'file', 'path' = '/nowhere',
+        'format' = 'debezium-json'{more}); SELECT * FROM t"""
+    (source,) = parse_job(text).inserts[0].query.inputs[0].sources
+    return source
+
+
+def explained(record, key="", more=""):
+    check = check_of(source_of(key, more))
+    return check.explain(record if isinstance(record, str) else json.dumps(record))
+
+
+def created(**values):
+    return {"op": "c", "before": None, "after": {**ROW, **values}}
+
+
+IN_AFTER = "in after, "
+IDENTITY = "REPLICA IDENTITY FULL"
+CASES = [
+    (created(n="x"), "", f"{IN_AFTER}n is BIGINT, and has 'x': declare it STRING"),
+    (created(n=1.5), "", "n is BIGINT, and has 1.5: declare it DOUBLE"),
+    ({"payload": created(n="x"), "schema": None}, "", f"{IN_AFTER}n is BIGINT, and has 'x'"),
+    (created(price="AfQ="), "", "has 'AfQ=': with decimal.handling.mode = string, 'debezium.decimals' ="),
+    (created(price="1234"), "", "'debezium.decimals' = 'string' reads it"),
+    (created(at=1646128800000), "", "has 1646128800000: 'debezium.timestamps' = 'millis' reads it"),
+    (created(at="1646128800000000"), "", "'debezium.timestamps' = 'micros' reads it"),
+    (created(day="soon"), "", "day is DATE, and has 'soon'"),
+    ({"before": {"id": "y"}, "op": "d"}, "", "in before, id is INT, and has 'y'"),
+    ({"before": None, "after": ROW}, "", "it has no op"),
+    ({"op": "x", "after": ROW}, "", "op is 'x', and is none of c, r, u, d"),
+    ({"op": 7, "after": ROW}, "", "op is '7', and is none"),
+    ({"op": "c", "before": ROW}, "", "op is 'c', and it has no after"),
+    ({"op": "u", "after": ROW}, "", f"op is 'u', and it has no before: the table needs {IDENTITY}"),
+    ({"op": "d", "after": ROW}, "", f"op is 'd', and it has no before: the table needs {IDENTITY}"),
+    ({"op": "c", "after": [1]}, "", "after is no JSON object"),
+    (created(s=TEXT), "", "s in after is left out, and before does not have it"),
+    (created(raw="X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="), "", "raw in after is left out"),
+    (ROW, "", "it has no op, before or after, as events of Debezium's have"),
+    ("{not json", "", "it is no JSON object"),
+    ("7", "", "it is no JSON object"),
+    ({"op": "d", "before": {"n": 2}}, KEY, "op is 'd', and before has no id, nor has the record's key"),
+    ({"op": "c", "after": {"n": 2}}, KEY, "its row has no id, which is in the PRIMARY KEY"),
+    (created(id=None), KEY, "its row has no id, which is in the PRIMARY KEY"),
+    (created(v="abcd"), "", "v is VARCHAR(3), and has 'abcd': declare it STRING"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("record", "key", "said"), [case for case in CASES if "its row" not in case[2]])
+def test_of_an_event(record, key, said):
+    assert said in explained(record, key)
+
+
+@pytest.mark.parametrize(
+    ("record", "key", "more"),
+    [
+        (created(s="fine"), "", ""),
+        (created(price="1.5"), "", ", 'debezium.decimals' = 'string'"),
+        (created(at=1646128800000), "", ", 'debezium.timestamps' = 'millis'"),
+        (created(day=19000), "", ""),
+        ({"schema": {"fields": []}, "payload": created(price="AfQ=", at=1646128800000)}, "", ""),
+        ({"op": "u", "after": ROW}, KEY, ""),
+    ],
+)
+def test_a_value_that_is_read_is_no_reason(record, key, more):
+    assert explained(record, key, more) == ""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("key", ["", KEY])
+def test_each_of_them_is_broken_to_spark(spark, key):
+    """And so is a row of which it is not said which change it is."""
+    source, cases = source_of(key), [case for case in CASES if case[1] == key]
+    texts = [record if isinstance(record, str) else json.dumps(record) for record, _, _ in cases]
+    raw = spark.createDataFrame([(text,) for text in texts], "value STRING")
+    frame = with_key(changes(raw, source, F.lit(None).cast("string"), {}), source)
+    told = [f"coalesce({BROKEN}, {misfit_sql(source, ['`v`'])}) AS b"]
+    for (_, _, said), row in zip(cases, frame.selectExpr(*told).collect(), strict=True):
+        assert said in check_of(source).explain(row["b"])
+
+
+@pytest.mark.spark
+def test_a_job_that_stops_says_why(spark, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text(json.dumps({"op": "x", "after": ROW}) + "\n")
+    text = f"""SET output_mode = changelog;
+        CREATE TABLE t ({COLUMNS}) WITH ('connector' = 'file', 'format' = 'debezium-json',
+          'path' = '{tmp_path}/in');
+        CREATE TABLE out WITH ('connector' = 'memory');
+        INSERT INTO out SELECT * FROM t;"""
+    with pytest.raises(EngineError, match=r"\(op is 'x', and is none of c, r, u, d\)") as stopped:
+        until_caught_up(spark, text, tmp_path / "state")
+    assert stopped.value.code == "all-records-broken"
