@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from watersmeet.cli.main import main
 
@@ -77,3 +80,51 @@ def test_what_a_job_has_put_out(spark: Any, tmp_path: Path, monkeypatch: Any, ca
     assert (status, met["equal"]) == (1, False)
     assert (status, [row["side"] for row in line["rows"]]) == (1, ["missing"])
     assert line["rows"][0]["row"][:2] == ["1.50", "2026-03-29T00:30:00"]
+
+
+BROKEN = """
+CREATE TABLE c (id INT, v VARCHAR(3), unused VARCHAR(3), at TIMESTAMP, WATERMARK FOR at AS at)
+    WITH ('connector' = 'file', 'path' = 'c', 'format' = 'csv', 'header' = 'false');
+CREATE TABLE j (id INT, n TINYINT, v VARCHAR(3), at TIMESTAMP, WATERMARK FOR at AS at)
+    WITH ('connector' = 'file', 'path' = 'j', 'format' = 'json');
+CREATE TABLE p (id INT, v VARCHAR(3), unused VARCHAR(3), at TIMESTAMP, WATERMARK FOR at AS at)
+    WITH ('connector' = 'file', 'path' = 'p', 'format' = 'parquet');
+CREATE TABLE q (id INT, n SMALLINT, l ARRAY<VARCHAR(3)>, at TIMESTAMP, WATERMARK FOR at AS at)
+    WITH ('connector' = 'file', 'path' = 'q', 'format' = 'parquet');
+CREATE SINK met WITH ('connector' = 'file', 'path' = 'met', 'format' = 'json');
+INSERT INTO met SELECT id, v AS a, 0 AS n, at FROM c UNION ALL SELECT id, v, n, at FROM j
+    UNION ALL SELECT id, concat_ws(',', l), n, at FROM q;
+CREATE SINK all_p WITH ('connector' = 'file', 'path' = 'all_p', 'format' = 'json');
+INSERT INTO all_p SELECT id, v, at FROM p;
+"""
+AT, AHEAD = datetime(2026, 3, 1, 10, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+
+
+def test_records_that_the_job_counts_as_broken_are_in_no_answer(
+    spark: Any, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    """And neither are rows too far ahead of the clock. A text that is too long counts where the job looks at
+    its column."""
+    monkeypatch.chdir(tmp_path)
+    for name in "cjpq":
+        Path(name).mkdir()
+    Path("job.sql").write_text(BROKEN)
+    rows = [(1, "abc", AT), (2, "abcd", AT), (3, "xyz", AHEAD), (4, "x", AT)]
+    lines = [f"{n},{text},longer,{at:%Y-%m-%d %H:%M:%S}" for n, text, at in rows]
+    Path("c/a").write_text("\n".join(lines) + "\n")
+    numbers = [(1, 1, "a"), (4, 200, "a"), (4, 2, "long")]
+    of_json = ({"id": n, "n": own, "v": text, "at": f"{AT:%Y-%m-%d %H:%M:%S}"} for n, own, text in numbers)
+    Path("j/a").write_text("".join(f"{json.dumps(row)}\n" for row in of_json))
+    of_p = [{"id": n, "v": text, "unused": "longer", "at": at} for n, text, at in rows]
+    of_q = [{"id": 1, "n": 7, "l": ["a"]}, {"id": 4, "n": 70_000, "l": []}, {"id": 4, "n": 1, "l": ["long"]}]
+    schema = pa.schema([("id", pa.int32()), ("n", pa.int32()), ("l", pa.list_(pa.string()))])
+    times = pa.array([AT] * 3, pa.timestamp("us", "UTC"))
+    parquet.write_table(pa.Table.from_pylist(of_q, schema).append_column("at", times), "q/a.parquet")
+    schema = pa.schema([("id", pa.int32()), ("v", pa.string()), ("unused", pa.string())])
+    times = pa.array([row["at"] for row in of_p], pa.timestamp("us", "UTC"))
+    parquet.write_table(pa.Table.from_pylist(of_p, schema).append_column("at", times), "p/a.parquet")
+    assert main(["run", "job.sql", "--json", "--until-caught-up"]) == 0
+    status, (met, all_p) = said(capsys)
+    assert (met["engine"], met["equal"], met["answered"]) == ("spark", True, 4), met
+    assert (all_p["engine"], all_p["equal"], all_p["answered"]) == ("duckdb", True, 2), all_p
+    assert status == 0

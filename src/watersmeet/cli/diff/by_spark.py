@@ -60,7 +60,7 @@ class BySpark:
             if of.source.changes or of.source.compared:
                 continue
             if of.source.traits.files:
-                batch.files(of.source, of.files, of.urls)
+                batch.files(of.source, of.files, of.urls, of.asked)
             elif of.named:
                 raise SpecError(
                     f"--input {of.source.name}: files of a {of.source.connector} source are read by DuckDB"
@@ -69,7 +69,7 @@ class BySpark:
                     hint="leave --input out, or write the files as Parquet with the declared columns",
                 )
             else:
-                batch.topics(of.source, of.ends)
+                batch.topics(of.source, of.ends, of.asked)
         self._batch = batch
         self.dialect = SparkSql(batch.tables)
 

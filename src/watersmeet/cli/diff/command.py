@@ -156,7 +156,8 @@ def _compared(
             )
     tick = None if manifest is None else manifest.tick
     history = cache(partial(history_of, store, tick or 0))
-    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs), history)
+    keeps_late = "late_output" in job.run
+    read = read_of(plan, manifest, store, _pairs("--input", asked.inputs), history, keeps_late=keeps_late)
     tables = WholeTables(plan, manifest, history)
     ticks = Ticks(job, planned, plan, read, manifest, store, history)
 

@@ -4,7 +4,7 @@ changing tables, what they hold after all of that."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from watersmeet.diff.database import AS_IT_IS, quoted, ran, text, types_of
 from watersmeet.diff.dialect import Named, Names, Uncommon
 from watersmeet.diff.duckdb_sql import DuckDb
 from watersmeet.diff.statement import AT, PART
+from watersmeet.engine.spark.misfits import has_length
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.values import arrow_type, to_table
 from watersmeet.errors import EngineError, SpecError
@@ -77,7 +78,7 @@ class TablesHere(dict[str, str]):
         number = len(self)
         table = quoted(ours(f"source{number}"))
         if _format(of) == "parquet":
-            _of_parquet(db, table, source, files)
+            _of_parquet(db, table, source, files, of.asked)
         else:
             self._records -= _of_text(db, table, of, files, self._records, self._time_zone)
         more = _computed(source, utc=self._time_zone == UTC)
@@ -132,8 +133,11 @@ def _format(read: Read) -> str:
     return kind or ("csv" if endings <= {".csv"} else "json")
 
 
-def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
+def _of_parquet(db: Any, table: str, source: Source, files: list[str], asked: Collection[str]) -> None:
     wanted = {column.name: column for column in source.columns}
+    limited = [column for column in source.columns if column.name in asked and has_length(column.type)]
+    if any(not column.type.length for column in limited):
+        raise Uncommon(f'"{source.name}" has texts of a limited length within others')
     if any(name.lower() not in OF_SOURCES for name in source.options if source.traits.files):
         raise Uncommon(f'"{source.name}" has options of Spark\'s reader')
     for file in files:
@@ -154,6 +158,9 @@ def _of_parquet(db: Any, table: str, source: Source, files: list[str]) -> None:
         return
     listed = "[" + ", ".join(map(text, files)) + "]"
     relation = f"read_parquet({listed}, {AS_IT_IS}, filename = {text(ours('file'))}, file_row_number = true)"
+    if limited:
+        fits = (f"coalesce(length({quoted(c.name)}) <= {c.type.length}, TRUE)" for c in limited)
+        relation = f"(SELECT * FROM {relation} WHERE {' AND '.join(fits)})"
     place = f"CAST(list_position({listed}, {quoted(ours('file'))}) AS BIGINT)"
     _kept(db, table, source, relation, place, "file_row_number")
 

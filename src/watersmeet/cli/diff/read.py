@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from watersmeet.cli.diff.file_order import Orders, orders_of
@@ -14,6 +14,7 @@ from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.history.past import read as past_of
+from watersmeet.plan.evaluated import mentioned_by
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.regular_files import named_files
 from watersmeet.spec.model import Source
@@ -31,7 +32,8 @@ class Read:
     comparison, and nobody knows which of them were read. ``changed``: of the files, those that were changed
     since, ``gone``: that are not there any more, and so not among ``files``. ``batches``: that in which
     each of ``files`` was read; those of a batch were in one tick. ``orders``: of a table with a primary key,
-    in which orders they may have counted (`orders_of`)."""
+    in which orders they may have counted (`orders_of`). ``asked``: the columns that the job looks at: a text
+    in one that is longer than its VARCHAR(n) breaks its record."""
 
     source: Source
     files: Sequence[str] = ()
@@ -42,6 +44,7 @@ class Read:
     gone: Sequence[str] = ()
     batches: Sequence[int] = ()
     orders: Sequence[Sequence[int]] = ()
+    asked: frozenset[str] = frozenset()
 
     @property
     def local_files(self) -> list[str] | None:
@@ -70,12 +73,15 @@ def read_of(
     store: Store,
     named: Mapping[str, str],
     history: Callable[[], Recorded],
+    *,
+    keeps_late: bool = False,
 ) -> dict[str, Read]:
     """Per source that is read as a stream.
 
     Args:
         named: per source the files that were named: a file, a directory, or a pattern.
         history: asked for where it makes a difference.
+        keeps_late: the job keeps rows that are late, with all of their columns.
 
     Raises:
         SpecError: a name is none of a source's, there is no such file; or nothing says what was read.
@@ -100,12 +106,21 @@ def read_of(
         for file in file_lists.read(store, file_lists.lists_of(manifest.host)):
             if file.batch >= 0:  # others were found changed or gone: they are told of once more
                 by_number.setdefault(file.source, []).append(file)
-    return {
+    read = {
         source.name: _named(source, named[source.name])
         if source.name in named
         else _by_state(source, number, manifest, by_number.get(number, []), history)
         for number, source in enumerate(plan.sources)
     }
+    return {name: replace(of, asked=_asked(plan, of.source, keeps_late)) for name, of in read.items()}
+
+
+def _asked(plan: JobPlan, source: Source, keeps_late: bool) -> frozenset[str]:
+    if keeps_late:
+        return frozenset(column.name for column in source.columns)
+    sides = [side for query in plan.queries for side in query.sides]
+    branches = [branch for side in sides for _, branch in side.sources if branch.source.name == source.name]
+    return frozenset[str]().union(*map(mentioned_by, branches))
 
 
 def _named(source: Source, path: str) -> Read:

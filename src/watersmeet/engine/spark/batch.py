@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from watersmeet.engine.spark.errors import readable_error
+from watersmeet.engine.spark.misfits import misfit_sql
 from watersmeet.engine.spark.sources import kafka
 from watersmeet.engine.spark.sources.files.json_texts import is_another_case_at
 from watersmeet.engine.spark.sources.files.texts import AS_NAMED
@@ -49,8 +50,15 @@ class Batch:
         """Per source the name of its view."""
         return self._tables
 
-    def files(self, source: Source, files: Sequence[str], urls: Sequence[str]) -> None:
-        """The rows of files, in the order in which they were read; ``urls``: as Spark calls them."""
+    def files(
+        self, source: Source, files: Sequence[str], urls: Sequence[str], asked: Collection[str]
+    ) -> None:
+        """Read the rows of files, in the order in which the job read them.
+
+        Args:
+            urls: the files as Spark calls them.
+            asked: the columns that the job looks at.
+        """
         wanted = format_of(source.options)
         if source.change_column is not None or source.primary_key is not None or wanted not in _FORMATS:
             raise _not_compared(source)
@@ -72,12 +80,11 @@ class Batch:
         frame = cast_to_declared(frame, source)
         if wanted == "parquet":
             frame = frame.withColumn(_FILE, F.expr(more[_FILE]))
-        if BROKEN in frame.columns:
-            frame = frame.where(F.col(BROKEN).isNull())
-        self._view(source, frame, {_plain(url): n for n, url in enumerate(urls)})
+        self._view(source, _whole(frame, source, asked), {_plain(url): n for n, url in enumerate(urls)})
 
-    def topics(self, source: Source, ends: Mapping[str, Mapping[str, int]]) -> None:
-        """The records of a Kafka source before the given offsets, per topic and partition."""
+    def topics(self, source: Source, ends: Mapping[str, Mapping[str, int]], asked: Collection[str]) -> None:
+        """Read the records of a Kafka source before the given offsets, per topic and partition. ``asked``: as
+        in `files`."""
         if (
             records_of(source.options) not in _PLAIN
             or source.change_column is not None
@@ -104,7 +111,7 @@ class Batch:
             options={**source.options, f"metadata.{_OFFSET}": "offset"},
         )
         raw = self._spark.read.format("kafka").options(**options).load()
-        frame = kafka.parsed(raw, with_offset).where(F.col(BROKEN).isNull())
+        frame = _whole(kafka.parsed(raw, with_offset), source, asked)
         columns = [F.col(quoted(column.name)) for column in source.columns]
         frame = frame.select(*columns, F.col(PARTITION).alias(self._part), F.col(_OFFSET).alias(self._at))
         self._registered(source, frame)
@@ -132,6 +139,14 @@ class Batch:
         name = ours(f"source{len(self._tables)}")
         frame.createOrReplaceTempView(name)
         self._tables[source.name] = name
+
+
+def _whole(frame: DataFrame, source: Source, asked: Collection[str]) -> DataFrame:
+    """Return the rows of records that the job does not count as broken."""
+    if BROKEN in frame.columns:
+        frame = frame.where(F.col(BROKEN).isNull())
+    misfit = misfit_sql(source, [quoted(name) for name in asked])
+    return frame if misfit is None else frame.where(F.expr(f"{misfit} IS NULL"))
 
 
 def _plain(url: str) -> str:
