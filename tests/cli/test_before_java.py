@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import subprocess
@@ -19,11 +20,13 @@ from watersmeet.engine.driver.opening.changed_queries import known_by
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.spark.checkpoint.held import Hold, holder
 from watersmeet.engine.spark.checkpoint.restart import host_of
+from watersmeet.engine.spark.checkpoint.spark_files import text_of
 from watersmeet.engine.spark.job import gateway, session
 from watersmeet.engine.spark.preflight import patience, topics
 from watersmeet.engine.spark.preflight.run import IntendedRun, problems_before_java
 from watersmeet.engine.spark.preflight.state import Resumption
 from watersmeet.engine.spark.sources.files.read import BatchFiles
+from watersmeet.errors import EngineError
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.sinks.memory import MemorySink
@@ -155,6 +158,29 @@ def test_a_state_that_does_not_fit_is_told():
     (checkpoint.spark / "metadata").rename("metadata")
     assert codes(text) == ["spark-checkpoint-lost"]
     assert codes(text, mends=True) == []
+
+
+@pytest.mark.parametrize("name", ["metadata", "offsets/0", "commits/0"])
+def test_what_may_not_be_read_is_not_lost(monkeypatch, name):
+    """Nor damaged: nothing is to be made anew, and no commit is taken for a torn one."""
+    text = JOB.format(sink=FILES)
+    checkpoint = keep_state(text)
+    file, read_text = checkpoint.spark / name, Path.read_text
+
+    def refused(path, *arguments, **named):
+        if path == file:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return read_text(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_text", refused)
+    assert codes(text) == (["place-unusable"] if name == "metadata" else [])  # others are read later
+    with pytest.raises(EngineError, match=f"Spark's checkpoint: {file} cannot be used: Permission") as told:
+        text_of(file)
+    assert told.value.hint.startswith("run it as the user who owns it")
+    if name == "commits/0":
+        with pytest.raises(EngineError, match="cannot be used"):
+            checkpoint.spark_files.drop_torn_commits()
+        assert file.exists()
 
 
 def test_lost_state_is_told():

@@ -27,7 +27,7 @@ from watersmeet.durable import check_folder
 from watersmeet.engine.spark.checkpoint import small_files
 from watersmeet.engine.spark.checkpoint.held import LOCK, Hold, check_free, holder
 from watersmeet.engine.spark.checkpoint.small_files import read_value, write_value
-from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles
+from watersmeet.engine.spark.checkpoint.spark_files import REBUILD, SparkFiles, text_of
 from watersmeet.engine.spark.checkpoint.stored_job import StoredJob
 from watersmeet.errors import EngineError, StateError
 from watersmeet.objects.remote import RemoteStore
@@ -327,7 +327,7 @@ class Checkpoint:
         """What Spark wrote before ``batch``. Raises: StateError when that is not there."""
         path = self.spark / "offsets" / str(batch)
         try:
-            return Offsets.of(batch, path.read_text())
+            return Offsets.of(batch, text_of(path))
         except (OSError, ValueError, KeyError, TypeError):
             raise StateError(
                 f"Spark's offsets of batch {batch} cannot be read from {path}",

@@ -18,7 +18,7 @@ from typing import Any
 from watersmeet.durable import make_folders, sync
 from watersmeet.engine.spark.checkpoint.directory import OLD, Checkpoint
 from watersmeet.engine.spark.checkpoint.host import BATCH, OFFSETS, QUERY_ID, offsets_in
-from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_text
+from watersmeet.engine.spark.checkpoint.spark_files import COMPACT, SparkFiles, log_text, text_of
 from watersmeet.engine.spark.sources.files.read import step_of
 from watersmeet.engine.spark.sources.files.there import is_odd, local_of, mixed, shown
 from watersmeet.errors import StateError
@@ -36,7 +36,7 @@ def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) 
     """What of Spark's files, up to the batch of ``host``, is not as it was; None: all is there."""
     spark, batch = checkpoint.spark_files, int(host[BATCH])
     try:
-        text = (spark.root / "offsets" / str(batch)).read_text()
+        text = text_of(spark.root / "offsets" / str(batch))
     except (OSError, ValueError):
         return f"its offsets of batch {batch} cannot be read"
     if text != host[OFFSETS]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.durable import at_once, sync, sync_all
+from watersmeet.errors import place_error
 
 VERSION = "v1"
 COMPACT = ".compact"
@@ -61,7 +62,7 @@ class SparkFiles:
     def query_id(self) -> str | None:
         """None when there is no such file, or no such thing in it."""
         try:
-            return str(json.loads((self.root / "metadata").read_text())["id"])
+            return str(json.loads(text_of(self.root / "metadata"))["id"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -87,7 +88,7 @@ class SparkFiles:
 
     def _is_commit(self, number: int) -> bool:
         try:
-            version, content = (self.root / "commits" / str(number)).read_text().split("\n", 1)
+            version, content = text_of(self.root / "commits" / str(number)).split("\n", 1)
             return version == VERSION and isinstance(json.loads(content), dict)
         except (OSError, ValueError):
             return False
@@ -128,7 +129,7 @@ class SparkFiles:
     def first_offsets(self, source: int) -> str | None:
         """Where source ``source``, of Kafka, began to be read, as Spark's text; None: that is not there."""
         try:
-            text = (self.root / "sources" / str(source) / "0").read_text(encoding="utf-8")
+            text = text_of(self.root / "sources" / str(source) / "0")
             version, offsets = text.lstrip("\0").split("\n", 1)
             return offsets if version == VERSION and isinstance(json.loads(offsets), dict) else None
         except (OSError, ValueError):
@@ -147,6 +148,19 @@ class SparkFiles:
             return []
 
 
+def text_of(path: Path) -> str:
+    """Return the text of one of Spark's files.
+
+    Raises:
+        EngineError: this process has no right to read it, which is no damage.
+        OSError, ValueError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except PermissionError as error:
+        raise place_error(error, "Spark's checkpoint") or error from None
+
+
 def log_text(lines: Sequence[Any]) -> str:
     """A file of offsets, commits or a source's log, of JSON values."""
     texts = (json.dumps(line, separators=(",", ":"), ensure_ascii=False) for line in lines)
@@ -155,7 +169,7 @@ def log_text(lines: Sequence[Any]) -> str:
 
 def _log_lines(path: Path) -> list[dict[str, Any]]:
     try:
-        version, *lines = path.read_text(encoding="utf-8").split("\n")
+        version, *lines = text_of(path).split("\n")
         entries = [json.loads(line) for line in lines if line]
         if version != VERSION or not all({"path", "timestamp", "batchId"} <= line.keys() for line in entries):
             raise ValueError
