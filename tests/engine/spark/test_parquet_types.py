@@ -191,6 +191,36 @@ def test_units_within_columns_are_refused(tmp_path, kind, value, declared, name)
         compare_columns("", Source("a", (column("c", declared), column("b", "ARRAY<BIGINT>")), "file"), file)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "declared", "hint"),
+    [
+        (
+            pa.struct([("t", pa.timestamp("ns", "UTC"))]),
+            {"t": AT},
+            "STRUCT<t: TIMESTAMP>",
+            "declare c.t BIGINT, and cast in a view (timestamp_micros(n DIV 1000) is the time of n",
+        ),
+        (
+            pa.map_(pa.string(), pa.timestamp("ns")),
+            [("a", AT)],
+            "MAP<STRING, DATE>",
+            "declare c.value BIGINT",
+        ),
+        (pa.timestamp("ns", "UTC"), AT, "DATE", "declare c TIMESTAMP, and cast in a view"),
+        (pa.timestamp("ns"), AT, "DATE", "declare c TIMESTAMP_NTZ, and cast in a view"),
+        (pa.timestamp("us"), AT, "BIGINT", "declare c TIMESTAMP_NTZ, and cast in a view"),
+    ],
+)
+def test_what_to_declare_for_times_that_are_not_read_as_declared(tmp_path, kind, value, declared, hint):
+    """Nanoseconds within others are read as numbers alone, and a cast takes a number for seconds."""
+    file = str(tmp_path / "x.parquet")
+    parquet.write_table(pa.table({"c": pa.array([value], kind)}), file)
+    with pytest.raises(EngineError) as refused:
+        compare_columns("", Source("a", (column("c", declared),), "file"), file)
+    assert refused.value.hint.startswith(hint)
+    assert ("DIV 1000" in refused.value.hint) == ("BIGINT" in hint)
+
+
 def test_directories_above_the_source_are_no_partitions(tmp_path):
     folder = tmp_path / "c=1"
     folder.mkdir()

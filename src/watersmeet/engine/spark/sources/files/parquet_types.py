@@ -116,10 +116,13 @@ def compare_columns(what: str, source: Source, file: str, nanos: Set[str] | None
         )
     if wrong:
         said = "; ".join(f"{name} is declared {declared}, and is {has}" for name, declared, has, _ in wrong)
+        is_counted = any("[ns" in has and fit == BIGINT for _, _, has, fit in wrong)
+        of_nanos = " (timestamp_micros(n DIV 1000) is the time of n nanoseconds)" if is_counted else ""
         raise EngineError(
             f"{what}: {said} in {file}",
             code="column-type",
-            hint=f"declare {', '.join(f'{name} {fit}' for name, _, _, fit in wrong)}, and cast in a view",
+            hint=f"declare {', '.join(f'{name} {fit}' for name, _, _, fit in wrong)}, and cast in a view"
+            + of_nanos,
         )
     if nanos is not None:
         _compare_units(what, file, columns, _units(described), nanos)
@@ -184,6 +187,8 @@ def _wrong(
         if declared is None or (reads(declared, kind, physical) and not is_within):
             continue
         fits, has = types_of(kind, physical), f"{kind} ({physical})"
+        if _is_ns(kind) and "." not in name:
+            fits = fits[-2:]  # which are read, by `nanosecond_columns`
         if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
             fits, has = (), f"{has}, of more digits than Spark's DECIMAL has ({MOST_DIGITS})"
         elif not fits:
