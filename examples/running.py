@@ -33,8 +33,8 @@ Answer = Callable[[Sequence[Tick]], Mapping[str, Rows]]
 
 @dataclass(frozen=True)
 class Example:
-    """``name``: its folder, here, and its page in ``docs/users/examples``. ``given``: makes about so many rows,
-    which arrive in so many ticks, by a seed. ``answers``: by the files of its jobs."""
+    """``name``: its folder, here, and its page in ``docs/users/examples``. ``given``: makes about so many
+    rows, which arrive in so many ticks, by a seed. ``answers``: by the files of its jobs."""
 
     name: str
     given: Callable[[int, int, int], Sequence[Tick]]

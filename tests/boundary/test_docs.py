@@ -21,7 +21,7 @@ DOCS = ROOT / "docs/users"
 PAGES = find_paths(ROOT, "*.md", "docs/**/*.md")
 README, GLOSSARY = ROOT / "README.md", DOCS / "glossary.md"
 ARCHITECTURE = ROOT / "docs/internals/architecture.md"
-FIRST_PAGE, FIRST_QUERY = DOCS / "first-query.md", (DOCS / "delivered.sql").read_text()
+FIRST_PAGE, FIRST_QUERY = DOCS / "guides/join-two-streams.md", (DOCS / "delivered.sql").read_text()
 EXAMPLES = find_paths(DOCS, "examples/*.md")
 FOLDERS = [
     path.name
@@ -53,7 +53,7 @@ COMMANDS = (
     *(f"{group} {name}" for group, names in GROUPS.items() for name in names),
 )
 HOSTS = {
-    "docs/users/questions.md": {"github.com"},
+    "docs/users/faq.md": {"github.com"},
     "docs/users/coming-from/*.md": {
         "docs.confluent.io",
         "docs.hazelcast.com",

@@ -120,8 +120,8 @@ def test_every_picture_is_drawn_and_shown():
 def test_the_ten_questions_are_two_clicks_from_the_first_page():
     """The first page leads to the list, each line of which has a thread, and a place that answers it; that
     there is such a place `test_docs` tells."""
-    assert "](docs/users/questions.md)" in (ROOT / "README.md").read_text()
-    page = (ROOT / "docs/users/questions.md").read_text()
+    assert "](docs/users/faq.md)" in (ROOT / "README.md").read_text()
+    page = (ROOT / "docs/users/faq.md").read_text()
     rows = re.findall(r"^\| (?!question|---)(.+) \| (.+) \| (.+) \| (.+) \|$", page, re.M)
     assert len(rows) == 10
     for question, here, asked, answered in rows:
