@@ -255,7 +255,7 @@ def test_options_of_any_source_are_taken(connector):
     """Those that the page gives for any source reach no reader that would refuse them."""
     from watersmeet.engine.spark.sources import generator, kafka
 
-    named = re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "sql.md").read_text(), re.MULTILINE)
+    named = re.findall(r"^\| `([a-z_]+)` \|", (DOCS / "reference/options.md").read_text(), re.MULTILINE)
     options = {"connector": connector, "idle_timeout": "1 minute", "on_idle": "follow", "max_ahead": "off"}
     assert set(options) - {"connector"} <= set(named)
     if connector == "kafka":

@@ -1,4 +1,4 @@
-"""docs/users/sql.md has every statement, type, setting and option, each in its table, and no other."""
+"""docs/users/sql.md has every statement and type, docs/users/reference every setting and option, no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from watersmeet.spec.options import (
 )
 from watersmeet.types import parser
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "users" / "sql.md").read_text()
+USERS = Path(__file__).resolve().parents[2] / "docs" / "users"
+SQL, SETTINGS, OPTIONS = (
+    (USERS / name).read_text() for name in ("sql.md", "reference/settings.md", "reference/options.md")
+)
 KAFKA_SETTING = "<kafka setting>"
 
 SOURCES = {
@@ -68,21 +71,21 @@ SINKS = {
 }
 
 
-def section(title: str) -> str:
-    """What stands beneath a title, up to the next one."""
+def section(title: str, page: str = OPTIONS) -> str:
+    """Return the text below a title, up to the next one."""
     return re.split(
-        r"^#+ ", re.split(rf"^#+ {re.escape(title)}$", PAGE, flags=re.MULTILINE)[1], flags=re.MULTILINE
+        r"^#+ ", re.split(rf"^#+ {re.escape(title)}$", page, flags=re.MULTILINE)[1], flags=re.MULTILINE
     )[0]
 
 
-def rows(title: str) -> list[list[str]]:
-    """Cells of the tables there, without their heads."""
-    lines = re.findall(r"^\| (.*) \|$", section(title), re.MULTILINE)
+def rows(title: str, page: str = OPTIONS) -> list[list[str]]:
+    """Return the cells of the tables in a section, without their heads."""
+    lines = re.findall(r"^\| (.*) \|$", section(title, page), re.MULTILINE)
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines if line.startswith("`")]
 
 
-def listed(title: str) -> list[str]:
-    return [name for row in rows(title) for name in re.findall(r"`([^`]+)`", row[0])]
+def listed(title: str, page: str = OPTIONS) -> list[str]:
+    return [name for row in rows(title, page) for name in re.findall(r"`([^`]+)`", row[0])]
 
 
 @pytest.mark.parametrize(("title", "known"), [*SOURCES.items(), *SINKS.items()], ids=[*SOURCES, *SINKS])
@@ -106,34 +109,52 @@ def test_options_of_files_name_their_formats(title, by_format):
 
 
 def test_connectors_and_what_they_do():
-    told = {row[0].strip("`"): row[1:] for row in rows("Sources")}
-    assert set(told) == set(connectors.CONNECTORS)
-    written = {name for name, cells in told.items() if cells[2] == "yes"}
+    described = {row[0].strip("`"): row[1:] for row in rows("Connectors")}
+    assert set(described) == set(connectors.CONNECTORS)
+    written = {name for name, cells in described.items() if cells[2] == "yes"}
     assert written == {name for name, each in connectors.CONNECTORS.items() if each.sinks}
-    assert set(listed("Sinks")) == written
-    for each in connectors.CONNECTORS.values():
-        assert all(f"`{alias}`" in section("Sources") for alias in each.aliases)
+    for name, each in connectors.CONNECTORS.items():
+        assert set(re.findall(r"`([^`]+)`", described[name][3])) == set(each.aliases)
+        assert f"`{name}`" in section("Connectors", SQL)
 
 
 def test_settings_and_flags():
-    settings_of = rows("What rows mean, and limits") + rows("The run")
-    named = [*listed("What rows mean, and limits"), *listed("The run")]
+    titles = ("Semantics and limits", "Run and state")
+    settings_of = [row for title in titles for row in rows(title, SETTINGS)]
+    named = [name for title in titles for name in listed(title, SETTINGS)]
     assert sorted(named) == sorted([*settings.OPTIONS, *settings.RUN_SETTINGS, "spark.<name>"])
     flags = {row[1].strip("`") for row in settings_of} - {""}
-    alone = set(listed("Flags of `run` alone"))
+    alone = set(listed("Flags of `run` alone", SETTINGS))
     assert flags | alone == command_flags("run") - {"--help"}
     assert not flags & alone
     for row in settings_of[:-1]:
         assert row[1] in ("", f"`--{row[0].strip('`').replace('_', '-')}`")
 
 
+@pytest.mark.parametrize("page", [SETTINGS, OPTIONS], ids=["settings", "options"])
+def test_tables_of_the_reference_are_those_that_are_compared(page):
+    compared = {
+        *SOURCES,
+        *SINKS,
+        "Connectors",
+        "Semantics and limits",
+        "Run and state",
+        "Flags of `run` alone",
+    }
+    assert page.startswith("<!-- generated")
+    assert set(re.findall(r"^## (.+)$", page, re.MULTILINE)) <= compared
+
+
 def test_statements():
-    assert listed("Statements") == list(STATEMENTS)
+    assert listed("Statements", SQL) == list(STATEMENTS)
 
 
 def test_types():
     words = {
-        word for row in rows("Types") for cell in row[:2] for word in re.findall(r"[A-Z][A-Z0-9_]+", cell)
+        word
+        for row in rows("Types", SQL)
+        for cell in row[:2]
+        for word in re.findall(r"[A-Z][A-Z0-9_]+", cell)
     }
     assert words - {"WITH", "TIME", "ZONE", "WITHOUT", "PRECISION"} == parser.NAMES
 
@@ -151,9 +172,8 @@ def test_defaults_are_those_of_the_code():
     for name in (*METADATA, *SOURCE_FORMATS):
         assert f"`{name}`" in section("Kafka source"), name
     assert all(f"`{name}`" in section("Kafka sink") for name in SINK_FORMATS)
-    assert f"`{','.join(INSERTS)}`" in PAGE
-    assert f"`{','.join(DELETES)}`" in PAGE
-    assert (
-        f"`{LEAST_KEPT_TICKS}` | so many ticks' state is kept, {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}"
-        in PAGE
-    )
+    assert f"`{','.join(INSERTS)}`" in OPTIONS
+    assert f"`{','.join(DELETES)}`" in OPTIONS
+    (kept,) = (row for row in rows("Run and state", SETTINGS) if row[0] == "`keep_ticks`")
+    assert kept[2] == f"`{LEAST_KEPT_TICKS}`"
+    assert kept[3].endswith(f": {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}")

@@ -19,12 +19,11 @@ from watersmeet.engine.spark.sources.views import BROKEN
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path("docs/users/formats.md")
+PAGE = Path("docs/users/reference/declared-types.md")
 
 
 def documented() -> Iterator[tuple[str, str, str, str]]:
-    _, _, section = PAGE.read_text().partition("## Declared types\n")
-    for line in section.partition("\n## ")[0].splitlines():
+    for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and cells[0] != "declared":
             yield cells[0], cells[1].strip("`"), cells[2], cells[3]

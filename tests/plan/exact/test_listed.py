@@ -26,7 +26,7 @@ TRIED = [
     test_texts_on_spark.EXPRESSIONS,
     test_times_on_spark.EXPRESSIONS,
 ]
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "users" / "expressions.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "users" / "reference" / "functions.md"
 
 
 def test_every_function_on_the_list_is_tried():

@@ -2,7 +2,7 @@
 
 Spark's reader tells nobody of either. In the place of bytes that are no UTF-8 it puts U+FFFD: keys that
 differ in such bytes would be equal. Who says an encoding, be it UTF-8, has been told
-that (docs/users/formats.md).
+that (docs/users/connectors/files.md).
 And without ``multiLine`` it takes each line for a record: a value with a line's end within its quotes is cut,
 and the rest of it is another row.
 """
