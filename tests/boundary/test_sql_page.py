@@ -162,7 +162,9 @@ def test_types():
 def test_defaults_are_those_of_the_code():
     from watersmeet.engine.spark.sources import generator
     from watersmeet.engine.spark.sources.kafka import OFFSETS_PER_TICK
+    from watersmeet.sinks.console import DEFAULT_ROWS
     from watersmeet.spec.limits import LEAST_KEPT_TICKS, MOST_KEPT_TICKS
+    from watersmeet.spec.options import kafka_delivery
     from watersmeet.spec.options.changes import DELETES, INSERTS
     from watersmeet.spec.options.kafka import METADATA, SINK_FORMATS, SOURCE_FORMATS
 
@@ -174,6 +176,27 @@ def test_defaults_are_those_of_the_code():
     assert all(f"`{name}`" in section("Kafka sink") for name in SINK_FORMATS)
     assert f"`{','.join(INSERTS)}`" in OPTIONS
     assert f"`{','.join(DELETES)}`" in OPTIONS
+    assert f"| `control.topic` | `{kafka_delivery.DEFAULT_CONTROL}` |" in section("Kafka sink")
+    assert f"| `transaction.timeout.ms` | `{kafka_delivery.TRANSACTION_TIMEOUT_MS}` |" in section(
+        "Kafka sink"
+    )
+    assert f"| `rows` | `{DEFAULT_ROWS}` |" in section("Console sink")
     (kept,) = (row for row in rows("Run and state", SETTINGS) if row[0] == "`keep_ticks`")
     assert kept[2] == f"`{LEAST_KEPT_TICKS}`"
     assert kept[3].endswith(f": {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}")
+
+
+def test_defaults_of_settings_are_those_of_the_code():
+    from watersmeet.front.ddl.amounts import bytes_in
+    from watersmeet.spec.model import Options
+
+    defaults = Options()
+    for name, _, cell, _ in rows("Semantics and limits", SETTINGS):
+        value = getattr(defaults, name.strip("`"))
+        value = getattr(value, "value", value)
+        if name == "`max_task_memory`":
+            assert bytes_in(cell.strip("`"), 1) == value
+        elif name == "`output_mode`":
+            assert (cell, value) == ("by the sources", None)
+        else:
+            assert cell == f"`{'none' if value is None else value}`", name
