@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from watersmeet.cli.install.origin import requirement
 from watersmeet.errors import SpecError, counted, near_names, printable
@@ -133,3 +136,21 @@ def _written(wanted: dict[str, bytes], directory: Path) -> None:
             with contextlib.suppress(OSError):
                 mine.rmdir() if mine.is_dir() else mine.unlink()
         raise
+
+
+def init(
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help=f"The kind of project: {', '.join(kinds())}.",
+            autocompletion=kinds_that_begin,
+        ),
+    ] = DEFAULT_KIND,
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Directory of the project; existing files are never overwritten."),
+    ] = Path(),
+) -> None:
+    """Create a project: a join of two streams, sample rows, and a test."""
+    print(make_project(kind, directory).told())

@@ -24,7 +24,7 @@ import typer
 from watersmeet.cli import flags
 from watersmeet.cli.completion import case_files, pipeline_files
 from watersmeet.cli.diff.entry import diff
-from watersmeet.cli.init import DEFAULT_KIND, kinds, kinds_that_begin, make_project
+from watersmeet.cli.init import init
 from watersmeet.cli.install.doctor import doctor
 from watersmeet.cli.job_file import default_checkpoint, text_of
 from watersmeet.cli.output import OutputError, complain, needed, printed, while_read
@@ -398,24 +398,6 @@ def demo(
     from watersmeet.cli.demo import run_demo
 
     _exit(run_demo(query.value, directory, live))
-
-
-def init(
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND",
-            help=f"The kind of project: {', '.join(kinds())}.",
-            autocompletion=kinds_that_begin,
-        ),
-    ] = DEFAULT_KIND,
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Directory of the project; existing files are never overwritten."),
-    ] = Path(),
-) -> None:
-    """Create a project: a join of two streams, sample rows, and a test."""
-    print(make_project(kind, directory).told())
 
 
 for panel, commands in {
