@@ -72,7 +72,7 @@ site: setup ## the pages as a site, in build/site; links and anchors checked
 wheel: setup ## the package as a wheel, in dist/
 	@.venv/bin/python -m hatchling build -t wheel
 
-pictures: setup browser ## the pictures of docs/users/report.md
+pictures: setup browser ## the pictures of docs/users/page.md
 	@scripts/pictures
 
 clean: ## remove what the recipes made (not .venv and .jars)

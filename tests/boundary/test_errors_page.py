@@ -1,4 +1,4 @@
-"""docs/users/errors.md has every code that an error can have, and no other, with the messages of the code."""
+"""Compare docs/users/reference/errors.md with the code: each code of an error, no other, and its messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tests.support.error_codes import COMPOSED, NO_CODES, all_codes, composed, is_said, kebab_texts
 from tests.support.package_paths import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "users" / "errors.md"
+PAGE = REPOSITORY / "docs" / "users" / "reference" / "errors.md"
 ROWS = re.findall(r"^\| `([a-z0-9-]+)` \| `(.+?)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
 
 

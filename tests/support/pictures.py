@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/users/report.md: a job of two queries in this process over rows of a fixed seed,
+"""Makes the pictures of docs/users/page.md: a job of two queries in this process over rows of a fixed seed,
 its history, and the page of it in Chromium.
 
     scripts/pictures

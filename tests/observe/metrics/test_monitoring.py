@@ -99,7 +99,7 @@ def test_what_is_not_there_is_seen(text, problem):
 def test_every_rule_says_whom_to_wake_and_what_it_is_about():
     names = [rule["alert"] for rule in RULES]
     assert len(set(names)) == len(names) > 10
-    page = (ROOT / "docs" / "users" / "observing.md").read_text()
+    page = (ROOT / "docs" / "users" / "monitoring.md").read_text()
     for rule in RULES:
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert {"summary", "description"} <= rule["annotations"].keys()
@@ -137,7 +137,7 @@ def test_panels_lie_beside_each_other_and_use_the_variables():
 
 
 def test_the_page_tells_of_every_figure():
-    page = (ROOT / "docs" / "users" / "observing.md").read_text()
+    page = (ROOT / "docs" / "users" / "reference" / "metrics.md").read_text()
     rows = dict(re.findall(r"^\| `(watersmeet_\w+)` \| ([^|]*) \|", page, re.MULTILINE))
     assert rows.keys() == {figure.name for figure in FIGURES}
     for figure in FIGURES:

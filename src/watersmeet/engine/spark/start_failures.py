@@ -195,8 +195,8 @@ def check_bash(environment: Mapping[str, str]) -> None:
         raise EngineError(
             "spark-submit, by which this job starts Java, is a script of bash, and no bash is on the PATH",
             code="spark-not-started",
-            hint="install bash, or add its directory to the PATH; docs/users/running.md says when a job needs"
-            " spark-submit",
+            hint="install bash, or add its directory to the PATH; docs/users/deployment.md says when a job"
+            " needs spark-submit",
         )
 
 
