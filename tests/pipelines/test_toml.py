@@ -390,6 +390,29 @@ def test_earlier_names_of_lengths_still_count_with_a_warning():
     assert set(words) <= set(warnings_in(old, "clicked.toml", made.plan))
 
 
+def test_a_join_with_earlier_names_keeps_its_rule_of_lateness():
+    text = edited(
+        ('max_delta = "5 minutes"', "max_delta_ms = 300_000"),
+        ('lateness = "join"\nallowed_lateness = "1 minute"\n', ""),
+    )
+    with pytest.warns(FutureWarning) as told:
+        pipeline = Pipeline.from_toml(text)
+    assert pipeline.join.lateness == "join"
+    assert any('lateness = "join"' in str(one.message) for one in told)
+
+
+def test_lengths_that_are_none_are_refused():
+    for length, words in (
+        ("INTERVAL '1' DAY * 10000000000", "longer than"),
+        (-5, "below zero"),
+        (None, "length"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            Source(name="a", connection={"connector": "memory"}, lag=length)
+    with pytest.warns(FutureWarning), pytest.raises(SpecError, match='"-5 milliseconds"'):
+        Source(name="a", connection={"connector": "memory"}, lag_ms=-5)
+
+
 def test_a_join_is_late_as_in_sql_unless_it_says_otherwise():
     text = edited(('lateness = "join"\nallowed_lateness = "1 minute"\n', ""))
     assert Pipeline.from_toml(text).job().description.options.lateness is Options().lateness

@@ -39,6 +39,8 @@ def _read(given: Any) -> timedelta | int:
         return timedelta(microseconds=length_us(given, "length"))
     except WatersmeetError as error:
         raise _refused("it is no length of time", error.hint or _HINT) from None
+    except OverflowError:
+        raise _refused("it is longer than a billion days", _HINT) from None
 
 
 def _read_positive(given: Any) -> timedelta | int:
@@ -130,10 +132,14 @@ def with_new_names(given: Any, fields: Mapping[str, Any]) -> Any:
                 value = timedelta(milliseconds=value)
                 warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
             values[new] = value
-    if "lateness" in fields and "lateness" not in values and values.get("late_data") in ("drop", "reopen"):
-        del values["late_data"]
-        values["lateness"] = "join"
-        warn_of_name("late_data", 'lateness = "join"')
+    if "lateness" in fields and "lateness" not in values:
+        if values.get("late_data") in ("drop", "reopen"):
+            del values["late_data"]
+            values["lateness"] = "join"
+            warn_of_name("late_data", 'lateness = "join"')
+        elif OLD_NAMES.keys() & given.keys() and "late_data" not in values:
+            values["lateness"] = "join"  # with earlier names, a join had that rule
+            warn_of_name("a join without lateness", 'lateness = "join", or new names for the rule of SQL')
     return values
 
 

@@ -20,7 +20,7 @@ def warnings_of(description: Description, plan: JobPlan) -> list[str]:
     for query in plan.queries:
         warnings += query.warnings
         warnings += _hot_keys(description, query)
-        warnings += _in_ms(query)
+        warnings += _of_integer_times(query)
     return warnings
 
 
@@ -44,7 +44,7 @@ def _hot_keys(description: Description, query: QueryPlan) -> Iterator[str]:
                 )
 
 
-def _in_ms(query: QueryPlan) -> Iterator[str]:
+def _of_integer_times(query: QueryPlan) -> Iterator[str]:
     most = query.options.max_rows
     for _, sides in side_forecasts(query):
         if most is None or any(side.in_time for side in sides):
@@ -52,7 +52,10 @@ def _in_ms(query: QueryPlan) -> Iterator[str]:
         rows = [None if side.rate is None else _rows(side, side.rate) for side in sides]
         counts = [count for count in rows if count is not None]
         if sum(counts) > most:
-            yield f"max_rows = {most:,}: forecast by declared rates {counted(round(sum(counts)), 'row')}"
+            yield (
+                f"max_rows = {most:,}: forecast by declared rates {counted(round(sum(counts)), 'row')},"
+                " if integer times are milliseconds"
+            )
 
 
 def _rows(side: SideForecast, rate: float) -> float | None:

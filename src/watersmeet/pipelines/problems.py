@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from watersmeet.errors import Location, SpecError, WatersmeetError, near_names
+from watersmeet.pipelines.lengths import written as written_length
 
 Key = tuple[str | int, ...]
 """The way to a value: ``("sources", 0, "name")``."""
@@ -117,7 +119,8 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
 
 
 def _shown(given: Any) -> str:
-    text = f'"{given}"' if isinstance(given, str) else repr(given)
+    shown = written_length(given) if isinstance(given, timedelta) else given
+    text = f'"{shown}"' if isinstance(shown, str) else repr(shown)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
 

@@ -85,9 +85,11 @@ def _available_bytes(proc: Path, groups: Path) -> int | None:
     try:
         limit = (groups / "memory.max").read_text().strip()
         used = int((groups / "memory.current").read_text())
-    except (OSError, ValueError):
+        parts = dict(line.split() for line in (groups / "memory.stat").read_text().splitlines())
+        used -= int(parts["inactive_file"])  # of the page cache, which gives way
+    except (OSError, ValueError, KeyError):
         return available
-    return available if limit == "max" else min(available, int(limit) - used)
+    return available if limit == "max" else max(0, min(available, int(limit) - used))
 
 
 def check_clock(now: datetime | None = None) -> Check:
@@ -101,7 +103,7 @@ def check_clock(now: datetime | None = None) -> Check:
     try:
         if zone and not zone.startswith("/"):
             zoneinfo.ZoneInfo(zone)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is none
         hint = "a name such as TZ=Europe/Berlin; or leave TZ out, and say the job's zone: SET time_zone = '…'"
         return Check("Clock", Status.NOTE, f"{detail}; TZ is {zone}, which is no known time zone", hint)
     return Check("Clock", Status.OK, detail)
