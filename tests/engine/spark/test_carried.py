@@ -22,6 +22,7 @@ from watersmeet.errors import (
 )
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
+from watersmeet.sinks.memory import MemorySink
 
 ERROR = StateError("a run is damaged", code="state-damaged", hint="restore it")
 
@@ -176,6 +177,7 @@ def test_a_record_that_looks_like_an_error_is_a_value(spark, tmp_path, query, co
     from watersmeet.engine.spark.job.query import run
     from watersmeet.engine.spark.job.settings import RunSettings
 
+    MemorySink.clear()
     hostile = [old_style(Runs(tmp_path / "made")), old_style(ERROR), forged()]
     value = (
         " ".join(hostile)
