@@ -101,7 +101,7 @@ def why(ran, capsys, monkeypatch):
     [
         ("17", "joined with d (delivery_id 1, order_id 17, delivery_time 2026-03-01T10:40:00Z"),
         ("17", "Pier 7) in tick 1"),
-        ("18", "put out unmatched, with NULLs, in tick 2, for it met no row: the watermark of"),
+        ("18", "emitted unmatched, with NULLs, in tick 2, because it met no row: the watermark of"),
         ("18", "d.delivery_time, 2026-03-01 12:20:00, is above 2026-03-01 12:00:00"),
         ("18", "2026-03-01 12:03:00 against 2026-03-01 12:00:00, missed by 3 min"),
         ("19", "filtered by o.item_id > 10: 7 against 10"),
@@ -111,7 +111,7 @@ def why(ran, capsys, monkeypatch):
             "21",
             "late by 29 min 50 s: o.order_time is 2026-03-01 10:30:00, and rows below 2026-03-01 10:59:50",
         ),
-        ("NULL", "in tick 2, at once, for it can match nothing: order_id is NULL"),
+        ("NULL", "in tick 2, at once, because it can match nothing: order_id is NULL"),
         ("22", "a record that was not read here: it is broken, or only Spark knows what it is"),
         ("23", "kept until the watermark of d.delivery_time is above 2026-03-01 15:20:00"),
         ("25", "without an event time: order_time is NULL"),

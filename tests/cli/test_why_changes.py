@@ -61,7 +61,7 @@ def test_the_example_of_the_docs(ran: Path, capsys: Any, monkeypatch: Any) -> No
 
 def test_diffs_are_those_that_the_records_say(ran: Path, capsys: Any, monkeypatch: Any) -> None:
     out = said(ran, capsys, monkeypatch, "o", "--key", "number=11")
-    assert "there from tick 1 until tick 2, in which it was deleted; put out unmatched, with NULLs" in out
+    assert "there from tick 1 until tick 2, in which it was deleted; emitted unmatched, with NULLs" in out
     assert "took away an equal row in tick 2, with 1 row of the output" in out
     assert "(one of 2 equal rows, of 1 after tick 3)" in said(ran, capsys, monkeypatch, "o", "--key", "2")
     assert 'met {"c": null} in tick 3' in said(ran, capsys, monkeypatch, "o", "--key", "1")

@@ -235,7 +235,7 @@ def test_why_a_row_is_not_there_is_asked_with_the_keyboard(chromium, asking, wid
         expect(answer.locator(".near")).to_have_text(f"id {HOSTILE}{HOSTILE}: 3 against 4")
         expect(answer).to_contain_text(f"by at {HOSTILE} from here")
         expect(answer).to_contain_text(f"instead of at 3 from {HOSTILE}")
-        expect(answer).to_contain_text(f"id NULL, in tick 7; left out by {HOSTILE}, taken back in tick 9")
+        expect(answer).to_contain_text(f"id NULL, in tick 7; left out by {HOSTILE}, retracted in tick 9")
         joined = f"It was joined with{HOSTILE} 1, in tick 7{HOSTILE} 2, in tick 7"
         expect(answer).to_contain_text(joined)
         expect(answer.locator(".note")).to_have_text(f"Note: {HOSTILE}")

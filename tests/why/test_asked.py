@@ -90,7 +90,7 @@ def test_of_other_queries_it_is_told_what_ingest_did(query: str, said: str) -> N
 
 def test_a_query_that_does_not_join() -> None:
     run = ran("SELECT a.t AS t FROM a WHERE a.k <> 'y'")
-    assert asked(run, Question("a", ["k=x"])).fates[0].text == "on time in tick 1, and put out in it"
+    assert asked(run, Question("a", ["k=x"])).fates[0].text == "on time in tick 1, and emitted in it"
     assert asked(run, Question("a", ["k=y"])).fates[0].text == "filtered by a.k <> 'y': both are y"
 
 
@@ -127,7 +127,7 @@ def test_what_lets_a_row_match_nothing_is_named(on: str, row: Mapping[str, Any],
     query = f"SELECT a.t AS t, b.t AS u FROM a LEFT JOIN b ON {on} AND b.t BETWEEN a.t AND a.t + 3"
     run = ran(query, rows, a=stream() | more, b=stream() | more)
     (fate,) = asked(run, Question("a", [])).fates
-    assert fate.text.endswith(f"at once, for it can match nothing: {said}")
+    assert fate.text.endswith(f"at once, because it can match nothing: {said}")
 
 
 def test_rows_ahead_of_the_clock_are_told() -> None:
@@ -172,8 +172,8 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
     ("partner", "lost", "what", "said"),
     [
         ("x", None, "joined", "joined with a row of b that cannot be read again"),
-        ("z", None, "padded", "put out unmatched, with NULLs, in tick 2"),
-        ("z", "step 2", "padded", "put out unmatched, with NULLs, in tick 2"),
+        ("z", None, "padded", "emitted unmatched, with NULLs, in tick 2"),
+        ("z", "step 2", "padded", "emitted unmatched, with NULLs, in tick 2"),
         ("x", "step 2", "joined", "joined with b (t 11, k x) in tick 1"),
     ],
 )

@@ -30,17 +30,17 @@ ROWS = [
             "a",
             "y",
             "released_unmatched",
-            "joined with b (t 21, k y) in tick 2; that met no row of c; let go in tick 4: "
-            "nothing that is to come can meet it",
+            "joined with b (t 21, k y) in tick 2; that met no row of c; released in tick 4: "
+            "no later row can match it",
         ),
-        ("c", "y", "released_unmatched", "it met no row of a and b; let go in tick 4"),
+        ("c", "y", "released_unmatched", "it met no row of a and b; released in tick 4"),
         ("a", "p", "joined", "joined with c (t 30, k p) in tick 4, with NULLs for b"),
         (
             "a",
             "NULL",
             "released_unmatched",
-            "went on with NULLs for b in tick 3; that met no row of c; let go in tick 3: nothing that is to "
-            "come can meet it; at its own join it can match nothing: k is NULL",
+            "went on with NULLs for b in tick 3; that met no row of c; released in tick 3: no later row "
+            "can match it; at its own join it can match nothing: k is NULL",
         ),
         ("a", "u", "retained", "it met no row of b; kept so far, for rows to come may still meet it"),
     ],
@@ -72,10 +72,10 @@ def test_what_a_semi_join_puts_out_has_no_partner_and_of_what_it_looks_at_it_is_
     )
     run = ran(query, ROWS)
     (fate,) = asked(run, Question("a", ["k=y"])).fates
-    assert (fate.what, fate.text) == ("put_out", "put out in tick 3")
+    assert (fate.what, fate.text) == ("put_out", "emitted in tick 3")
     (fate,) = asked(run, Question("a", ["k=x"])).fates
     assert fate.what == "released_unmatched"
-    assert "an ANTI join with c did not let it through: it met one; let go in tick" in fate.text
+    assert "an ANTI join with c did not let it through: it met one; released in tick" in fate.text
     (fate,) = asked(run, Question("b", ["k=x"])).fates
     assert fate.what == "met"
     assert fate.text.endswith("in tick 1, so that what it met goes on")

@@ -56,11 +56,11 @@ def test_an_update_and_a_delete_of_a_key_are_told() -> None:
     first, second, gone, third, last = fates(ran(JOIN, STEPS), "p", "1")
     assert first.text == (
         "there from tick 1 until tick 2, in which (id 1, town Ash, n NULL) took its place; joined with o "
-        "(id 1, town NULL, n NULL) in tick 1, taken back in tick 2"
+        "(id 1, town NULL, n NULL) in tick 1, retracted in tick 2"
     )
     assert second.text == (
         "there from tick 2, in the place of (id 1, town Rye, n NULL), until tick 3, in which it was deleted; "
-        "joined with o (id 1, town NULL, n NULL) in tick 2, taken back in tick 3"
+        "joined with o (id 1, town NULL, n NULL) in tick 2, retracted in tick 3"
     )
     assert gone.text == "took (id 1, town Ash, n NULL) away in tick 3, with 1 row of the output"
     assert third.text == "there after no tick: (id 1, town Oak, n NULL) came after it in tick 4"
@@ -80,8 +80,8 @@ def test_rows_that_an_equal_one_takes_away_are_told() -> None:
     ]
     padded, gone = fates(run, "o", "2")
     assert padded.text == (
-        "there from tick 1 until tick 2, in which it was deleted; put out unmatched, with NULLs, in tick 1, "
-        "taken back in tick 2"
+        "there from tick 1 until tick 2, in which it was deleted; emitted unmatched, with NULLs, in tick 1, "
+        "retracted in tick 2"
     )
     assert gone.text == "took away an equal row in tick 2, with 1 row of the output"
     (nothing,) = fates(run, "o", "9")
@@ -91,7 +91,7 @@ def test_rows_that_an_equal_one_takes_away_are_told() -> None:
 def test_equal_rows_are_counted() -> None:
     run = ran(JOIN, [[row("o", 5, diff=3)], [row("o", 5, diff=-1)], [row("o", 5, diff=-4), row("o", 5)]])
     came, one, more, again = fates(run, "o", "5")
-    assert "(one of 3 equal rows, of 2 after tick 2); put out unmatched" in came.text
+    assert "(one of 3 equal rows, of 2 after tick 2); emitted unmatched" in came.text
     assert one.text == "took away an equal row in tick 2, and left 2"
     assert more.text == "1 of the 4 deletes of equal rows in tick 3 were of what was not there: not applied"
     assert again.text == "there after no tick: as many equal rows went in tick 3"
@@ -115,7 +115,7 @@ def test_what_kept_rows_from_each_other_is_told_of_those_that_were_there() -> No
 def test_a_filter_above_a_key_takes_no_record_out_of_the_table() -> None:
     query = "SELECT p.town AS town FROM (SELECT * FROM p WHERE n > 1) p"
     first, second = fates(ran(query, [[row("p", 1, "Rye", 5)], [row("p", 1, "Rye", 0)]]), "p")
-    assert first.text.endswith("took its place; put out in tick 1, taken back in tick 2")
+    assert first.text.endswith("took its place; emitted in tick 1, retracted in tick 2")
     assert (second.what, second.text.endswith("; filtered by n > 1: 0 against 1")) == ("filtered", True)
 
 
@@ -153,7 +153,7 @@ def test_a_delete_is_forgotten_in_the_tick_in_which_the_job_forgot_it() -> None:
 
 def test_of_rows_that_can_match_nothing_deletes_are_applied_as_they_come() -> None:
     came, gone = fates(ran(JOIN, [[row("o", None)], [row("o", None, diff=-1)]]), "o")
-    assert came.text.endswith("taken back in tick 2; it can match nothing: id is NULL")
+    assert came.text.endswith("retracted in tick 2; it can match nothing: id is NULL")
     assert gone.what == "delete"
     fate, _ = fates(ran(JOIN, [[row("o", None, diff=-1)], [row("o", None)]]), "o")
     assert "deleted more often than they came" in fate.text
@@ -165,7 +165,7 @@ def test_rows_of_a_view_are_equal_in_its_columns() -> None:
     assert (came.what, gone.what) == ("there", "delete_of_nothing")
     view = "SELECT v.id AS id FROM (SELECT id FROM o) v LEFT JOIN p ON p.id = v.id"
     came, gone = fates(ran(view, steps), "v")
-    assert came.text.startswith("there from tick 1 until tick 2, in which it was deleted; put out unmatched")
+    assert came.text.startswith("there from tick 1 until tick 2, in which it was deleted; emitted unmatched")
     assert gone.what == "delete"
     twice = "SELECT v.id AS id FROM (SELECT id FROM o) v JOIN o y ON y.id = v.id"
     came, gone = fates(ran(twice, steps), "v")
@@ -215,7 +215,7 @@ def test_rows_that_only_come_are_told_with_what_was_taken_back() -> None:
     met, lone, kept = fates(run, "a")
     assert (met.what, met.text) == (
         "joined",
-        "joined with b (t 2, k x) in tick 2; 1 other row of the output; let go in tick 3",
+        "joined with b (t 2, k x) in tick 2; 1 other row of the output; released in tick 3",
     )
     assert (lone.what, lone.left is not None) == ("padded", True)
     assert (kept.what, str(kept.met[0].tick)) == ("padded", "in tick 3")
@@ -245,9 +245,9 @@ def test_of_a_deleted_row_it_is_told_that_all_of_it_was_taken_back_before() -> N
     query = "SELECT p.town AS town FROM o JOIN p ON p.id = o.id"
     steps = [[row("o", 1), row("p", 1, "Rye")], [row("p", 1, diff=-1)], [row("o", 1, diff=-1)]]
     _, gone = fates(ran(query, steps), "o")
-    assert gone.text == "took away an equal row in tick 3, of which nothing was in the output any more"
+    assert gone.text == "took away an equal row in tick 3, of which nothing was still in the output"
     _, gone = fates(ran(query, [[row("o", 1)], [row("o", 1, diff=-1)]]), "o")
-    assert gone.text == "took away an equal row in tick 2, of which nothing was put out"
+    assert gone.text == "took away an equal row in tick 2, of which nothing was emitted"
 
 
 def test_a_name_that_no_column_has_is_told_to_be_taken_for_a_value() -> None:
@@ -279,7 +279,7 @@ def test_a_column_may_have_any_name(name: str) -> None:
     came, _ = fates(run, "p", "1")
     assert came.text == (
         f"there from tick 1 until tick 2, in which it was deleted; joined with o (id 1, {name} 7) in tick 1, "
-        "taken back in tick 2"
+        "retracted in tick 2"
     )
 
 

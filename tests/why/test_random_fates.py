@@ -59,7 +59,7 @@ def differences(fate: Fate, known: Known, other: str) -> list[str]:
         problems.append(f"{fate.what}, not {wanted}")
     if fate.what in ("joined", "padded", "unmatchable", "released_unmatched", "retained"):
         number = None if fate.left is None else fate.left.number
-        is_semi = fate.what == "joined" and fate.text.startswith("put out")
+        is_semi = fate.what == "joined" and fate.text.startswith("emitted")
         if number != left and not is_semi:
             problems.append(f"left {fate.left}, not in tick {left}")
     return problems
@@ -153,7 +153,7 @@ def guesses(fate: Fate, known: Known, other: str) -> list[str]:
         wanted = {"joined", "met"}
     if fate.what not in wanted:
         problems.append(f"{fate.what}, not {wanted}")
-    if fate.left is not None and fate.what != "met" and not fate.text.startswith("put out in tick"):
+    if fate.left is not None and fate.what != "met" and not fate.text.startswith("emitted in tick"):
         left = known.left
         if left is None or (fate.left.number != left if fate.left.exact else fate.left.number < left):
             problems.append(f"left {fate.left}, not in tick {left}")

@@ -94,7 +94,7 @@ class Near:
 @dataclass(frozen=True)
 class Fate:
     """What became of one row of an input. ``place``: where it stands in its source; ``tick``: that read it;
-    ``text``: what became of it and why, in words; ``left``: the tick in which it was put out unmatched or
+    ``text``: what became of it and why, in words; ``left``: the tick in which it was emitted unmatched or
     let go, replaced or withdrawn; ``until``: of a retained row, what has to pass for it to leave.
     ``more_met``: rows that it met and that are not listed; ``left_out``: the condition by which its pad went
     no further; ``reached``: in a chain of joins, what it was joined with before it went no further. ``by``:

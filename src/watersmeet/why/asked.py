@@ -217,7 +217,7 @@ def _answer(
         and is_of_records(_input(insert, alias))
     ):
         is_hidden = alias not in aliases_of(insert.query.relation)
-        words = "which rows a SEMI or ANTI join let go by it is not told" if is_hidden else not_told(query)
+        words = "which rows a SEMI or ANTI join released by it is not known" if is_hidden else not_told(query)
         changing = Changing(rows, job, alias, shown_numbers, asked.declared, words)
     fates = Fates(rows, alias, pairs, chain, changing)
     most = asked.question.most

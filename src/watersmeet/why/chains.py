@@ -155,7 +155,7 @@ class Chain:
         """Of a row that a SEMI or ANTI join only looks at: the rows for which it was the first, or one of the
         first, that they met."""
         if self._meetings is None:
-            return "on_time", f"{tick}; which rows a SEMI or ANTI join let go by it is not told", {}
+            return "on_time", f"{tick}; which rows a SEMI or ANTI join released by it is not known", {}
         left = aliases_of(self._hiding.left)
         names = " and ".join(left)
         firsts: dict[tuple[int, ...], int] = {}
@@ -187,8 +187,8 @@ class Chain:
         if any(row is not None for own in met for row in own.row.values()):
             return "joined", f"{_words(first)}{rest}", more
         if self._hides_some:
-            return "put_out", f"put out {first.tick}{rest}", more | {"met": [], "more_met": 0}
-        text = f"put out unmatched, with NULLs, {first.tick}"
+            return "put_out", f"emitted {first.tick}{rest}", more | {"met": [], "more_met": 0}
+        text = f"emitted unmatched, with NULLs, {first.tick}"
         return "padded", text, {"met": [], "more_met": 0}
 
     def _met(self, own: Tuple, slot: int | None) -> Met:
@@ -226,7 +226,7 @@ class Chain:
         left: Tick | None,
     ) -> tuple[str, dict[str, Any]]:
         """Where it stopped on its way, in words, and what it was joined with by then."""
-        gone = "" if left is None else f"; let go {left}"
+        gone = "" if left is None else f"; released {left}"
         at, own, words = self._leaf, {self._alias: number}, ""
         more: dict[str, Any] = {}
         if reached is not None:
@@ -248,7 +248,7 @@ class Chain:
             return f"{words}; an ANTI join with {names} {did}{gone}".removeprefix("; "), more
         text = f"{words}; that met no row of {names}" if words else f"it met no row of {names}"
         if left is not None:
-            gone += ": nothing that is to come can meet it"
+            gone += ": no later row can match it"
         return f"{text}{gone}", more | {"near": self._near(above, other, own, why_not)}
 
     @property

@@ -115,9 +115,9 @@ class Fates:
             what, text, more = self._of_others(spot, number)
             return what, f"{text}; at its own join {why}", more
         if self.side.padded:
-            text = f"{self._as_pad()} {tick}, at once, for {why}"
+            text = f"{self._as_pad()} {tick}, at once, because {why}"
             return self._padded(spot, text, {"left": tick})
-        return "unmatchable", f"dropped {tick}, at once, for {why}", {"left": tick}
+        return "unmatchable", f"dropped {tick}, at once, because {why}", {"left": tick}
 
     def _unsure(self, spot: Spot) -> str:
         tick = self.rows.tick(spot)
@@ -211,7 +211,7 @@ class Fates:
             return self.chain.told(spot, number, self._why_not)
         root, is_alone = query.root, len(query.nodes) == 1 and query.where is None
         if is_alone and self.side.passes and not root.tables and not root.noun and not root.changes:
-            return "put_out", f"on time {tick}, and put out in it", {}
+            return "put_out", f"on time {tick}, and emitted in it", {}
         reason = f"{not_told(query)}: plain joins are"
         return "on_time", f"on time {tick}; {reason}", {}
 
@@ -250,9 +250,9 @@ class Fates:
                 },
             )
         if self.side.padded:
-            text = f"{self._as_pad()} {gone}, for it met no row: {self._why_gone(spot)}"
+            text = f"{self._as_pad()} {gone}, because it met no row: {self._why_gone(spot)}"
             return self._padded(spot, text, {"left": gone, "near": near})
-        text = f"let go {gone}, for it met no row: {self._why_gone(spot)}"
+        text = f"released {gone}, because it met no row: {self._why_gone(spot)}"
         return "released_unmatched", text, {"left": gone, "near": near}
 
     def _sees_all(self, spot: Spot) -> bool:
@@ -263,7 +263,7 @@ class Fates:
     def _as_pad(self) -> str:
         join = self.rows.join
         anti = join is not None and join.kind is JoinKind.ANTI
-        return "put out" if anti else "put out unmatched, with NULLs,"
+        return "emitted" if anti else "emitted unmatched, with NULLs,"
 
     def _partners(self, spot: Spot, number: int) -> tuple[list[Spot], list[Spot]]:
         """The rows that it met, by when it did, and those that it met if they were on time."""
@@ -322,7 +322,7 @@ class Fates:
         if join.kind.hides_right and (join.kind is JoinKind.ANTI or not self.is_left):
             return "met", f"met {who} {first.tick}, so that {self._why_hidden()}", more
         if join.kind is JoinKind.SEMI:
-            return "joined", f"put out {first.tick}, when it met {who}", more
+            return "joined", f"emitted {first.tick}, when it met {who}", more
         left_out = [own for own in met if own.left_out is not None]
         text = f"joined with {who} {first.tick}"
         if len(partners) > 1:
@@ -337,11 +337,11 @@ class Fates:
 
     def _why_hidden(self) -> str:
         if self.is_left:
-            return "an ANTI join does not put it out"
+            return "an ANTI join does not emit it"
         return (
-            "that one goes out"
+            "that one is emitted"
             if self.rows.join and self.rows.join.kind is JoinKind.SEMI
-            else ("that one does not go out")
+            else ("that one is not emitted")
         )
 
     def _met(self, spot: Spot, partner: Spot) -> Met:
@@ -375,7 +375,7 @@ class Fates:
     def _padded(self, spot: Spot, text: str, more: dict[str, Any]) -> Told:
         left_out = self._left_out(spot, None) if self.other is not None else None
         if left_out is not None:
-            text += f"; what was put out was left out by {left_out}"
+            text += f"; the emitted row was left out by {left_out}"
         return "padded", text, more | {"left_out": left_out}
 
     def _all(self, side: SidePlan, spot: Spot | None) -> pa.Table:
@@ -454,7 +454,9 @@ class Fates:
         if self.rows.were_there(spot, near) is False:
             early = min((spot, near), key=lambda own: own.slot)
             teller = self if early is spot else other
-            return [f"{early.branch.side.name} had been let go {teller._gone(early)}, before the other came"]
+            return [
+                f"{early.branch.side.name} had been released {teller._gone(early)}, before the other came"
+            ]
         return []
 
 

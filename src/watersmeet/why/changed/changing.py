@@ -238,10 +238,10 @@ class Changing:
             return "put_out", words, more
         if has:
             what: What = "joined" if any(has) else "put_out" if self._hides_some else "padded"
-            return what, words if left is None else f"{words}; let go {left}", more
+            return what, words if left is None else f"{words}; released {left}", more
         if left is None:
             return "retained", f"{words}; kept so far", more
-        return ("unmatchable" if unmatchable else "released_unmatched"), f"{words}; let go {left}", more
+        return ("unmatchable" if unmatchable else "released_unmatched"), f"{words}; released {left}", more
 
     @property
     def _hides_some(self) -> bool:
@@ -268,7 +268,7 @@ class Changing:
             words, more = self._words(results)
             return f"{words}{why}", more
         if why:
-            return f"nothing was put out of it{why}", {}
+            return f"nothing was emitted for it{why}", {}
         return self._nothing(spot, span, why_not)
 
     def _words(self, results: Sequence[Result]) -> tuple[str, dict[str, Any]]:
@@ -289,10 +289,10 @@ class Changing:
             text = f"joined with {' and '.join(there)} {met.tick}"
             text += f", with NULLs for {' and '.join(missing)}" if missing else ""
         elif missing and not self._hides_some:
-            text = f"put out unmatched, with NULLs, {met.tick}"
+            text = f"emitted unmatched, with NULLs, {met.tick}"
         else:
-            text = f"put out {met.tick}"
-        return text if met.until is None else f"{text}, taken back {met.until}"
+            text = f"emitted {met.tick}"
+        return text if met.until is None else f"{text}, retracted {met.until}"
 
     def _met(self, own: Result) -> Met:
         spots = {
@@ -315,7 +315,7 @@ class Changing:
         ended = [own for own in results if own.span.until == slot]
         if not ended:
             some = any(own.span.since < slot for own in results)
-            return f", of which nothing was {'in the output any more' if some else 'put out'}", {}
+            return f", of which nothing was {'still in the output' if some else 'emitted'}", {}
         met = [self._met(own) for own in ended[:SHOWN]]
         return f", with {counted(len(ended), 'row')} of the output", {
             "met": met,
@@ -325,7 +325,7 @@ class Changing:
     def _nothing(self, spot: Spot, span: Span, why_not: WhyNot) -> tuple[str, dict[str, Any]]:
         relation = self._query.relation
         if not isinstance(relation, Join):
-            return "nothing was put out of it", {}
+            return "nothing was emitted for it", {}
         two = isinstance(relation.left, Input) and isinstance(relation.right, Input)
         if not two:
             return "no row of the output has had it", {}
