@@ -12,7 +12,7 @@ on purpose is a `WatersmeetError`.
 >>> job = watersmeet.parse_job('''
 ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
 ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3''')
->>> print(watersmeet.explain(watersmeet.plan_job(job)).split("Postpone map")[1].split("Kept")[0])
+>>> print(watersmeet.explain(watersmeet.plan_job(job)).split("Eviction bounds")[1].split("Retention")[0])
 <BLANKLINE>
   y.t -> {x.t: 3}
   x.t -> {y.t: 0}

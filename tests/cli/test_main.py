@@ -67,7 +67,7 @@ def test_explain_prints_the_plan(watersmeet, job):
     found = watersmeet("explain", job)
     assert found.status == 0
     assert "x.k = y.k" in found.out
-    assert "Postpone map" in found.out
+    assert "Eviction bounds" in found.out
 
 
 def test_explain_draws_the_plan(watersmeet, job):
@@ -76,7 +76,7 @@ def test_explain_draws_the_plan(watersmeet, job):
     assert found.status == 0
     assert found.out.startswith('flowchart LR\n  s0[("a (file)")]\n  subgraph q0["query console"]\n')
     assert '  subgraph q1["query explain"]\n' in found.out
-    assert "Postpone map" not in found.out
+    assert "Eviction bounds" not in found.out
 
 
 def test_flags_win_over_the_text(watersmeet, job):
@@ -323,7 +323,7 @@ def test_explain_statement_alone_runs_nothing(watersmeet, job, engine):
     job.write_text(job.read_text().replace("SELECT", "EXPLAIN SELECT"))
     found = watersmeet("run", job)
     assert found.status == 0
-    assert "Postpone map" in found.out
+    assert "Eviction bounds" in found.out
     assert engine.job is None
 
 

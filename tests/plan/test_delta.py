@@ -136,9 +136,9 @@ def test_explain_of_streams_says_how_long_rows_are_kept_and_what_holds_watermark
     lines = [line.strip() for line in explain(plan_job(parse_job(STREAMS + sql))).splitlines()]
     kept = "x: until the watermark of y.t is above x.t + 5 and that of z.t is above x.t + 10; then dropped"
     assert kept in lines
-    held = "x.t: lag 1 -> arrangements 1: held back by the rows kept, at most 10 behind z.t (11)"
+    held = "x.t: lag 1 -> arrangements 1: held back by retained rows, at most 10 behind z.t (11)"
     assert held in lines
-    assert "z.t: lag 1 -> arrangements 1: passes as it is" in lines
+    assert "z.t: lag 1 -> arrangements 1: passes through" in lines
 
 
 def test_the_flowchart_draws_a_delta_join_as_one():

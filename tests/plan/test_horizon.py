@@ -198,9 +198,9 @@ def test_explain_says_the_rule_and_its_figures() -> None:
     assert "W is the least watermark of a.t and b.t, the reach 9" in text
     assert "W - 29 is the horizon: W less the reach and allowed lateness 20" in text
     assert "may depend on the order of arrival" in text
-    assert "a: until the least watermark of a.t and b.t is above a.t + 29; then padded" in text
+    assert "a: until the least watermark of a.t and b.t is above a.t + 29; then emitted with NULLs" in text
     assert "b: until the least watermark of a.t and b.t is above b.t + 29; then dropped" in text
-    assert "Postpone map" not in text
+    assert "Eviction bounds" not in text
     assert "goes by the join's horizon, 9 behind the least watermark of its two sides (36)" in text
     assert "lateness by the join, output mode append" in text
 

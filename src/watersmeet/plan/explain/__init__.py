@@ -74,7 +74,7 @@ def explain(plan: JobPlan, measured: Mapping[str, MeasuredQuery] | None = None) 
     >>> print(explain(plan_job(parse_job('''
     ...     CREATE TABLE a (t BIGINT, k STRING, WATERMARK FOR t AS t - 5) WITH ('connector' = 'memory');
     ...     SELECT x.t, y.t AS u FROM a x JOIN a y ON x.k = y.k AND y.t BETWEEN x.t AND x.t + 3''')
-    ... )).split("Kept in state for")[1].split("Columns")[0])
+    ... )).split("Retention")[1].split("Columns")[0])
     <BLANKLINE>
       x: until the watermark of y.t is above x.t + 3; then dropped
       y: until the watermark of x.t is above y.t; then dropped
@@ -144,7 +144,7 @@ def explain_query(
 def _sections(node: NodePlan, query: QueryPlan) -> Sections:
     """What there is to say of a node; this of one that keeps nothing."""
     return [
-        ("Kept in state for", ["not at all: each row goes out in the tick in which it comes"]),
+        ("Retention", ["none: each row is emitted in the tick in which it arrives"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
     ]
 

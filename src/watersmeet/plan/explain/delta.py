@@ -21,7 +21,7 @@ def arrangement_sections(node: ArrangePlan, query: QueryPlan) -> Sections:
     return [
         ("Paths (one per input that changes)", list(_paths(node, query))),
         (
-            "Kept in state for",
+            "Retention",
             [
                 *(_retention(retention) for retention in node.retentions),
                 *(f"{side.title}: until the row is deleted" for side in kept if side.input.is_table),

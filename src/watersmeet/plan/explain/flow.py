@@ -58,7 +58,7 @@ def _through(node: NodePlan, query: QueryPlan, key: str, came: Behind, left: Beh
 
 @_through.register
 def _(node: LookupPlan, query: QueryPlan, key: str, came: Behind, left: Behind | None) -> Iterator[str]:
-    yield f"{node_name(query, node)}: passes as it is"
+    yield f"{node_name(query, node)}: passes through"
 
 
 @_through.register
@@ -125,7 +125,7 @@ def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: B
     if left.held_by is None:
         is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
-            return f"{name}: held back by the rows kept, as far as the oldest last row of a key"
+            return f"{name}: held back by retained rows, as far as the oldest last row of a key"
     is_limit = query.options.watermark_rule is WatermarkRule.LIMIT and join.asof is None
     return _by_rows_kept(query, join, key, came, left, is_limit=is_limit)
 
@@ -144,11 +144,11 @@ def _by_rows_kept(
     name, in_time = node_name(query, node), key_in_time(node, key)
     if left.held_by is None:
         if left.at_most is None and came.at_most is not None:
-            return f"{name}: held back by the rows kept, which go by other times: how far depends on them"
-        return f"{name}: passes as it is"
+            return f"{name}: held back by retained rows, which go by other times: how far depends on them"
+        return f"{name}: passes through"
     bound = left.held_by
     far = f" ({distance(left.at_most, in_time)})" if left.at_most is not None else ""
-    how = "goes by its limit" if is_limit else "held back by the rows kept"
+    how = "goes by its limit" if is_limit else "held back by retained rows"
     most = "" if is_limit else "at most "
     if bound.c == 0:
         return f"{name}: {how}, {most}as far as {bound.by}{far}"

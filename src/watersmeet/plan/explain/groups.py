@@ -19,9 +19,9 @@ def group_sections(node: GroupPlan, query: QueryPlan) -> Sections:
         ("Grouped by", [plain(text) for text in node.key_texts] or ["nothing: one group, of all rows"]),
         ("Aggregates", list(aggregate_lines(node))),
         ("Groups that go out", [] if having is None else [plain(having)]),
-        ("Kept in state for", [f"{node.side.title}: {line}" for line in _kept(node)]),
+        ("Retention", [f"{node.side.title}: {line}" for line in _kept(node)]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
-        ("Spread over tasks", ["by ranges of the hash of what is grouped by" if node.keys else _ONE_TASK]),
+        ("Task partitions", ["by ranges of the hash of what is grouped by" if node.keys else _ONE_TASK]),
     ]
 
 
@@ -30,7 +30,7 @@ def table_sections(node: TablePlan, query: QueryPlan) -> Sections:
     kept = ", ".join(map(shown, node.side.kept))
     late = ", or a delete of it would be late" if node.side.event_times else ""
     return [
-        ("Kept in state for", [f"{node.side.title}: every row, until it is deleted{late}"]),
+        ("Retention", [f"{node.side.title}: every row, until it is deleted{late}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         ("Columns in state", [f"{node.side.title}: {kept}"]),
     ]

@@ -26,15 +26,15 @@ def join_sections(join: JoinPlan, query: QueryPlan) -> Sections:
         ("Keys", list(key_lines(join)) or [f"none: matches are looked up by {_looked_up_by(join)} alone"]),
         ("Nearest row", [] if join.asof is None else list(nearest_lines(join, join.asof))),
         ("Time bounds", list(_bounds(join))),
-        ("Postpone map", [] if join.horizon is not None else list(_postpone_map(join))),
+        ("Eviction bounds", [] if join.horizon is not None else list(_postpone_map(join))),
         ("Lateness (SET lateness = join)", list(horizon_lines(join, query.options.allowed_lateness))),
         ("Bands (they find matches, and release nothing)", list(band_lines(join))),
-        ("Kept in state for", [_retention(join, side, query.options.allowed_lateness) for side in Side]),
+        ("Retention", [_retention(join, side, query.options.allowed_lateness) for side in Side]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in (*join.one_sided, *join.filters)]),
         ("Checked on each candidate pair", list(_checked(join))),
         ("Columns in state", [f"{side.title}: {', '.join(map(shown, side.kept))}" for side in sides]),
         ("Arrangements (input, key, time)", [_arrangement(join, side) for side in Side]),
-        ("Spread over tasks", list(spread_lines(query, join))),
+        ("Task partitions", list(spread_lines(query, join))),
     ]
 
 
@@ -90,7 +90,7 @@ def _retention(join: JoinPlan, side: Side, lateness: int) -> str:
         return f"{plan.title}: not at all, for nothing can match; {end}"
     if join.asof is not None:
         return retention_line(join, join.asof, side)
-    end = "then padded with NULLs if it never matched" if plan.padded else "then dropped"
+    end = "then emitted with NULLs if it never matched" if plan.padded else "then dropped"
     if side is Side.LEFT and join.kind is JoinKind.ANTI:
         end = "then put out if it never matched"
     if side is Side.LEFT and join.kind is JoinKind.SEMI:

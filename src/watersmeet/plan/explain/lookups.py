@@ -28,7 +28,7 @@ def lookup_sections(join: LookupPlan, _: QueryPlan) -> Sections:
         ("Keys", list(key_lines(join)) or ["none: each row is compared with all rows of the table"]),
         ("Bands", list(band_lines(join))),
         (
-            "Kept in state for",
+            "Retention",
             [f"{join.left.title}: not at all: {_fate(join)} in the tick in which it comes"],
         ),
         ("Conditions on one input", conditions),
@@ -38,7 +38,7 @@ def lookup_sections(join: LookupPlan, _: QueryPlan) -> Sections:
         ),
         ("Columns of the table that are copied", [", ".join(join.table.kept)]),
         (
-            "Spread over tasks",
+            "Task partitions",
             ["by ranges of the key's hash" if join.keys else "each task looks its share of the rows up"],
         ),
     ]

@@ -19,7 +19,7 @@ def ranking_sections(node: RankPlan, query: QueryPlan) -> Sections:
         ("Order (the columns that are not asked for decide between equal rows)", list(ranking_order(node))),
         ("Rows that go out", [f"{ranking_rows(node)} of each partition{_numbers(node)}"]),
         (
-            "Kept in state for",
+            "Retention",
             [
                 f"{node.side.title}: every row, each different one once with how often it is there, until it"
                 " is deleted; all rows of a partition are looked at when one of them comes or goes"
@@ -27,7 +27,7 @@ def ranking_sections(node: RankPlan, query: QueryPlan) -> Sections:
         ),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         (
-            "Spread over tasks",
+            "Task partitions",
             [spread if partitions else "one task: there is no PARTITION BY"],
         ),
     ]

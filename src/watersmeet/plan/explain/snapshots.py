@@ -30,6 +30,6 @@ def snapshot_sections(node: SnapshotPlan, _: QueryPlan) -> Sections:
     columns = ", ".join(node.side.kept)
     by = "a row's hash" if key is None else "the key's hash"
     return [
-        ("Kept in state for", [f"{name}: all its rows ({columns}), as they were read last"]),
-        ("Spread over tasks", [f"by ranges of {by}"]),
+        ("Retention", [f"{name}: all its rows ({columns}), as they were read last"]),
+        ("Task partitions", [f"by ranges of {by}"]),
     ]

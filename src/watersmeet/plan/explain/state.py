@@ -237,7 +237,7 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     if not kept:
         return
     yield "event times follow the clock, no row comes before its time, no stream falls silent"
-    files = "files hold released rows, too, until they are merged"
+    files = "files also hold released rows until they are merged"
     yield files if all(side.pace is not None for side in kept) else f"no row is filtered out; {files}"
     if any(side.panes is not None for side in kept):
         yield "partial aggregates of a group that come in different ticks are combined when files are merged"

@@ -70,6 +70,6 @@ def upsert_sections(node: UpsertPlan, _: QueryPlan) -> Sections:
     elif key.sequence is not None:
         kept.append(f"{name}: nothing of deleted ones: an older change that comes later brings the row back")
     return [
-        ("Kept in state for", kept),
-        ("Spread over tasks", ["by ranges of the key's hash"]),
+        ("Retention", kept),
+        ("Task partitions", ["by ranges of the key's hash"]),
     ]

@@ -24,10 +24,10 @@ def window_sections(node: AggregatePlan, query: QueryPlan) -> Sections:
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
         ("Aggregates", list(aggregate_lines(node))),
         ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
-        ("Kept in state for", [f"{node.side.title}: {_kept(node)}"]),
+        ("Retention", [f"{node.side.title}: {_kept(node)}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
         ("Columns in state", [f"{node.side.title}: {', '.join(_columns(node))}"]),
-        ("Spread over tasks", [_spread(node)]),
+        ("Task partitions", [_spread(node)]),
     ]
 
 
@@ -48,9 +48,9 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
         ("Grouped by", ["window_start, window_end", *map(plain, node.key_texts)]),
         ("Aggregates", list(aggregate_lines(node))),
         ("Groups that go out", [] if node.having is None or is_root else [plain(node.having)]),
-        ("Kept in state for", [f"{node.side.title}: {kept}"]),
+        ("Retention", [f"{node.side.title}: {kept}"]),
         ("Conditions on one input", [f"{name}: {text}" for name, text in node.filters]),
-        ("Spread over tasks", [_spread(node)]),
+        ("Task partitions", [_spread(node)]),
     ]
 
 
