@@ -17,6 +17,7 @@ from watersmeet.types.parser import sql_type
 
 MEMORY = "WITH ('connector' = 'memory'{})"
 STRUCT = "meta STRUCT<ts: TIMESTAMP, op: STRING, id: INT>"
+OF_TIME = "CASE WHEN at < 0 THEN 'D' ELSE 'I' END"
 OP, DIFF = ", 'op.column' = 'op'", ", 'diff.column' = 'n'"
 UPSERT, DEBEZIUM = (
     f", 'connector' = 'kafka', 'topic' = 't', 'bootstrap.servers' = 'b:1', 'format' = '{format}'"
@@ -212,6 +213,8 @@ def test_what_is_computed_of_records_is_explained() -> None:
         (table(f"k INT, {STRUCT}, n AS meta.id, PRIMARY KEY (k)", DIFF), "primary-key", "how often"),
         (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", UPSERT), "not-supported", "upsert-json finds"),
         (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", DEBEZIUM), "not-supported", "debezium-json f"),
+        (table(f"k INT, at BIGINT, op AS {OF_TIME}, WATERMARK FOR at", OP), "not-supported", "of at, which"),
+        (table("k INT, at BIGINT, n AS at * 2, WATERMARK FOR at", DIFF), "not-supported", "of at, which"),
         (
             table("k INT, v INT, s AS v, PRIMARY KEY (k)", f"{DEBEZIUM}, 'sequence.by' = 's'"),
             "not-supported",

@@ -18,10 +18,10 @@ from watersmeet.front.query.scope import Named, Scope, column_node, resolved
 from watersmeet.front.text.place import Refused, Text
 from watersmeet.front.text.tokens import Cursor, parse_tokens
 from watersmeet.front.types.earlier import column_of
-from watersmeet.spec.changing import PrimaryKey
-from watersmeet.spec.model import Column, Computed, Expr
+from watersmeet.spec.changing import ChangeColumn, PrimaryKey
+from watersmeet.spec.model import Column, Computed, EventTime, Expr
 from watersmeet.spec.options.changes import DEBEZIUM, UPSERT
-from watersmeet.spec.records.changes import columns_in
+from watersmeet.spec.records.changes import columns_in, computed_expr
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,26 @@ def _hidden(
         hint = "compute the columns of the rows, too: id AS meta.id"
         raise text.error(message, "not-supported", clauses[0].start, hint)
     return {*hidden}
+
+
+def check_times(
+    change: ChangeColumn | None,
+    computed: Sequence[Computed],
+    times: Sequence[EventTime],
+    text: Text,
+    start: int,
+) -> None:
+    """Refuse an event time by which a record without a key says what changes: rows do not have it.
+
+    Raises: SqlError.
+    """
+    expr = None if change is None else computed_expr(computed, change.column)
+    hidden = set() if expr is None else columns_in(expr)
+    time = next((time.column for time in times if time.column in hidden), None)
+    if change is not None and time is not None:
+        message = f'"{change.column}" says what changes, and is computed of {time}, which is an event time'
+        hint = f"a row that goes equals the row that came: compute {change.column} of other columns or fields"
+        raise text.error(message, "not-supported", start, hint)
 
 
 def check_key(

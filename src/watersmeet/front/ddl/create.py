@@ -24,6 +24,7 @@ from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.computed import (
     ComputedClause,
     check_key,
+    check_times,
     computed_clause,
     computed_columns,
 )
@@ -399,6 +400,8 @@ def _source(
         lambda message, hint: text.error(message, "bad-option", start, hint),
     )
     _check_changes(name, change, connector, times, fields, cursor, start)
+    if not keyed:
+        check_times(change, computed, times, text, start)
     if tells and change is not None:
         raise text.error(
             f'"{name}" says what changes by its format, and by "{change.column}"',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from watersmeet.spec.model import Computed, Expr, Source
@@ -10,6 +12,11 @@ from watersmeet.spec.model import Computed, Expr, Source
 def said_by(source: Source) -> str | None:
     """Return the name of the column that says what becomes of rows, and is none of theirs, if one does."""
     return None if source.change_column is None else source.change_column.column
+
+
+def computed_expr(computed: Iterable[Computed], name: str) -> Expr | None:
+    """Return what a column is computed of; None: it is a column of the records."""
+    return next((own.expr for own in computed if own.column.name == name), None)
 
 
 def computed_of_key(source: Source) -> tuple[Computed, ...]:
