@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import pytest
 from pyspark.sql import functions as F
@@ -88,6 +89,18 @@ def test_of_an_event(record, key, said):
 )
 def test_a_value_that_is_read_is_no_reason(record, key, more):
     assert explained(record, key, more) == ""
+
+
+def test_tasks_get_no_password():
+    text = f"""CREATE TABLE t (id INT, price DECIMAL(9,2), lsn BIGINT, {KEY}) WITH ('connector' = 'kafka',
+        'topic' = 't', 'bootstrap.servers' = 'b:1', 'properties.sasl.jaas.config' = 'hidden-words',
+        'format' = 'debezium-json', 'debezium.decimals' = 'string', 'metadata.lsn' = 'source.lsn');
+        SELECT * FROM t"""
+    (source,) = parse_job(text).inserts[0].query.inputs[0].sources
+    check = check_of(source)
+    assert b"hidden-words" in pickle.dumps(source)
+    assert b"hidden-words" not in pickle.dumps(check)
+    assert check.explain(json.dumps({"op": "c", "after": {"id": 1, "price": "1.5"}})) == ""
 
 
 @pytest.mark.spark

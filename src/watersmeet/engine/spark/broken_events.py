@@ -17,6 +17,8 @@ from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import DEBEZIUM
 from watersmeet.spec.options.debezium import (
     DECIMALS,
+    METADATA_PREFIX,
+    OPTIONS,
     TIMESTAMPS,
     UNAVAILABLE,
     event_fields,
@@ -40,7 +42,7 @@ class EventCheck(RecordCheck):
     """Explains broken events of a source.
 
     Attributes:
-        declared: the source with all of its columns and options.
+        declared: the source with all of its columns, and the options that say how its events are read.
         is_described: the record's schema says what its numbers and bytes are.
     """
 
@@ -151,4 +153,12 @@ def check_of(source: Source) -> RecordCheck | None:
     _, options, prefix = said
     fields = event_fields(source)
     columns = tuple(column for column in source.columns if column.name not in fields)
-    return EventCheck(Source(source.name, columns, "file", options), False, columns, prefix, declared=source)
+    declared = replace(source, options={n: v for n, v in source.options.items() if _reads_events(n.lower())})
+    return EventCheck(
+        Source(source.name, columns, "file", options), False, columns, prefix, declared=declared
+    )
+
+
+def _reads_events(name: str) -> bool:
+    """Whether an option is one of those that `EventCheck` needs: tasks get them, and no passwords."""
+    return name in OPTIONS or name.startswith(METADATA_PREFIX)
