@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import socket
 import subprocess
@@ -245,6 +246,19 @@ def test_who_looks_at_a_checkpoint_does_not_hold_it(folder):
     with pytest.raises(StateError, match="another run"):
         Checkpoint("state").check_free()
     hold.release()
+
+
+def test_two_that_look_at_once_do_not_take_each_other_for_a_run(folder, monkeypatch):
+    checkpoint, answers, lock = Checkpoint(keep_state(JOB.format(sink=FILES)).root), [], fcntl.flock
+
+    def lock_and_look(handle, kind):
+        lock(handle, kind)
+        monkeypatch.setattr(fcntl, "flock", lock)
+        answers.append(checkpoint.is_held())
+
+    monkeypatch.setattr(fcntl, "flock", lock_and_look)
+    answers.append(checkpoint.is_held())
+    assert answers == [False, False]
 
 
 def test_a_run_is_on_until_its_process_has_gone(folder):

@@ -19,6 +19,7 @@ from tests.support.effort import at_effort
 from tests.support.recorded import OPEN
 from tests.support.recorded_files import SALES, FileJob
 from watersmeet.cli.diff.decided import by_ticks
+from watersmeet.cli.diff.read import read_of
 from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.cli.job_file import job_in
 from watersmeet.cli.main import main
@@ -34,6 +35,7 @@ from watersmeet.engine.spark.checkpoint.directory import Checkpoint
 from watersmeet.engine.values import to_table
 from watersmeet.errors import SpecError
 from watersmeet.front.case_file import case_job
+from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Column, Job, with_inputs
@@ -149,6 +151,15 @@ def test_keys_and_what_changes_may_be_computed(place: Path, capsys: Any, key: st
         assert "not-compared" in err
     else:
         assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb")
+
+
+def test_texts_of_which_it_is_computed_what_changes_are_looked_at(place: Path) -> None:
+    """As in a run: a record with a text that is longer than its VARCHAR(n) is broken."""
+    job = SALES.replace("op STRING", "is VARCHAR(1), op AS left(is, 1)")
+    (place / "rows.json").touch()
+    named = {"customers": "rows.json", "orders": "rows.json"}
+    read = read_of(plan_job(parse_job(job)), None, MemoryStore(), named, lambda: pytest.fail("no state"))
+    assert read["customers"].asked == {"id", "segment", "is"}
 
 
 def test_rows_without_what_says_that_they_come_are_not_compared(place: Path, capsys: Any) -> None:

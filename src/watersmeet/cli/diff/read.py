@@ -14,7 +14,7 @@ from watersmeet.engine.spark.checkpoint.host import NOTHING_READ, ends_in
 from watersmeet.engine.spark.sources.files.there import local_of, reader_path
 from watersmeet.errors import SpecError, StateError, counted, near_names
 from watersmeet.history.past import read as past_of
-from watersmeet.plan.evaluated import mentioned_by
+from watersmeet.plan.evaluated import needed_of
 from watersmeet.plan.model.job import JobPlan
 from watersmeet.regular_files import named_files
 from watersmeet.spec.model import Source
@@ -120,7 +120,7 @@ def _asked(plan: JobPlan, source: Source, keeps_late: bool) -> frozenset[str]:
         return frozenset(column.name for column in source.columns)
     sides = [side for query in plan.queries for side in query.sides]
     branches = [branch for side in sides for _, branch in side.sources if branch.source.name == source.name]
-    return frozenset[str]().union(*map(mentioned_by, branches))
+    return needed_of(source, branches)
 
 
 def _named(source: Source, path: str) -> Read:
