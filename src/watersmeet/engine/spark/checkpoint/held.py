@@ -19,7 +19,7 @@ LOCK = "lock"
 """The name of the file."""
 
 _PAUSES_S = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.1, 0.15, 0.2, 0.3, None)
-"""Whoever looks who holds the lock (`holder`) has it for a moment, and several may look, again and again."""
+"""Whoever looks who holds the lock (`holder`) shares it for a moment, again and again."""
 
 
 class Hold:
@@ -58,7 +58,7 @@ class Hold:
 
 
 def check_free(root: Path) -> None:
-    """Raise: StateError, if a run holds the directory, and not only who looks whether one does."""
+    """Raise: StateError, if a run holds the directory, and does not end within a second."""
     for pause_s in _PAUSES_S:
         if holder(root) is None:
             return
@@ -69,20 +69,13 @@ def check_free(root: Path) -> None:
 
 def holder(root: Path) -> str | None:
     """The id of the run that holds the directory; None when none does. It need not be writable: what a
-    snapshot or a read-only mount has of a state may be copied."""
-    kind = fcntl.LOCK_EX
+    snapshot or a read-only mount has of a state may be copied. Several may look at once."""
     try:
-        try:
-            handle = os.open(root / LOCK, os.O_RDWR)
-        except OSError as error:
-            if error.errno not in (errno.EROFS, errno.EACCES):
-                raise
-            kind = fcntl.LOCK_SH  # where NFS takes the other one of writers alone
-            handle = os.open(root / LOCK, os.O_RDONLY)
+        handle = os.open(root / LOCK, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno != errno.EWOULDBLOCK:
             raise
