@@ -229,3 +229,24 @@ def test_what_cannot_be_computed_is_refused(text: str, code: str, message: str) 
     )
     assert error.code == code
     assert message in error.message
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT {0} FROM n",
+        "SELECT n.{0} FROM n",
+        "SELECT n.k FROM n JOIN m ON n.k = m.k WHERE {0} > 0",
+        "SELECT k FROM (SELECT k, {0} FROM n)",
+        "SELECT k FROM IMPOSE_ORDER(TABLE n, DESCRIPTOR({0}), INTERVAL '1' SECOND)",
+        "SELECT count(*) FROM TABLE(TUMBLE(TABLE n, DESCRIPTOR({0}), 10)) GROUP BY window_start",
+    ],
+)
+def test_a_column_that_says_what_changes_is_told_of_where_rows_do_not_have_it(query: str) -> None:
+    declared = table("k INT, amount INT, op AS IF(amount < 0, 'D', 'I')", OP) + table("k INT", name="m")
+    error = refusal(f"{declared} {query.format('amount')};")
+    assert error.code == "unknown-column"
+    assert error.hint is not None
+    assert 'op, which says what changes in "n", is computed of amount' in error.hint
+    error = refusal(f"{declared} {query.format('OP')};")
+    assert error.hint == 'op says what changes in "n", and rows do not have it: leave it out'

@@ -55,6 +55,11 @@ class Flow:
         return tuple(i for i in range(len(self.columns)) if all(i in way.lags for way in self.ways))
 
     @property
+    def sources(self) -> tuple[Source, ...]:
+        """Of its own ways, not of stages beneath."""
+        return tuple(way.origin for way in self.ways if isinstance(way.origin, Source))
+
+    @property
     def has_stages(self) -> bool:
         return any(isinstance(way.origin, Query) for way in self.ways)
 

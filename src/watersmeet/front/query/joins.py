@@ -230,7 +230,7 @@ def part_of(flow: Flow | Joined, alias: str) -> Part:
 def _of_input(source_input: Input) -> Part:
     return Part(
         source_input,
-        Scope((Named(source_input.alias, source_input.columns),)),
+        Scope((Named(source_input.alias, source_input.columns, sources=source_input.sources),)),
         {source_input.alias: source_input},
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -13,7 +13,8 @@ from watersmeet.front.query.expressions.functions import check_calls
 from watersmeet.front.query.inline import operand
 from watersmeet.front.text.place import Text
 from watersmeet.front.types.infer import field_type
-from watersmeet.spec.model import Column, Expr, Relation, inputs_of
+from watersmeet.spec.model import Column, Expr, Relation, Source, inputs_of
+from watersmeet.spec.records.changes import said_by
 from watersmeet.types.sql_type import UNKNOWN, SqlType
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -64,13 +65,14 @@ class Named:
     """One relation of a FROM clause: its alias and columns.
 
     A view or sub-query that joins has a ``relation`` of its own; ``values``, aligned with ``columns``, are
-    expressions over the inputs of that.
+    expressions over the inputs of that. ``sources``: those of which it is rows, where it joins nothing.
     """
 
     alias: str
     columns: tuple[Column, ...]
     values: tuple[Expr, ...] = ()
     relation: Relation | None = None
+    sources: tuple[Source, ...] = ()
 
     def find(self, name: str) -> Column | None:
         """As Spark looks names up: in any case, spelled as declared."""
@@ -295,7 +297,8 @@ def _unqualified(
             "use a time column of the stream",
         )
     else:
-        hint = near_names(name, scope.names())
+        sources = [source for named in scope.relations for source in named.sources]
+        hint = hidden_hint(name, sources) or near_names(name, scope.names())
         own, first = text.around(start := parts[0].meta.get("start", 0))
         if own.sql[start - first : start - first + 1] == '"':
             said = f"double quotes are around names here, not around texts as in Spark: write '{name}'"
@@ -319,9 +322,26 @@ def _unknown_column(node: exp.Column, part: exp.Identifier, named: Named, text: 
         f'input "{named.alias}" has no column "{part.name}"',
         "unknown-column",
         part,
-        near_names(part.name, [column.name for column in named.columns]),
+        hidden_hint(part.name, named.sources)
+        or near_names(part.name, [column.name for column in named.columns]),
     )
     return node
+
+
+def hidden_hint(name: str, sources: Iterable[Source]) -> str | None:
+    """Return a hint for a column of records that rows do not have, because it says what changes."""
+    for source in sources:
+        change = said_by(source)
+        if change is not None and change.lower() == name.lower():
+            return f'{change} says what changes in "{source.name}", and rows do not have it: leave it out'
+        row = source.row_columns
+        if any(own.name.lower() == name.lower() and own not in row for own in source.columns):
+            return (
+                f'{change}, which says what changes in "{source.name}", is computed of {name}, and without a'
+                f" key rows do not have that: declare PRIMARY KEY (…) NOT ENFORCED, or compute {change} of"
+                " another column"
+            )
+    return None
 
 
 def fields_in(path: Sequence[exp.Expr], scope: Scope) -> list[ResolvedColumn] | None:

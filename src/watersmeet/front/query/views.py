@@ -29,7 +29,7 @@ from watersmeet.front.query.items import distinct, select_items
 from watersmeet.front.query.joined import Joined
 from watersmeet.front.query.joins import Read, joined_select, leaf, rows_of
 from watersmeet.front.query.ranked import is_ranked, ranked_rows
-from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, resolved
+from watersmeet.front.query.scope import Named, ResolvedColumn, Scope, hidden_hint, resolved
 from watersmeet.front.query.windows import Windowed, window_in, windowed
 from watersmeet.front.text.dialect import ImposeOrder
 from watersmeet.front.text.place import Refused, Text
@@ -125,7 +125,7 @@ def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flo
     names = [flow_column.name for flow_column in flow.columns]
     lowered = [column_name.lower() for column_name in names]
     if column.name.lower() not in lowered:
-        hint = near_names(column.name, names)
+        hint = hidden_hint(column.name, flow.sources) or near_names(column.name, names)
         raise text.error(f'IMPOSE_ORDER: unknown column "{column.name}"', "unknown-column", column, hint)
     position = lowered.index(column.name.lower())
     kind = flow.columns[position].type
@@ -225,7 +225,7 @@ def _simple_flow(select: exp.Select, catalog: Catalog, text: Text, by_position: 
         return joined_select(
             select, reader(catalog, text), text, (flow, alias or ""), by_position=by_position
         )
-    scope = Scope((Named(alias or "", flow.columns),), qualify=False)
+    scope = Scope((Named(alias or "", flow.columns, sources=flow.sources),), qualify=False)
     without_join(select, text)
     where = select.args.get("where")
     condition = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -12,7 +12,7 @@ from watersmeet.front.ddl.durations import duration_us
 from watersmeet.front.query.expressions.checks import check_expression
 from watersmeet.front.query.flow import Flow, input_of
 from watersmeet.front.query.joined import Joined
-from watersmeet.front.query.scope import Named, Scope, column_node, resolved
+from watersmeet.front.query.scope import Named, Scope, column_node, hidden_hint, resolved
 from watersmeet.front.text.dialect import WindowTable
 from watersmeet.front.text.place import Text
 from watersmeet.spec.model import (
@@ -23,6 +23,7 @@ from watersmeet.spec.model import (
     Input,
     Query,
     Relation,
+    Source,
     StageBranch,
     Window,
     WindowKind,
@@ -122,7 +123,8 @@ def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Window
     flow, own = read(table.this)
     name = alias or own or ("" if isinstance(flow, Joined) else table.args["function"].lower())
     relation, columns, values = _relation(flow, name)
-    position = _position(table, columns, text)
+    sources = () if isinstance(flow, Joined) else flow.sources
+    position = _position(table, columns, sources, text)
     time, column = values[position], columns[position]
     if not _is_event_time(time, relation):
         _refuse_time(table, column, relation, text)
@@ -134,6 +136,7 @@ def windowed(table: WindowTable, alias: str, read: Reader, text: Text) -> Window
         (*(columns[n] for n in kept), *(Column(window_column, kind) for window_column in WINDOW_COLUMNS)),
         (*(values[n] for n in kept), *(column_node(window_column) for window_column in WINDOW_COLUMNS)),
         relation,
+        sources,
     )
     unclear = frozenset(
         c.name.lower()
@@ -172,14 +175,15 @@ def _relation(flow: Flow | Joined, name: str) -> tuple[Relation, tuple[Column, .
     return source_input, flow.columns, tuple(column_node(column.name, name) for column in flow.columns)
 
 
-def _position(table: WindowTable, columns: tuple[Column, ...], text: Text) -> int:
+def _position(table: WindowTable, columns: tuple[Column, ...], sources: Sequence[Source], text: Text) -> int:
     wanted: exp.Identifier = table.args["column"]
     names = [column.name for column in columns]
     lowered = [name.lower() for name in names]
     if wanted.name.lower() not in lowered:
         function = table.args["function"]
         message = f'{function}: unknown column "{wanted.name}"'
-        raise text.error(message, "unknown-column", wanted, near_names(wanted.name, names))
+        hint = hidden_hint(wanted.name, sources) or near_names(wanted.name, names)
+        raise text.error(message, "unknown-column", wanted, hint)
     return lowered.index(wanted.name.lower())
 
 
