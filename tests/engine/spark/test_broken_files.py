@@ -61,7 +61,7 @@ def test_a_file_without_a_record_that_parses_is_named(spark, tmp_path, case):
     text = JOB.format(path=folder, form=form, options=options, more="")
     until_caught_up(spark, text, tmp_path / "state", on_notice=notes.append)
     rows = len([line for line in FILES[case]["other"].splitlines() if line])
-    named = [note for note in notes if "no record of" in note]
+    named = [note for note in notes if "no row of" in note]
     assert len(named) == 1, notes
-    assert f'"a": of tick 1 no record of {folder}/other ({rows} records) parses, such as ' in named[0]
+    assert f'"a": of tick 1 no row of {folder}/other ({rows} records) parses, such as ' in named[0]
     assert "(id is INT, and has 'x'" in named[0] or form != "json"

@@ -47,14 +47,14 @@ def check_broken(
 
 
 def broken_files_text(broken: Broken) -> str:
-    """Name the files of which no record parsed; empty: there are none."""
+    """Name the files of which no record that is to be a row parsed; empty: there are none."""
     if not broken.files:
         return ""
     first, *others = broken.files
     named = f"{first.name} ({counted(first.rows, 'record')})"
     if others or broken.is_cut:
         named = f"{len(broken.files):,}{' or more' * broken.is_cut} files, first {named},"
-    return f"no record of {named} parses{f', such as {first.text}' if first.text else ''}"
+    return f"no row of {named} parses{f', such as {first.text}' if first.text else ''}"
 
 
 def _all_broken(

@@ -20,7 +20,7 @@ class Broken:
     Attributes:
         text: the first characters of one.
         is_all: whether no record that is to be a row parsed; heartbeats and their like are to be none.
-        files: those of which none parsed, by their names.
+        files: those of which no such record parsed, by their names.
         is_cut: there may be more of them.
     """
 
