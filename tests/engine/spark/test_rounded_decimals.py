@@ -100,6 +100,23 @@ def test_an_upsert_that_loses_digits_is_seen(spark):
     assert [row["r"] for row in rows if not row["b"]] == [None, "=p 1.239", f"=p {TWICE}", None, None]
 
 
+@pytest.mark.parametrize("declared", ["DECIMAL(9,2)", "DECIMAL(18,2)", "DECIMAL(37,2)"])
+@pytest.mark.parametrize("form", ["raw", "json"])
+def test_a_key_that_loses_digits_is_broken_and_no_other_rows(spark, declared, form):
+    text = f"""CREATE TABLE c (k {declared}, v INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('topic' = 't',
+        'connector' = 'kafka', 'format' = 'upsert-json', 'key.format' = '{form}', 'bootstrap.servers' = 'x');
+        SELECT * FROM c"""
+    (source,) = plan_job(parse_job(text)).sources
+    keys = ["1.001", "1.000", "-1", "1e-3", "0.01"]
+    told = [key if form == "raw" else f'{{"k": {key}}}' for key in keys]
+    records = [(key.encode(), value) for key in told for value in (b'{"v": 1}', None)]
+    frame = spark.createDataFrame(records, "key BINARY, value BINARY")
+    rows = kafka.parsed(frame.withColumn("partition", F.lit(0)), source).select("k", BROKEN).collect()
+    assert [bool(row[BROKEN]) for row in rows] == [True, True, *[False] * 4, True, True, False, False]
+    assert [str(row["k"]) for row in rows if not row[BROKEN]] == ["1.00"] * 2 + ["-1.00"] * 2 + ["0.01"] * 2
+    assert rows[1][BROKEN] == told[0]
+
+
 WITHIN = {
     "STRUCT<a: INT, d: {}>": '{{"a": 1, "d": {}}}',
     "ARRAY<{}>": "[null, 1, {}]",

@@ -6,7 +6,8 @@ its other columns are NULL, so that nothing that is computed of them can fail.
 
 ``upsert-json``: the value is the row as JSON; a record without one deletes the row of its key. The record's
 key is a JSON object with the columns of the primary key, or, with ``'key.format' = 'raw'``, the text of its
-one column. A value need not repeat them; where it does and says something else, the record is broken.
+one column. A value need not repeat them; where it does and says something else, the record is broken. So is
+one whose key has a decimal with more digits than its column: rounded, it would be the key of another row.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from watersmeet.engine.spark.sources.changes import value_sql
 from watersmeet.engine.spark.sources.views import BROKEN
 from watersmeet.engine.spark.text import quoted
 from watersmeet.engine.spark.whole_json import lacks_column, not_whole, object_in, whole, whole_json
+from watersmeet.engine.tasks.files.taken import MAX_DIGITS
 from watersmeet.names import DIFF, PARTITION, ours
 from watersmeet.spec.changing import PrimaryKey
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.kafka import RAW, key_format
 from watersmeet.spec.records.changes import columns_of_deletes
 from watersmeet.spec.records.json_names import JsonNames
-from watersmeet.types.sql_type import SqlType
+from watersmeet.types.sql_type import SqlType, decimal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -98,7 +100,9 @@ def upserts(
     if record.second is not None:
         broken.append(f"({record.second} IS NOT NULL AND {not_whole(record.second)})")
     for name in key.columns:
-        own, other = record.value(name), f"{object_in(_KEY)}.{quoted(name)}"
+        own, other = record.value(name), _key_value(name, types[name])
+        if _exact(types[name]) != types[name]:
+            broken.append(f"(key AND NOT ({other} <=> {_key_field(name)}))")
         broken.append(f"(key AND NOT {_NO_VALUE} AND {own} IS NOT NULL AND NOT ({own} <=> {other}))")
         broken.append(f"coalesce({other}, {own}) IS NULL")
     return frame.select(
@@ -114,13 +118,29 @@ def _column(name: str, key: PrimaryKey, metadata: Mapping[str, str], record: Top
     if name in metadata:
         return quoted(ours(f"metadata:{name}"))
     if name in key.columns:
-        return f"coalesce({object_in(_KEY)}.{quoted(name)}, {record.value(name)})"
+        return f"coalesce({_key_value(name, record.types[name])}, {record.value(name)})"
     return record.value(name)
 
 
+def _key_value(name: str, type_: SqlType) -> str:
+    """A column of the record's key, as it is declared."""
+    value = _key_field(name)
+    return value if _exact(type_) == type_ else f"try_cast({value} AS {type_})"
+
+
+def _key_field(name: str) -> str:
+    return f"{object_in(_KEY)}.{quoted(name)}"
+
+
+def _exact(type_: SqlType) -> SqlType:
+    """The type as which a column of a key is read: digits that its own does not have are seen."""
+    more = MAX_DIGITS - type_.digits if type_.is_decimal else 0
+    return decimal(MAX_DIGITS, type_.scale + more) if more else type_
+
+
 def _key_of(source: Source, key: PrimaryKey, parser: Mapping[str, str]) -> str:
-    """The columns of the key, of the record's, as `whole_json` gives them."""
-    types = {column.name: column.type for column in source.columns if column.name in key.columns}
+    """The columns of the key, of the record's, as `whole_json` gives them; decimals with more digits."""
+    types = {column.name: _exact(column.type) for column in source.columns if column.name in key.columns}
     if key_format(source.options) == RAW:
         (name,) = key.columns
         return whole(f"try_cast(CAST(key AS STRING) AS {types[name]})", name)
