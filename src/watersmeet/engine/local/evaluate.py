@@ -22,6 +22,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.plan.model.sides import BranchPlan, SidePlan
 from watersmeet.spec.model import Column, Expr, Input, Source
+from watersmeet.spec.records.changes import computed_expr
 from watersmeet.spec.time_zones import UTC
 from watersmeet.types.arrow import in_arrow
 
@@ -108,7 +109,7 @@ def value_of(source: Source, name: str, rows: pa.Table, zone: str = UTC) -> pa.C
 
     Raises: EngineError, where the expression fails, or is computed by Spark alone.
     """
-    expr = next((own.expr for own in source.computed if own.column.name == name), None)
+    expr = computed_expr(source.computed, name)
     if expr is None:
         return rows.column(name)
     words = f'source "{source.name}": the column {name} AS {shown(expr)}'

@@ -31,11 +31,11 @@ from watersmeet.front.ddl.computed import (
 from watersmeet.front.ddl.foreign import format_hint, metadata_clause
 from watersmeet.front.ddl.options import (
     SourceFields,
+    change_option,
     changes_of,
     infers,
     is_same_option,
     of_the_connector,
-    said_by,
     source_fields,
 )
 from watersmeet.front.ddl.primary_key import KeyClause, key_clause, key_of, key_of_sink, not_enforced
@@ -357,7 +357,7 @@ def _source(
     )
     clauses = [replace(c, place=len(listed.columns)) if by_files else c for c in listed.computed]
     keyed = bool(listed.keys)
-    computed = computed_columns(clauses, listed.columns, said_by(options), text, is_keyed=keyed)
+    computed = computed_columns(clauses, listed.columns, change_option(options), text, is_keyed=keyed)
     columns = [*listed.columns, *(one.column for one in computed)]
     change = changes_of(
         options,

@@ -84,7 +84,7 @@ def changes_of(
     return change_column(named, columns, error, keyed=keyed)
 
 
-def said_by(options: Mapping[str, str]) -> str | None:
+def change_option(options: Mapping[str, str]) -> str | None:
     """Return the name of the column that says what becomes of rows, in small letters."""
     names = ("op_column", "diff_column")
     return next((value.strip().lower() for key, value in options.items() if _plain(key) in names), None)

@@ -41,6 +41,7 @@ from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Branch, Options, Source
 from watersmeet.spec.options.changes import DEBEZIUM, INSERTS, UPDATES, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
+from watersmeet.spec.records.changes import computed_expr
 from watersmeet.spec.secrets import public
 from watersmeet.spec.time_zones import UTC
 
@@ -351,7 +352,7 @@ def _reads(source: Source) -> list[str]:
 
 
 def _said_by(source: Source, change: ChangeColumn) -> str:
-    computed = next((own.expr for own in source.computed if own.column.name == change.column), None)
+    computed = computed_expr(source.computed, change.column)
     return f"changes={change.column}" if computed is None else f"changes AS {text_of(computed)}"
 
 

@@ -11,6 +11,7 @@ from watersmeet.names import DIFF
 from watersmeet.spec.changing import ChangeColumn
 from watersmeet.spec.model import Source
 from watersmeet.spec.options.changes import MOST_TIMES
+from watersmeet.spec.records.changes import computed_expr
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,7 +31,7 @@ def with_changes(frame: DataFrame, source: Source) -> DataFrame:
 
 def value_sql(source: Source, name: str) -> str:
     """Return a column of the records, or one that is computed of them, as Spark SQL over the records'."""
-    computed = next((own.expr for own in source.computed if own.column.name == name), None)
+    computed = computed_expr(source.computed, name)
     return quoted(name) if computed is None else f"({sql_of(computed)})"
 
 
