@@ -34,6 +34,7 @@ OPERATORS = [
     "nullif({}, {})", "map({}, {})", "CASE WHEN TRUE THEN {} WHEN FALSE THEN {} END", "{} IN ({})",
 ]  # fmt: skip
 WRITTEN = [
+    "NULL & NULL", "NULL | i",
     "-dc", "-1.50", "+i", "~tiny", "-iv", "i + 1.5", "dc + 1", "dc * 100", "dc / 3", "1 / dc", "0.2 * dc", "(dc + 1) * 2",
     "dc - 1L", "dc % 7", "s + 1", "s * 1.5", "s / s", "f + dc", "f * i", "tiny + small", "t - t", "d - d", "d - t", "t - s",
     "d + 1", "1 + d", "d + INTERVAL '1' DAY", "d + INTERVAL 1 HOUR", "d + INTERVAL '1' MONTH", "t + INTERVAL '1-2' YEAR TO MONTH",

@@ -176,7 +176,7 @@ def test_each_query_is_what_it_is_alone(seed: int, chunk: int) -> None:
 def test_random_cases_cover_each_kind(seed: int) -> None:
     """Without these kinds, agreement proves little."""
     seen: Counter[str] = Counter()
-    for number in range(seed, seed + 60):
+    for number in range(seed, seed + 120):
         plan = planned(draw_queries(random.Random(number)))
         modes = {query.name: query.options.mode for query in plan.queries}
         for query in plan.queries:

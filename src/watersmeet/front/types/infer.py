@@ -25,6 +25,7 @@ from watersmeet.types.sql_type import (
     BINARY,
     BOOLEAN,
     DATE,
+    INT,
     STRING,
     TIMESTAMP,
     TIMESTAMP_NTZ,
@@ -111,7 +112,8 @@ class Types:
         if rule is not None:
             return self._by_rule(rule, list(node.iter_expressions()))
         if isinstance(node, _BITS):
-            return common_of([self.of(node.this), self.of(node.expression)]) or UNKNOWN
+            common = common_of([self.of(node.this), self.of(node.expression)]) or UNKNOWN
+            return INT if common == VOID else common
         if isinstance(node, exp.Case | exp.If):
             return self._chosen(node)
         if isinstance(node, exp.Dot | exp.Bracket):

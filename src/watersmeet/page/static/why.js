@@ -116,7 +116,7 @@ const why = (function () {
       if (record !== null) parts.push(make("p", { class: "place" }, words + line(record.row) + " from " + record.place));
     }
     if (one.met.length > 1 || one.met.some((met) => met.left_out !== null)) {
-      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out) + (met.until === null ? "" : ", taken back " + tick(met.until))))));
+      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out) + (met.until === null ? "" : ", retracted " + tick(met.until))))));
     }
     if (one.reached.length > 1) {
       parts.push(make("p", {}, "It was joined with"), make("ul", {}, ...one.reached.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick)))));
