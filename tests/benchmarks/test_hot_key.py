@@ -10,21 +10,15 @@ from benchmarks import hot_key
 
 
 def test_all_ways_put_out_the_same(capsys):
-    """Shares are of time: a machine with other work may stall one task, so it is tried three times."""
     asked = ["--rows", "20000", "--ticks", "3", "--kind", "full", "--tasks", "3"]
-    shares = []
-    for _ in range(3):
-        assert hot_key.main(asked) == 0
-        told = [
-            re.match(r"3 tasks, (.*?): ([\d,]+) rows out.* the busiest task has (\d+)%", line)
-            for line in capsys.readouterr().out.splitlines()
-        ]
-        assert [match[1] for match in told] == ["by the key's hash", "split", "BROADCAST"]
-        assert {match[2] for match in told} != {"0"}
-        shares.append((int(told[0][3]), int(told[1][3])))
-        if shares[-1][0] > 80 > shares[-1][1]:
-            return
-    pytest.fail(f"the busiest task's share of the time, by the hash and split: {shares}")
+    assert hot_key.main(asked) == 0
+    told = [
+        re.match(r"3 tasks, (.*?): ([\d,]+) rows out.* the busiest task has (\d+)%", line)
+        for line in capsys.readouterr().out.splitlines()
+    ]
+    assert [match[1] for match in told] == ["by the key's hash", "split", "BROADCAST"]
+    assert {match[2] for match in told} != {"0"}
+    assert int(told[0][3]) > 80 > int(told[1][3])
 
 
 @pytest.mark.full

@@ -234,7 +234,7 @@ def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) 
     """Nothing late, input ended: the result is the batch join of all rows."""
     connection = connected()
     compared = 0
-    for case in on_time(seed, CASES // 3, draw, time=time):
+    for case in on_time(seed, CASES // 2, draw, time=time):
         case["steps"].append({"end": True})
         got = all_rows(run_case(case))
         event_times = {name: list(stream["time"]) for name, stream in case["streams"].items()}
@@ -251,4 +251,4 @@ def test_ended_join_equals_duckdbs_batch_join(seed: int, draw: Draw, time: str) 
         compared += 1
         assert bag(rows, changelog=False) == got, case
     connection.close()
-    assert compared >= CASES // 15  # of a third of them; DuckDB refuses many
+    assert compared > CASES // 10

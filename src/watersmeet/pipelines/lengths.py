@@ -21,8 +21,14 @@ from watersmeet.types.sql_type import INTEGERS, SqlType
 _MILLISECOND = timedelta(milliseconds=1)
 _MAX_NUMBER = 2**53
 _HINT = 'a text such as "5 minutes", "1 hour 30 minutes" or "500 milliseconds"'
-_UNITS = (("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000))
-_SMALL_UNITS = (("millisecond", 1_000), ("microsecond", 1))
+_UNITS = (
+    ("days", timedelta(days=1)),
+    ("hours", timedelta(hours=1)),
+    ("minutes", timedelta(minutes=1)),
+    ("seconds", timedelta(seconds=1)),
+    ("milliseconds", _MILLISECOND),
+    ("microseconds", timedelta.resolution),
+)
 
 
 def _read(given: Any) -> timedelta | int:
@@ -45,7 +51,7 @@ def _read(given: Any) -> timedelta | int:
 
 def _read_positive(given: Any) -> timedelta | int:
     length = _read(given)
-    if (length if isinstance(length, int) else length // timedelta.resolution) < 0:
+    if is_less(length, 0):
         raise _refused("it is below zero", _HINT)
     return length
 
@@ -96,12 +102,11 @@ def written(length: timedelta | int) -> int | str:
     """
     if isinstance(length, int):
         return length
-    us = length // timedelta.resolution
-    sign, rest, parts = ("-" if us < 0 else ""), abs(us), []
-    for unit, size in (*_UNITS, *_SMALL_UNITS):
+    sign, rest, parts = ("-" if is_less(length, 0) else ""), abs(length), []
+    for unit, size in _UNITS:
         count, rest = divmod(rest, size)
         if count:
-            parts.append(f"{sign}{count} {unit}s")
+            parts.append(f"{sign}{count} {unit}")
     return " ".join(parts) or "0 seconds"
 
 
@@ -130,19 +135,19 @@ def with_new_names(given: Any, fields: Mapping[str, Any]) -> Any:
                 continue
             if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER:
                 value = timedelta(milliseconds=value)
-                warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
+                _warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
             values[new] = value
     if "lateness" in fields and "lateness" not in values:
         if values.get("late_data") in ("drop", "reopen"):
             del values["late_data"]
             values["lateness"] = "join"
-            warn_of_name("late_data", 'lateness = "join"')
+            _warn_of_name("late_data", 'lateness = "join"')
         elif OLD_NAMES.keys() & given.keys() and "late_data" not in values:
             values["lateness"] = "join"  # with earlier names, a join had that rule
-            warn_of_name("a join without lateness", 'lateness = "join", or new names for the rule of SQL')
+            _warn_of_name("a join without lateness", 'lateness = "join", or new names for the rule of SQL')
     return values
 
 
-def warn_of_name(old: str, now: str) -> None:
+def _warn_of_name(old: str, now: str) -> None:
     """Warn of an earlier name, which still counts."""
     warnings.warn(f"{old} is an earlier name: write {now}", FutureWarning, stacklevel=2)

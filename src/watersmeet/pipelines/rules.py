@@ -255,7 +255,7 @@ def _deltas(key: Key, join: Join) -> Iterator[Problem]:
             "one or the other: time_window is -time_window to time_window",
         )
     elif join.time_window is not None:
-        if not join.time_window or join.time_window != abs(join.time_window):
+        if not is_less(0, join.time_window):
             yield Problem(
                 (*key, "time_window"), f"is {written(join.time_window)}", "bad-window", "above zero"
             )
