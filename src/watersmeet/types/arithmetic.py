@@ -153,6 +153,8 @@ def _timed(operator: str, one: SqlType, other: SqlType) -> SqlType | None:
         if scaled is None:
             return None
         return whole_interval(scaled) if scaled.is_interval else scaled
+    if operator == "DIV":
+        return BIGINT if all(is_span(type_) or type_ == VOID for type_ in (one, other)) else None
     if operator not in ("+", "-"):
         return None
     if operator == "-" and one == DATE and other == DATE:
