@@ -10,6 +10,7 @@ import pytest
 
 from watersmeet import conditions as vocabulary
 from watersmeet.front.sql import parse_job
+from watersmeet.measure import Measured
 from watersmeet.plan.identity.origins import origins_of
 from watersmeet.plan.identity.settings import (
     OMITTED,
@@ -18,6 +19,7 @@ from watersmeet.plan.identity.settings import (
     digest_of,
     settings_of,
 )
+from watersmeet.plan.identity.stored_names import read_row, stored_text
 from watersmeet.plan.model import conditions, delta, job, nodes, sides
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec import model as spec
@@ -153,18 +155,23 @@ def test_what_is_left_out_is_there_and_has_a_reason():
     assert all(name == name.lower() for name in OMITTED_OPTIONS)
 
 
-def test_a_field_that_nobody_thought_of_counts():
-    query = plan_job(parse_job(JOB)).queries[0]
+@dataclasses.dataclass(frozen=True)
+class Widened(Measured):
+    width: int = 0
 
-    @dataclasses.dataclass(frozen=True)
-    class Options(spec.Options):
-        brand_new: int = 0
 
-    def with_options(value: int) -> dict[str, str]:
-        changed = dataclasses.replace(query, options=Options(brand_new=value))
-        return settings_of(job.JobPlan((changed,)))
+def test_a_class_or_a_field_without_a_stored_name_is_refused():
+    with pytest.raises(TypeError, match="Widened has no stored name"):
+        stored_text(Widened("a"))
+    with pytest.raises(TypeError, match=r"Widened: \['width'\]"):
+        read_row(Widened, "Measured column measure")
 
-    assert differences(with_options(0), with_options(1)) == ["brand_new: 0 before, 1 now"]
+
+def test_a_renamed_field_keeps_its_stored_name():
+    names = read_row(Widened, "Measured name=column measure size=width")
+    assert names.name == "Measured"
+    assert names.fields == (("name", "column"), ("measure", "measure"), ("size", "width"))
+    assert stored_text(Measured("a")) == "Measured(column='a', measure=Measure(kind='whole', places=0))"
 
 
 CONDITIONS = """

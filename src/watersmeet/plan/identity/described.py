@@ -18,6 +18,7 @@ from watersmeet.measure import Measured
 from watersmeet.plan.conditions.conjuncts import split, text_of
 from watersmeet.plan.identity.fingerprint import content_of
 from watersmeet.plan.identity.origins import digest_of, origins_of
+from watersmeet.plan.identity.stored_names import stored_text
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import JoinPlan, MatchPlan
 from watersmeet.plan.order.kept import joined_in, orders_of, shown_order
@@ -227,7 +228,7 @@ def _without_what_may_differ(node: JoinPlan, content: Mapping[str, Any]) -> dict
         "means": None,
         "bounds": [[b.evicted, b.by] for b in node.bounds],
         "bands": [_name(band) for band in node.bands],
-        "values": [_name(b) if isinstance(b, ExactBand) else repr(b) for b in node.values.every],
+        "values": [_name(b) if isinstance(b, ExactBand) else stored_text(b) for b in node.values.every],
         "residual": None,
     }
 

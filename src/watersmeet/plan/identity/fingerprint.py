@@ -20,6 +20,7 @@ from watersmeet.event_time import Side
 from watersmeet.names import is_computed
 from watersmeet.plan.conditions.conjuncts import text_of
 from watersmeet.plan.identity.origins import Origins, digest_of, origins_of, side_origins
+from watersmeet.plan.identity.stored_names import stored_text
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.delta import ArrangePlan, DeltaPlan
 from watersmeet.plan.model.nodes import (
@@ -238,7 +239,7 @@ def _(node: ArrangePlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         "kind": "ARRANGE",
         "copies": [side.copy_of for side in node.sides],
         "held": [
-            [_digests(origins[side.name], own.keys), [repr(index) for index in own.indexes]]
+            [_digests(origins[side.name], own.keys), [stored_text(index) for index in own.indexes]]
             for side, own in zip(node.sides, node.arranged, strict=True)
         ],
     }
@@ -255,8 +256,8 @@ def _(node: DeltaPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
                 lookup.place if lookup.by is None else [lookup.place, lookup.by],
                 [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
                 [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],
-                [repr(band) for band in join.values.every],
-                [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
+                [stored_text(band) for band in join.values.every],
+                [stored_text(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
                 None if join.residual is None else text_of(join.residual),
             ]
         )
@@ -276,8 +277,8 @@ def _(join: JoinPlan, origins: Mapping[str, Origins]) -> dict[str, object]:
         "kind": join.kind.value,
         "keys": [[text_of(key.left), text_of(key.right), key.null_safe] for key in join.keys],
         "bands": [[b.left.column, b.right.column, b.lower, b.upper] for b in join.bands],
-        "values": [repr(band) for band in join.values.every],
-        "rechecks": [repr(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
+        "values": [stored_text(band) for band in join.values.every],
+        "rechecks": [stored_text(comparison) for comparison in (*join.rechecks, *join.values.rechecks)],
         "residual": None if join.residual is None else text_of(join.residual),
         "matchable": join.matchable,
     }

@@ -19,6 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.conditions import ExactBand
+from watersmeet.plan.identity.stored_names import stored_names
 from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.conditions import KeyPlan
 from watersmeet.plan.model.job import JobPlan, QueryPlan
@@ -115,7 +116,7 @@ OMITTED: Mapping[tuple[str, str], str] = {
         )
     },
 }
-"""(class, field) -> why the rows of a tick do not depend on it."""
+"""(class, field), by their stored names -> why the rows of a tick do not depend on it."""
 
 LATER: Mapping[tuple[str, str], object] = {
     ("Options", "lateness"): Lateness.COLUMN,
@@ -238,13 +239,13 @@ def _plan(query: QueryPlan) -> str:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    kind = type(value).__name__
-    for field in dataclasses.fields(value):
-        limit = isinstance(value, Options) and field.name.startswith(LIMIT) and not _sheds(value, field.name)
-        of_field, own = (kind, field.name), getattr(value, field.name)
-        as_before = of_field in LATER and LATER[of_field] == own
-        if of_field not in OMITTED and not limit and not as_before:
-            yield field.name, own
+    names = stored_names(type(value))
+    for name, attribute in names.fields:
+        limit = isinstance(value, Options) and name.startswith(LIMIT) and not _sheds(value, name)
+        field, own = (names.name, name), getattr(value, attribute)
+        as_before = field in LATER and LATER[field] == own
+        if field not in OMITTED and not limit and not as_before:
+            yield name, own
 
 
 def _sheds(options: Options, name: str) -> bool:
@@ -260,7 +261,7 @@ def _text(value: Any) -> str:
 def _described(value: Any) -> Any:
     """As JSON. Raises: TypeError for what nobody has said how to describe."""
     if isinstance(value, Source | Sink | Options):
-        return [type(value).__name__, getattr(value, "name", None)]
+        return [stored_names(type(value)).name, getattr(value, "name", None)]
     if isinstance(value, SqlType):
         return str(value)
     if isinstance(value, Column):
@@ -285,9 +286,9 @@ def _described(value: Any) -> Any:
 
 
 def _as_fields(value: Any) -> dict[str, Any]:
-    kind = type(value).__name__
+    kind = stored_names(type(value)).name
     return {
-        "": _FIRST_NAMES.get(kind, kind),
+        "": kind,
         **{name: _FIRST_WORDS.get((kind, name), _described)(inner) for name, inner in _fields(value)},
     }
 
@@ -329,7 +330,6 @@ def _of_null(type_: SqlType) -> SqlType:
 
 _BLANKS = re.compile(r"(?P<kept>`(?:[^`]|``)*`)|(?P<sign>[,:]) ")
 _KEY_COLUMNS = {"left": "left_column", "right": "right_column"}
-_FIRST_NAMES = {"AsofRule": "AsofPlan"}
 _FIRST_WORDS: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     **dict.fromkeys((("JoinPlan", "bands"), ("LookupPlan", "bands")), _time_bands),
     **dict.fromkeys((("JoinPlan", "keys"), ("LookupPlan", "keys")), _keys),
@@ -337,5 +337,5 @@ _FIRST_WORDS: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("Careful", "exact"): _exact,
     ("FeedPlan", "computed_exact"): _exact,
 }
-"""What the digest says in other words than the code now has, by (class, field): a newer version, too, can
+"""Fields that the digest spells otherwise than the plan, by stored (class, field): a newer version, too, can
 repeat an interrupted tick."""

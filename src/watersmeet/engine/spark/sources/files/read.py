@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -131,7 +131,10 @@ class BatchFiles:
         """What a manifest's ``host`` has of it."""
         return {
             file_lists.KEY: [entry.model_dump() for entry in self.lists],
-            CHANGED: {name: asdict(changes) for name, changes in self.changed.items()},
+            CHANGED: {
+                name: {"files": changes.files, "names": changes.names}
+                for name, changes in self.changed.items()
+            },
         }
 
     @property
