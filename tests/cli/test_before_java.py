@@ -115,6 +115,20 @@ def test_all_problems_are_told_at_once(watersmeet, folder):
     assert not (folder / "state").exists(), "nothing is made"
 
 
+def test_the_checkpoint_of_a_query_of_spark_is_refused(watersmeet, folder):
+    """Once a job has gone on in such a directory, as versions before let it, it goes on there."""
+    (folder / "state" / "offsets").mkdir(parents=True)
+    (folder / "state" / "metadata").touch()
+    (folder / "job.sql").write_text(JOB.format(sink=FILES))
+    command = ("run", "job.sql", "--checkpoint", "state", "--jars", "none")
+    assert "checkpoint-of-spark" in watersmeet(*command).err
+    assert {path.name for path in (folder / "state").iterdir()} == {"offsets", "metadata"}
+    (folder / "state" / "job").touch()
+    told = watersmeet(*command).err
+    assert "checkpoint-of-spark" not in told
+    assert "jars-missing" in told
+
+
 def test_python_is_told_alike(folder):
     (folder / "out").mkdir()
     (folder / "out" / "notes.txt").touch()

@@ -147,8 +147,9 @@ class Checkpoint:
 
         Raises:
             EngineError: it cannot be made or written.
-            StateError: another run holds it.
+            StateError: another run holds it, or it is the checkpoint of a query of Spark's own.
         """
+        self._check_not_spark()
         try:
             if not self.root.is_dir():
                 make_private(self.root)
@@ -175,8 +176,10 @@ class Checkpoint:
 
         Raises:
             EngineError: the directory cannot be made or written.
-            StateError: another run holds it, or the state is somewhere else.
+            StateError: another run holds it, the state is somewhere else, or it is the checkpoint of a query
+                of Spark's own.
         """
+        self._check_not_spark()
         try:
             if (self.root / LOCK).exists():
                 os.close(os.open(self.root / LOCK, os.O_RDWR))
@@ -187,6 +190,18 @@ class Checkpoint:
         with suppress(OSError):  # a file system without locks is refused by `locked`
             check_free(self.root)
         self._check_place()
+
+    def _check_not_spark(self) -> None:
+        """Raise if a query of Spark's own has its checkpoint here: both would keep files in ``state``."""
+        is_of_a_query = (self.root / "metadata").is_file() and (self.root / "offsets").is_dir()
+        if is_of_a_query and not (self.root / "job").exists() and not (self.root / STORE).exists():
+            raise StateError(
+                f"{self.root} is the checkpoint of a query of Spark's own, whose offsets and state a job "
+                "cannot resume",
+                code="checkpoint-of-spark",
+                hint="name an empty directory: the job reads its sources from the beginning, or from where "
+                "their options say",
+            )
 
     def _not_writable(self, error: OSError) -> EngineError:
         return EngineError(
