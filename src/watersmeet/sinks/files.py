@@ -15,7 +15,7 @@ synced before and after the rename, so a part that can be seen is also whole aft
 without rows publishes nothing.
 
 Readers: names that begin with ``_`` are invisible to Spark, and there is one level of directories:
-``read_parquet('path/*/*.parquet')`` in DuckDB, ``option("recursiveFileLookup", "true")`` in Spark.
+``path/*/*.parquet`` in Spark and DuckDB.
 
 A local (or mounted) file system only: object stores have no atomic rename of a directory. On a cluster, the
 directory has to be one that all machines share.
