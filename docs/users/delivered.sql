@@ -1,15 +1,17 @@
-CREATE MAPPING orders (order_id BIGINT, order_time TIMESTAMP, item_id BIGINT)
-  TYPE Kafka OPTIONS ('bootstrap.servers' = 'localhost:9092', 'topic' = 'orders', 'format' = 'json');
-CREATE MAPPING deliveries (delivery_id BIGINT, order_id BIGINT, delivery_time TIMESTAMP, address STRING)
-  TYPE Kafka OPTIONS ('bootstrap.servers' = 'localhost:9092', 'topic' = 'deliveries', 'format' = 'json');
-CREATE MAPPING delivered
-  TYPE File OPTIONS ('path' = 'out/delivered', 'format' = 'parquet');
+CREATE TABLE orders (
+  order_id BIGINT, order_time TIMESTAMP, item_id BIGINT,
+  -- Orders come up to 10 seconds after the newest one, deliveries up to a minute.
+  WATERMARK FOR order_time AS order_time - INTERVAL '10' SECONDS
+) WITH ('connector' = 'kafka', 'bootstrap.servers' = 'localhost:9092', 'topic' = 'orders', 'format' = 'json');
+CREATE TABLE deliveries (
+  delivery_id BIGINT, order_id BIGINT, delivery_time TIMESTAMP, address STRING,
+  WATERMARK FOR delivery_time AS delivery_time - INTERVAL '1' MINUTE
+) WITH ('connector' = 'kafka', 'bootstrap.servers' = 'localhost:9092', 'topic' = 'deliveries', 'format' = 'json');
+CREATE SINK delivered WITH ('connector' = 'file', 'path' = 'out/delivered', 'format' = 'parquet');
 
--- How late may rows come? Orders up to 10 seconds after the newest one, deliveries up to a minute.
-CREATE VIEW o AS
-  SELECT * FROM TABLE(IMPOSE_ORDER(TABLE orders, DESCRIPTOR(order_time), INTERVAL '10' SECONDS));
-CREATE VIEW d AS
-  SELECT * FROM TABLE(IMPOSE_ORDER(TABLE deliveries, DESCRIPTOR(delivery_time), INTERVAL '1' MINUTE));
+-- Short names for all queries below.
+CREATE VIEW o AS SELECT * FROM orders;
+CREATE VIEW d AS SELECT * FROM deliveries;
 
 INSERT INTO delivered
 SELECT o.order_id, o.order_time, d.delivery_time, d.address

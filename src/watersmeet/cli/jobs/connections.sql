@@ -2,7 +2,7 @@
 -- within four hours of that landing. One stream joined with itself, ordered by another event time on each side.
 --
 --     watersmeet demo --query connections
---     watersmeet run examples/flights_weather/connections.sql --until-caught-up --finish
+--     watersmeet run examples/flights_weather/connections.sql --finish
 
 -- One record per flight, sent when it has landed. Cancelled flights never departed, diverted ones have no landing:
 -- their times are NULL, and such rows are counted and dropped.

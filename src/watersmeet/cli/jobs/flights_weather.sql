@@ -2,7 +2,7 @@
 -- departure. `watersmeet demo` prepares the data and runs this; after that it also runs by itself, from the same
 -- directory:
 --
---     watersmeet run examples/flights_weather/flights_weather.sql --until-caught-up --finish
+--     watersmeet run examples/flights_weather/flights_weather.sql --finish
 
 CREATE MAPPING flights (
   carrier STRING, flight BIGINT, tailnum STRING, origin STRING, dest STRING, distance BIGINT,
