@@ -1,8 +1,8 @@
 """Rule: the names by which stored state knows the classes and fields of a plan.
 
 A fingerprint and the digest of settings are compared with those in a checkpoint. They spell a plan by the
-names in this table and not by those of the code, so the code may rename a class or a field: its row here keeps
-the stored name (``stored=attribute``). A class or a field without a row cannot be stored.
+names in this table and not by those of the code, so the code may rename a class or a field: its row here
+keeps the stored name (``stored=attribute``). A class or a field without a row cannot be stored.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class BatchFiles:
         return {
             file_lists.KEY: [entry.model_dump() for entry in self.lists],
             CHANGED: {
-                name: {"files": changes.files, "names": changes.names}
-                for name, changes in self.changed.items()
+                name: {"files": changed.files, "names": changed.names}
+                for name, changed in self.changed.items()
             },
         }
 
