@@ -131,10 +131,7 @@ class BatchFiles:
         """What a manifest's ``host`` has of it."""
         return {
             file_lists.KEY: [entry.model_dump() for entry in self.lists],
-            CHANGED: {
-                name: {"files": changed.files, "names": changed.names}
-                for name, changed in self.changed.items()
-            },
+            CHANGED: {name: {"files": c.files, "names": c.names} for name, c in self.changed.items()},
         }
 
     @property
