@@ -141,7 +141,7 @@ class Server:
             f"the server of {self.whose()} has been away for {seconds:.0f} s: {said}",
             code="sink-unreachable",
             hint="check the url, and that the server runs and lets clients in; then run again: nothing is"
-            " lost. How long it is waited for says the option 'wait'",
+            " lost. How long it is waited for says the option 'max_wait'",
         )
 
     def run(self, work: Callable[[Cursor], Result], wait_s: float | None = None) -> Result:

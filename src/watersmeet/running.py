@@ -183,7 +183,7 @@ def run_planned(
             conf=dict(job.settings),
             until_caught_up=caught_up,
             finish=finish,
-            set_aside_newer_parts=is_set(asked, "set_aside_newer_parts"),
+            replace_newer_files=is_set(asked, "replace_newer_files"),
             change_queries=is_set(asked, "change_queries"),
             keep_ticks=int(asked.get("keep_ticks", LEAST_KEPT_TICKS)),
             rebuild=rebuild,

@@ -22,7 +22,17 @@ from tests.support.package_paths import PACKAGE, find_paths
 from tests.support.syntax import nodes_of, tree_of
 
 BASE = {
-    *("errors", "conditions", "durable", "event_time", "measure", "names", "regular_files", "time_texts"),
+    *(
+        "errors",
+        "conditions",
+        "durable",
+        "earlier_names",
+        "event_time",
+        "measure",
+        "names",
+        "regular_files",
+        "time_texts",
+    ),
     *("types", "zones"),
 }
 CORE = {"plan", "watermark", "kernel", "state"}
@@ -34,6 +44,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "conditions": {"event_time", "measure"},
     "durable": set(),
+    "earlier_names": set(),
     "event_time": {"errors"},
     "measure": {"names"},
     "names": set(),

@@ -268,11 +268,11 @@ def _spec(job: Job) -> SinkSpec:
         place = {"path": f"s3://{job.bucket}/{job.name}-out{job.target}", "endpoint": job.endpoint}
         return SinkSpec("out", "file", place | {"region": "us-east-1"})
     if job.sink == "postgres":
-        more = {"on_refused": "aside"} if job.aside else {}
+        more = {"on_rejected": "dead_letter"} if job.aside else {}
         return SinkSpec("out", "postgres", {"url": job.url, "table": job.name + job.target, **more})
     if job.sink == "kafka":
         topics = {"topic": job.name + job.target, "control.topic": f"{job.name}{job.target}-ticks"}
-        short = {"wait": "60 s", "transaction.timeout.ms": "5000"}
+        short = {"max_wait": "60 s", "transaction.timeout.ms": "5000"}
         return SinkSpec("out", "kafka", {"bootstrap.servers": job.servers, **topics, **short})
     if job.sink == "function":
         return SinkSpec("out", "function", {"function": "tests.chaos.given:put"})

@@ -45,7 +45,7 @@ INSERT INTO o SELECT k, t FROM a;
 """
 FILES = "'connector' = 'file', 'path' = 'out', 'format' = 'parquet'"
 TOPIC = "'connector' = 'kafka', 'topic' = 'x', 'bootstrap.servers' = '127.0.0.1:{port}'"
-SERVER = "'connector' = 'postgres', 'url' = 'postgresql://127.0.0.1:9/db', 'table' = 't', 'wait' = '1 s'"
+SERVER = "'connector' = 'postgres', 'url' = 'postgresql://127.0.0.1:9/db', 'table' = 't', 'max_wait' = '1 s'"
 TABLE = """CREATE TABLE d (k STRING, v INT) WITH ('connector' = 'jdbc', 'dbtable' = 'd',
   'url' = 'jdbc:postgresql://127.0.0.1:9/db');"""
 

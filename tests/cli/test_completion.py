@@ -88,7 +88,7 @@ def in_process(monkeypatch, capsys, *words: str) -> list[str]:
         (("explain", "job.sql", "--lateness", ""), {"column", "join"}),
         (("explain", "job.sql", "--plan", "de"), {"delta"}),
         (("preview", "job.sql", "--output-mode", "ch"), {"changelog"}),
-        (("preview", "job.sql", "--null-time", ""), {"count", "fail"}),
+        (("preview", "job.sql", "--on-null-time", ""), {"count", "fail"}),
         (("run", "job.sql", "--until"), {"--until-caught-up"}),
         (("run", "none"), set()),
     ],

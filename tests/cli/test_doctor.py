@@ -86,7 +86,7 @@ def test_a_job_is_looked_at_as_before_a_run(watersmeet, folder):
 def test_servers_that_do_not_answer_are_problems_of_the_job(watersmeet, folder):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    (folder / "job.sql").write_text(JOB.format(sink=TOPIC.format(port=port) + ", 'wait' = '1 s'"))
+    (folder / "job.sql").write_text(JOB.format(sink=TOPIC.format(port=port) + ", 'max_wait' = '1 s'"))
     told = watersmeet("doctor", "job.sql")
     assert told.status == 1
     assert "FAIL  job.sql" in told.out

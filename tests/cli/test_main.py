@@ -120,7 +120,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "run",
         job,
         *(*flags, "--trigger", "2 seconds", "--conf", "spark.a=b=c"),
-        *("--max-rows", "9", "--max-skew", "60"),
+        *("--max-rows", "9", "--max-drift", "60"),
     )
     assert found.status == 0, found.err
     assert engine.called == {
@@ -132,7 +132,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "accept_loss": (),
         "accept_target": (),
         "inferred": {},
-        "set_aside_newer_parts": False,
+        "replace_newer_files": False,
         "change_queries": False,
         "keep_ticks": 2,
         "checkpoint": "cp",
@@ -144,7 +144,7 @@ def test_run_passes_what_was_asked(watersmeet, job, engine, make_tick):
         "until_caught_up": True,
         "finish": True,
     }
-    assert (engine.job.options.max_rows, engine.job.options.max_skew) == (9, 60)
+    assert (engine.job.options.max_rows, engine.job.options.max_drift) == (9, 60)
     assert "tick 1" in found.out
     assert "W[a.t] 1970-01-01" in found.out, "a timestamp unless the plan says that it is a number"
     assert "adds up" in found.out
@@ -166,8 +166,8 @@ def test_a_run_warns_of_the_limits_of_a_pipeline(watersmeet, tmp_path, engine):
 
 def test_notices_of_the_start_go_to_standard_error(watersmeet, job, engine):
     engine.notices = ["parts were moved"]
-    found = watersmeet("run", job, "--set-aside-newer-parts")
-    assert engine.called["set_aside_newer_parts"] is True
+    found = watersmeet("run", job, "--replace-newer-files")
+    assert engine.called["replace_newer_files"] is True
     assert "notice: parts were moved" in found.err
     assert "parts were moved" not in found.out
 

@@ -238,8 +238,8 @@ def test_going_back_makes_the_same_ticks_again(watersmeet, ran, tick):
     ran.checkpoint.intend(Intent(10, 1, False))
     found = watersmeet("state", "restore", "job.sql", "--tick", tick, "--yes")
     assert (found.status, found.err) == (0, "")
-    assert 'sink "out" (file): run once with --set-aside-newer-parts' in found.out
-    assert 'sink "late" (file): run once with --set-aside-newer-parts' in found.out
+    assert 'sink "out" (file): run once with --replace-newer-files' in found.out
+    assert 'sink "late" (file): run once with --replace-newer-files' in found.out
     assert 'sink "topic" (kafka): it has the rows of later ticks: restore it to the same moment' in found.out
     assert not ran.checkpoint.spark.exists()
     assert ran.checkpoint.intent() is None

@@ -268,12 +268,12 @@ def test_a_table_for_people(watersmeet, files):
 
 def test_limits_of_the_job_are_set_aside_and_named(watersmeet, files):
     """At limits at which rows are shed no setting would say how much it comes to."""
-    limits = "SET at_limit = shed_oldest; SET max_job_rows = 5; SET max_skew = INTERVAL '1' DAY;"
+    limits = "SET at_limit = shed_oldest; SET max_job_rows = 5; SET max_drift = INTERVAL '1' DAY;"
     text = limits + JOB.replace("'memory');", "'memory', 'max_rows' = '7');", 1)
     (files / "shed.sql").write_text(text)
     found = watersmeet("whatif", "shed.sql", *sampled())
     assert found.status == 0, found.err
-    named = "max_job_rows, max_skew, 'max_rows' of \"o\""
+    named = "max_job_rows, max_drift, 'max_rows' of \"o\""
     assert f"note: limits are set aside, and no rows are shed: {named}" in found.out
     assert "set aside" not in watersmeet("whatif", "job.sql", *sampled()).out
 

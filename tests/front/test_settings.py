@@ -82,7 +82,7 @@ def test_who_does_something_is_one_of_a_few_words(name: str) -> None:
 @pytest.mark.parametrize("written", ["9" * 5000, "'²'", "'inf'", "'1e9'", "'-0.5'"])
 @pytest.mark.parametrize(
     "name",
-    ["max_rows", "max_bytes", "max_job_rows", "max_skew", "partitions", "keep_ticks"],
+    ["max_rows", "max_bytes", "max_job_rows", "max_drift", "partitions", "keep_ticks"],
 )
 def test_what_is_no_amount_is_refused(name: str, written: str) -> None:
     with pytest.raises(WatersmeetError) as caught:

@@ -112,7 +112,7 @@ def test_a_chain_of_hundreds_of_conditions_over_both_sides_is_refused():
 @pytest.mark.parametrize(
     "text",
     [
-        "SET max_skew = INTERVAL '{0}' HOUR; {1} SELECT a FROM t;",
+        "SET max_drift = INTERVAL '{0}' HOUR; {1} SELECT a FROM t;",
         "SET allowed_lateness = '{0} seconds'; {1} SELECT a FROM t;",
         "CREATE TABLE t (s TIMESTAMP, WATERMARK FOR s AS s - INTERVAL '{0}' SECONDS) TYPE Memory;"
         "SELECT s FROM t;",

@@ -37,11 +37,11 @@ CREATE TABLE l (k BIGINT, t BIGINT, WATERMARK FOR t AS t - 0) WITH ('connector' 
   'ssl.truststore.password' = '{truststore}', 'ssl.key.password' = '{key}');
 CREATE TABLE c (k BIGINT, name STRING) WITH ('connector' = 'jdbc', 'url' = '{jdbc}&password={postgres}',
   'dbtable' = 'secret_names', 'user' = 'watersmeet', 'refresh' = '1 hour');
-CREATE TABLE p WITH ('connector' = 'postgres', 'url' = '{url}', 'table' = 'secret_rows', 'wait' = '1 s');
+CREATE TABLE p WITH ('connector' = 'postgres', 'url' = '{url}', 'table' = 'secret_rows', 'max_wait' = '1 s');
 CREATE TABLE o WITH ('connector' = 'postgres', 'url' = '{plain_url}', 'user' = 'watersmeet',
-  'password' = '{postgres}', 'table' = 'secret_others', 'wait' = '1 s');
+  'password' = '{postgres}', 'table' = 'secret_others', 'max_wait' = '1 s');
 CREATE TABLE once WITH ('connector' = 'kafka', 'topic' = '{topic}-once', 'bootstrap.servers' = '{servers}',
-  'sasl.username' = 'writer', 'sasl.password' = '{sasl}', 'format' = 'json', 'wait' = '1 s',
+  'sasl.username' = 'writer', 'sasl.password' = '{sasl}', 'format' = 'json', 'max_wait' = '1 s',
   'ssl.key.password' = '{key}', 'sasl.oauthbearer.client.secret' = '{oauth}');
 CREATE TABLE atleast WITH ('connector' = 'kafka', 'topic' = '{topic}-atleast',
   'bootstrap.servers' = '{servers}', 'delivery' = 'at-least-once', 'format' = 'json',

@@ -105,11 +105,11 @@ def check_account_of(output):
 
 @pytest.mark.parametrize("at_limit", SHED)
 def test_what_pairs_of_such_a_tick_may_come_to_is_for_another_limit(at_limit):
-    """They are all put out, unless that is more than max_output_per_tick."""
+    """They are all put out, unless that is more than max_output_rows_per_tick."""
     rows = [{"k": "k", "t": 1, "i": number} for number in range(1, 31)]
     job = LocalJob(planned("INNER", at_limit, limits=PER_KEY), MemoryStore())
     assert len(job.tick(arriving(l=rows, r=rows)).rows["q"]) == 900
-    limits = f"{PER_KEY} SET max_output_per_tick = 899;"
+    limits = f"{PER_KEY} SET max_output_rows_per_tick = 899;"
     job = LocalJob(planned("INNER", at_limit, limits=limits), MemoryStore())
     with pytest.raises(EngineError) as raised:
         job.tick(arriving(l=rows, r=rows))

@@ -234,7 +234,7 @@ WRONG = {
             (
                 "[target]",
                 '[[transform]]\n[transform.join]\nleft_source = "clicks"\nright_source = "impressions"\n'
-                'left_keys = "ad"\nright_keys = "ad"\ntime_window_ms = 5\n\n[target]',
+                'left_keys = "ad"\nright_keys = "ad"\ntime_window = 5\n\n[target]',
             ),
         ],
         [("second-join", "transform[1].join", "[transform.join]", "one join")],

@@ -172,10 +172,10 @@ def test_the_heaviest_key_needs_a_key():
             ["of more rows those of the heaviest keys are shed: neither matched any more, nor padded"],
         ),
         (
-            "SET max_rows_per_key = 9; SET max_output_per_tick = 8; SET at_limit = shed_oldest",
+            "SET max_rows_per_key = 9; SET max_output_rows_per_tick = 8; SET at_limit = shed_oldest",
             [
                 "of more rows of one key the oldest of it are shed on that side: neither matched any more",
-                "no rows are shed at max_output_per_tick: more stops the job",
+                "no rows are shed at max_output_rows_per_tick: more stops the job",
             ],
         ),
         (
@@ -204,7 +204,7 @@ def test_without_a_limit_nothing_would_be_shed():
     of_w = "w (k STRING, n BIGINT) WITH ('connector' = 'memory'"
     limited = DECLARED.replace(of_w, f"{of_w}, 'max_rows' = '9'")
     for settings, declared, query in (
-        ("SET max_output_per_tick = 9;", DECLARED, JOIN),
+        ("SET max_output_rows_per_tick = 9;", DECLARED, JOIN),
         ("", limited, with_table),
     ):
         with pytest.raises(WatersmeetError, match="there is no limit at which") as raised:

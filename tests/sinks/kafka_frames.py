@@ -27,7 +27,7 @@ def identity_of(tick: int) -> dict[str, str]:
 
 def sink_of(servers: str, topic: str, name: str = "out", /, **options: str) -> KafkaSink:
     given = {"bootstrap.servers": servers, "topic": topic, "format": "upsert-json", "key.format": "raw"}
-    given |= {"wait": "60 s", "transaction.timeout.ms": "5000", "control.topic": f"{topic}-ticks"}
+    given |= {"max_wait": "60 s", "transaction.timeout.ms": "5000", "control.topic": f"{topic}-ticks"}
     return KafkaSink(Sink(name, "kafka", given | options, None, ("k",)))
 
 

@@ -436,7 +436,7 @@ def test_what_brokers_refuse_is_said_and_the_tick_is_not_there(kafka_broker, top
 
 @real
 def test_brokers_that_are_not_there_are_said(tmp_path):
-    sink = sink_of("127.0.0.1:9", "x", wait="1 s")
+    sink = sink_of("127.0.0.1:9", "x", max_wait="1 s")
     began = time.monotonic()
     error = refused(lambda: prepared(sink, tmp_path))
     assert error.code == "sink-unreachable"
@@ -479,11 +479,11 @@ def options_of(**options):
     ("options", "hint"),
     [
         ({"delivery": "twice"}, "'exactly-once' or 'at-least-once'"),
-        ({"delivery": "at-least-once", "wait": "1 s"}, "leave it out"),
+        ({"delivery": "at-least-once", "max_wait": "1 s"}, "leave it out"),
         ({"delivery": "at-least-once", "transactional.id": "x"}, "'exactly-once'"),
         ({"id.header": "row-id"}, "'at-least-once'"),
         ({"delivery": "at-least-once", "id.header": ""}, "'row-id'"),
-        ({"wait": "soon"}, "'10 min'"),
+        ({"max_wait": "soon"}, "'10 min'"),
         ({"begins_after_tick": "-1"}, "'begins_after_tick' = '5'"),
         ({"control.topic": "x"}, "a topic of its own"),
         ({"control.topic": "a b"}, "letters"),

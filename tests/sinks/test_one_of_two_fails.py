@@ -31,7 +31,7 @@ NAMES = ("joined", "padded")
 def attempt(folder, logs, kafka, postgres):
     """One run of two INSERTs, into a topic and into a table; what it said."""
     random.seed()
-    short = {"wait": "20 s", "transaction.timeout.ms": "5000"}
+    short = {"max_wait": "20 s", "transaction.timeout.ms": "5000"}
     topics = {"topic": folder.name, "control.topic": f"{folder.name}-ticks"}
     sinks = [
         make_sink(Sink(NAMES[0], "kafka", {"bootstrap.servers": kafka, **topics, **short})),

@@ -745,7 +745,7 @@ def test_a_crash_that_empties_what_was_staged_is_noticed(postgres, table):
 
 
 def test_a_server_that_stays_away_ends_the_wait(postgres, table):
-    sink = prepared(postgres, table, {"n": "BIGINT"}, wait="1 s")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, max_wait="1 s")
     stage(sink, numbers(1), 1)
     postgres.stop()
     try:
@@ -812,7 +812,7 @@ def test_nothing_shows_the_password(postgres, table):
         ({"table": "x" * 64}, "option 'table' is"),
         ({"table": 'a."b'}, "option 'table' is"),
         ({"staging": "none"}, "option 'staging' is"),
-        ({"wait": "10"}, "option 'wait' is"),
+        ({"max_wait": "10"}, "option 'max_wait' is"),
         ({"tabel": "x"}, 'no option "tabel"'),
     ],
 )

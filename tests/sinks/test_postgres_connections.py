@@ -74,7 +74,7 @@ def test_a_connection_is_waited_for_and_nothing_is_lost(small, caplog):
 
 
 def test_one_that_is_never_free_ends_the_wait_with_what_to_do(small):
-    sink = prepared(small, "never", {"id": "BIGINT"}, wait="1 s")
+    sink = prepared(small, "never", {"id": "BIGINT"}, max_wait="1 s")
     client.close_idle(sink._url)
     with all_taken(small), pytest.raises(EngineError, match="no connection left for") as caught:
         stage(sink, rows_of_tick(1), 1)

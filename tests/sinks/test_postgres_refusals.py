@@ -67,7 +67,7 @@ def state_at(url):
 def refusals(url):
     """What a sink and a state say of it, each at once."""
     for ask in (
-        lambda: prepared(At(url), "refused", COLUMNS, wait="60 s"),
+        lambda: prepared(At(url), "refused", COLUMNS, max_wait="60 s"),
         lambda: state_at(url).check(),
     ):
         began = time.monotonic()
@@ -163,7 +163,7 @@ def test_another_host_s_certificate(with_tls):
     url += f"?sslmode=verify-full&sslrootcert={with_tls.authority}&hostaddr=127.0.0.1"
     began = time.monotonic()
     with pytest.raises(EngineError, match="does not match host name") as raised:
-        prepared(At(url), "refused", COLUMNS, wait="60 s")  # of a state no URL says hostaddr
+        prepared(At(url), "refused", COLUMNS, max_wait="60 s")  # of a state no URL says hostaddr
     assert "as its certificate does" in raised.value.hint
     assert time.monotonic() - began < AT_ONCE_S
 
@@ -226,7 +226,7 @@ def test_of_several_servers_the_one_that_takes_writes_is_found(postgres):
         dead = probe.getsockname()[1]
     url = postgres.url.replace(f"127.0.0.1:{postgres.port}", hosts(dead, postgres.port))
     url += "?target_session_attrs=read-write"
-    sink = prepared(At(url), "of_several", COLUMNS, wait="5 s")
+    sink = prepared(At(url), "of_several", COLUMNS, max_wait="5 s")
     store = state_at(url)
     store.check()
     assert postgres.password not in store.place.url

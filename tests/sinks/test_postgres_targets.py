@@ -270,14 +270,14 @@ def guarded(postgres, table):
         f" ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
         f" CREATE POLICY seen ON {table} USING (true) WITH CHECK (v < 100)"
     )
-    prepared(postgres, f"{table}_ledger", {"n": "BIGINT"}, on_refused="aside").close()
+    prepared(postgres, f"{table}_ledger", {"n": "BIGINT"}, on_rejected="dead_letter").close()
     url = guest(postgres, table, "ALL")
     postgres.run(f"GRANT ALL ON {REFUSED} TO guest_{table}")
     return url
 
 
 def test_rows_that_a_policy_does_not_allow_are_put_aside(postgres, table, guarded):
-    sink = prepared(postgres, table, KEYED, on_refused="aside", url=guarded)
+    sink = prepared(postgres, table, KEYED, on_rejected="dead_letter", url=guarded)
     put(sink, pa.table({"k": [1, 2, 3], "v": [1, 100, 3]}), 1)
     assert stored(postgres, table) == ["1|1", "3|3"]
     (row,) = stored(postgres, f"{REFUSED} WHERE target = '{table}'", "sqlstate, reason, record")[-1:]

@@ -50,7 +50,7 @@ def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, 
         f" SELECT * FROM generate_series(0, 999); CREATE TABLE {table} (n bigint REFERENCES other{table} (n)"
         " DEFERRABLE INITIALLY DEFERRED CHECK (n % 7 <> 3), s varchar(3))"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
     taken, kept, tick = [], [], 0
     for tick in range(1, 6):
         share = draw.choice([0, 0.001, 0.1, 0.6])
@@ -76,7 +76,7 @@ def test_rows_that_are_refused_are_put_aside_and_the_others_are_there(postgres, 
 
 def test_it_is_said_why(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint, CONSTRAINT small CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     put(sink, numbers(1, 7, 2), 4)
     (line,) = aside(postgres, table, "insert_name, tick, sqlstate, constraint_name, record->>'n', reason")
     assert line.startswith("q|4|23514|small|7|")
@@ -100,7 +100,7 @@ def test_a_trigger_may_say_no_in_any_words(postgres, table, says, state):
         f" BEGIN IF NEW.n = 5 THEN {says}; END IF; RETURN NEW; END $$; CREATE TRIGGER {table} BEFORE INSERT"
         f" ON {table} FOR EACH ROW EXECUTE FUNCTION {table}()"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     put(sink, numbers(1, 5, 7), 1)
     assert stored(postgres, table, "n") == ["1", "7"]
     (line,) = aside(postgres, table, "sqlstate, record->>'n', reason")
@@ -110,7 +110,7 @@ def test_a_trigger_may_say_no_in_any_words(postgres, table, says, state):
 
 def test_of_rows_that_refuse_each_other_the_first_is_taken(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint UNIQUE, m bigint)")
-    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
     put(sink, pa.table({"n": [1, 2], "m": [0, 0]}), 1)
     put(sink, pa.table({"n": [2, 3, 3, 4], "m": [1, 2, 3, 4]}), 2)
     there = set(stored(postgres, table, "n, m"))
@@ -123,7 +123,7 @@ def test_of_rows_that_refuse_each_other_the_first_is_taken(postgres, table):
 @pytest.mark.parametrize("nested", [False, True])
 def test_texts_that_cannot_be_staged(postgres, table, nested):
     sink = prepared(postgres, table, {"n": "BIGINT", "s": "ARRAY<STRING>" if nested else "STRING"},
-                    on_refused="aside")  # fmt: skip
+                    on_rejected="dead_letter")  # fmt: skip
     raw = [b"fine", b"a\0b", b"c\xffd", b"good", None]
     texts = pa.array(raw, pa.binary()).cast(pa.string(), safe=False)
     rows = pa.table({
@@ -146,7 +146,7 @@ def test_texts_that_cannot_be_staged(postgres, table, nested):
 
 def test_a_tick_of_which_nothing_is_taken(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     assert put(sink, numbers(7, 8), 1)
     assert sink.has_part("q", 1)
     assert put(sink, numbers(7, 8), 1, "again")  # it is there: nothing is put aside a second time
@@ -159,7 +159,7 @@ def test_a_commit_whose_answer_is_lost_puts_nothing_aside_twice(postgres, table,
     from watersmeet import postgres_server as client
 
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     stage(sink, numbers(1, 7), 1)
     once, lost = client.Server.run_once, []
 
@@ -185,10 +185,10 @@ def _io():
 
 def test_a_tick_that_is_repeated_by_another_run(postgres, table):
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5))")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     put(sink, numbers(1, 7), 1)
     sink.close()
-    again = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    again = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     again.resume(["q"], Resumed(0, (1, ORIGIN), {}))
     put(again, numbers(1, 7), 1)
     again.close()
@@ -199,7 +199,7 @@ def test_too_many_stop_the_job(postgres, table, monkeypatch):
     monkeypatch.setattr(refused, "MOST_REFUSED", 3)
     monkeypatch.setattr(part, "MOST_REFUSED", 3)
     postgres.run(f"CREATE TABLE {table} (n bigint CHECK (n < 5), s text)")
-    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT", "s": "STRING"}, on_rejected="dead_letter")
     put(sink, pa.table({"n": [7, 8, 9, 1], "s": ["a"] * 4}), 1)
     stage(sink, pa.table({"n": [6, 7, 8, 9, 1], "s": ["a"] * 5}), 2)
     with pytest.raises(EngineError, match=r"more than 3 rows of \"q\", tick 2, are refused") as caught:
@@ -218,7 +218,7 @@ def test_what_a_trigger_drops_still_stops_the_job(postgres, table):
         " LANGUAGE plpgsql AS $$ BEGIN IF NEW.n = 3 THEN RETURN NULL; END IF; RETURN NEW; END $$;"
         f" CREATE TRIGGER t BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION drops_{table}()"
     )
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter")
     stage(sink, numbers(1, 3, 7), 1)
     with pytest.raises(EngineError, match="a trigger or a rule drops"):
         sink.publish("q", 1, "a", ORIGIN)
@@ -227,7 +227,7 @@ def test_what_a_trigger_drops_still_stops_the_job(postgres, table):
 
 
 def test_staged_rows_that_are_gone_are_missed(postgres, table):
-    sink = prepared(postgres, table, {"s": "STRING"}, on_refused="aside")
+    sink = prepared(postgres, table, {"s": "STRING"}, on_rejected="dead_letter")
     stage(sink, pa.table({"s": ["a\0", "b"]}), 1)
     (staging,) = sink._stages.tables.values()
     postgres.run(f"DELETE FROM {staging.unstaged_sql}")
@@ -242,7 +242,7 @@ def test_tables_that_get_their_rows_together(postgres, table):
     postgres.run(
         f"CREATE TABLE {table} (n bigint CHECK (n < 5)); CREATE TABLE {table}b (n bigint CHECK (n < 9))"
     )
-    sinks = [prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside"),
+    sinks = [prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter"),
              prepared(postgres, f"{table}b", {"n": "BIGINT"})]  # fmt: skip
     named = [(sink, name) for sink, name in zip(sinks, "qr", strict=True)]
     for sink, name in named:
@@ -265,7 +265,7 @@ def test_several_tables_put_rows_aside_together(postgres, table):
     names = [table, f"{table}b"]
     for name in names:
         postgres.run(f"CREATE TABLE {name} (n bigint CHECK (n < 5))")
-    sinks = [prepared(postgres, name, {"n": "BIGINT"}, on_refused="aside") for name in names]
+    sinks = [prepared(postgres, name, {"n": "BIGINT"}, on_rejected="dead_letter") for name in names]
     named = [(sink, insert) for sink, insert in zip(sinks, "qr", strict=True)]
     for tick in (1, 2):
         for sink, insert in named:
@@ -283,7 +283,7 @@ def test_several_tables_put_rows_aside_together(postgres, table):
 def test_rows_that_refer_to_others_of_their_tick_are_taken_with_them(postgres, table, deferred):
     """Whichever comes first: a chain of rows, each of which refers to the one that was staged after it."""
     postgres.run(f"CREATE TABLE {table} (n bigint PRIMARY KEY, m bigint REFERENCES {table} (n) {deferred})")
-    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_refused="aside")
+    sink = prepared(postgres, table, {"n": "BIGINT", "m": "BIGINT"}, on_rejected="dead_letter")
     refers = [2, 3, 4, None, 99, 5]  # 5 refers to nothing that there is, and 6 to 5
     put(sink, pa.table({"n": [1, 2, 3, 4, 5, 6], "m": refers}), 1)
     sink.close()
@@ -302,11 +302,11 @@ def test_a_user_who_may_not_make_temporary_tables_is_refused_at_the_start(postgr
     url = f"postgresql://{user}:poor@127.0.0.1:{postgres.port}/postgres"
     try:
         with pytest.raises(EngineError, match="may make no temporary tables") as refused_:
-            prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside", url=url)
+            prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
         assert "GRANT TEMPORARY" in str(refused_.value.hint)
     finally:
         postgres.run("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
-    sink = prepared(postgres, table, {"n": "BIGINT"}, on_refused="aside", url=url)
+    sink = prepared(postgres, table, {"n": "BIGINT"}, on_rejected="dead_letter", url=url)
     put(sink, numbers(1), 1)
     assert stored(postgres, table, "n") == ["1"]
     sink.close()
@@ -314,10 +314,10 @@ def test_a_user_who_may_not_make_temporary_tables_is_refused_at_the_start(postgr
 
 def test_what_it_does_not_go_with(postgres, table):
     with pytest.raises(SpecError, match="does not go with a PRIMARY KEY"):
-        sink_of(postgres, table, ("n",), on_refused="aside")
-    with pytest.raises(SpecError, match="option 'on_refused' is 'asid'"):
-        sink_of(postgres, table, on_refused="asid")
-    sink = sink_of(postgres, table, on_refused="aside")
+        sink_of(postgres, table, ("n",), on_rejected="dead_letter")
+    with pytest.raises(SpecError, match="option 'on_rejected' is 'dead'"):
+        sink_of(postgres, table, on_rejected="dead")
+    sink = sink_of(postgres, table, on_rejected="dead_letter")
     with pytest.raises(SpecError, match="does not go with rows that are changes"):
         sink.prepare([column("n", "BIGINT"), column(SHOWN_DIFF, "BIGINT")], OWNER)
     assert isinstance(sink, PostgresSink)

@@ -51,7 +51,7 @@ def test_parts_of_ticks_that_the_state_has_not_come_to_are_refused(tmp_path):
     assert error.code == "sink-ahead"
     assert "tick 3" in error.message
     assert "tick 4" in error.message
-    assert "--set-aside-newer-parts" in error.hint
+    assert "--replace-newer-files" in error.hint
     error = refused(lambda: resumed_at(tmp_path, 2, last_parts=KNOWN, pending=True))
     assert '"delivered" tick 4' in error.message
     assert visible(tmp_path) == before

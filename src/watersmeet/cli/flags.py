@@ -66,11 +66,11 @@ AtLimit = Annotated[
 MaxBroken = Annotated[
     str | None, typer.Option(help="Maximum records per input that do not parse: a number, or a share (1 %).")
 ]
-MaxSkew = Annotated[
+MaxDrift = Annotated[
     str | None, typer.Option(help="Maximum time that a source is read ahead of the others: '1 hour'.")
 ]
 TaskMemory = Annotated[str | None, typer.Option(help="Memory limit per task (1 GB).")]
-NullTime = Annotated[
+OnNullTime = Annotated[
     str | None,
     typer.Option(
         help="Rows without an event time: count or fail.", autocompletion=words_of(job_options.NullTime)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from watersmeet.earlier_names import without_notices
 from watersmeet.errors import SpecError
 from watersmeet.regular_files import read_text as read_regular
 
@@ -48,13 +49,14 @@ def settings_in(text: str, source_name: str | None, overrides: Mapping[str, str]
     Raises:
         WatersmeetError: what is wrong with a pipeline, which says where its state is.
     """
-    if is_pipeline(source_name):
-        from watersmeet.pipelines import file
+    with without_notices():
+        if is_pipeline(source_name):
+            from watersmeet.pipelines import file
 
-        return file.settings_in(text, str(source_name), overrides)
-    from watersmeet.front.sql import run_settings
+            return file.settings_in(text, str(source_name), overrides)
+        from watersmeet.front.sql import run_settings
 
-    return run_settings(text, overrides)
+        return run_settings(text, overrides)
 
 
 def default_checkpoint(job: Path) -> Path:

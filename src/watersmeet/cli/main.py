@@ -35,6 +35,7 @@ from watersmeet.cli.ui import ui as ui_command
 from watersmeet.cli.ui import with_port
 from watersmeet.cli.whatif.entry import whatif
 from watersmeet.cli.why.entry import why
+from watersmeet.earlier_names import flags_of_today, notices_to
 from watersmeet.errors import EngineError, SpecError, WatersmeetError, place_error
 
 DIFFERS, USER_ERROR, BUG, INTERRUPTED = 1, 2, 70, 130
@@ -98,10 +99,10 @@ def run(
             help="Process the input that exists, then end all inputs and emit every remaining row.",
         ),
     ] = False,
-    set_aside_newer_parts: Annotated[
+    replace_newer_files: Annotated[
         bool,
         typer.Option(
-            "--set-aside-newer-parts",
+            "--replace-newer-files",
             help="After restoring a checkpoint: hide newer sink files from readers.",
         ),
     ] = False,
@@ -121,14 +122,14 @@ def run(
     max_rows: flags.MaxRows = None,
     max_bytes: flags.MaxBytes = None,
     max_rows_per_key: flags.MaxPerKey = None,
-    max_output_per_tick: flags.MaxOutput = None,
+    max_output_rows_per_tick: flags.MaxOutput = None,
     max_job_rows: flags.MaxJobRows = None,
     max_job_bytes: flags.MaxJobBytes = None,
     at_limit: flags.AtLimit = None,
-    max_skew: flags.MaxSkew = None,
+    max_drift: flags.MaxDrift = None,
     max_broken: flags.MaxBroken = None,
     max_task_memory: flags.TaskMemory = None,
-    null_time: flags.NullTime = None,
+    on_null_time: flags.OnNullTime = None,
     time_zone: flags.TimeZone = None,
     late_output: Annotated[str | None, typer.Option(help="Sink for late rows.")] = None,
     broken_output: Annotated[str | None, typer.Option(help="Sink for records that do not parse.")] = None,
@@ -185,7 +186,7 @@ def run(
         jars=jars,
         until_caught_up=until_caught_up or finish or None,
         finish=finish or None,
-        set_aside_newer_parts=set_aside_newer_parts or None,
+        replace_newer_files=replace_newer_files or None,
         change_queries=change_queries or None,
         keep_ticks=keep_ticks,
         watermark_rule=watermark_rule,
@@ -196,14 +197,14 @@ def run(
         max_rows=max_rows,
         max_bytes=max_bytes,
         max_rows_per_key=max_rows_per_key,
-        max_output_per_tick=max_output_per_tick,
+        max_output_rows_per_tick=max_output_rows_per_tick,
         max_job_rows=max_job_rows,
         max_job_bytes=max_job_bytes,
         at_limit=at_limit,
-        max_skew=max_skew,
+        max_drift=max_drift,
         max_broken=max_broken,
         max_task_memory=max_task_memory,
-        null_time=null_time,
+        on_null_time=on_null_time,
         time_zone=time_zone,
         late_output=late_output,
         broken_output=broken_output,
@@ -248,7 +249,7 @@ def explain(
     max_job_bytes: flags.MaxJobBytes = None,
     at_limit: flags.AtLimit = None,
     max_task_memory: flags.TaskMemory = None,
-    null_time: flags.NullTime = None,
+    on_null_time: flags.OnNullTime = None,
     time_zone: flags.TimeZone = None,
     checkpoint: Annotated[
         str | None,
@@ -277,7 +278,7 @@ def explain(
         max_job_bytes=max_job_bytes,
         at_limit=at_limit,
         max_task_memory=max_task_memory,
-        null_time=null_time,
+        on_null_time=on_null_time,
         time_zone=time_zone,
     )
     if mermaid and checkpoint is not None:
@@ -327,7 +328,7 @@ def preview(
     output_mode: flags.Mode = None,
     plan: flags.Plan = None,
     max_rows: flags.MaxRows = None,
-    null_time: flags.NullTime = None,
+    on_null_time: flags.OnNullTime = None,
     time_zone: flags.TimeZone = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON line per result, and one for the sources.")
@@ -343,7 +344,7 @@ def preview(
         output_mode=output_mode,
         plan=plan,
         max_rows=max_rows,
-        null_time=null_time,
+        on_null_time=on_null_time,
         time_zone=time_zone,
     )
     preview_text(text_of(job), str(job), overrides, rows=rows, limit=limit, as_json=json)
@@ -426,7 +427,9 @@ def _exit(status: int) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; ``argv`` without the program's name."""
     words = with_port(sys.argv[1:] if argv is None else argv)
-    return _guarded(lambda: _commands()(args=words, prog_name="watersmeet"))
+    with notices_to(lambda notice: complain(f"note: {notice}")):
+        words = flags_of_today(words)
+        return _guarded(lambda: _commands()(args=words, prog_name="watersmeet"))
 
 
 @cache

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet.cli.logged import Said, logged
 from watersmeet.cli.output import to_stderr
+from watersmeet.earlier_names import notices_to, without_notices
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.signals import heeded_signals
 from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
@@ -219,12 +220,14 @@ def _run_text(
     from watersmeet.page.asking import AskedJob
     from watersmeet.plan.planner import plan_job
 
-    first = said_first(text, source_name, overrides)
+    with without_notices():
+        first = said_first(text, source_name, overrides)
     if first is not None:
         said.note(first)
     directory = settings.get("checkpoint", str(default_checkpoint))
     infer = Inferring(directory, said.plain, store_of(settings))
-    job = job_in(text, source_name, overrides, infer=infer)
+    with notices_to(said.warning):
+        job = job_in(text, source_name, overrides, infer=infer)
     if job.explains:
         print("\n".join(_explained(job)), end="")
     if not job.inserts:
@@ -234,7 +237,9 @@ def _run_text(
         if appearance.json:
             _print_json(account_of(None))
         return Ended(False, None, None)
-    for warning in warnings_of(text, source_name, plan):
+    with without_notices():
+        warnings = warnings_of(text, source_name, plan)
+    for warning in warnings:
         said.warning(warning)
     views, printer, out = _views(appearance, source_name, job, plan, said)
     stopped, changed, ticks = False, {}, deque[Any](maxlen=1)

@@ -365,7 +365,7 @@ class _Reader:
                 self.text.problem(message, "duplicate-name", None, "give the sink or the index another name")
 
     def _check_lengths(self) -> None:
-        """An interval says nothing about integer times, and a number of µs is no max_skew that is meant."""
+        """An interval says nothing about integer times, and a number of µs is no max_drift that is meant."""
         queries = [insert.query for insert in self.inserts] + self.explains
         times = [
             (f"{i.alias}.{name}", column.type)
@@ -375,12 +375,12 @@ class _Reader:
             if (column := i.column(name)) is not None
         ]
         for setting, is_interval in self.settings.durations.items():
-            if setting == "max_skew" and self.settings.options.max_skew is None:
+            if setting == "max_drift" and self.settings.options.max_drift is None:
                 continue
             wrong = next((name for name, type_ in times if (type_ in INTEGERS) == is_interval), None)
             if wrong is not None and is_interval:
                 message = f'{setting} is an interval, but "{wrong}" is an integer time'
                 self.text.problem(message, "bad-setting", None, "write it as a whole number")
-            elif wrong is not None and setting == "max_skew":
+            elif wrong is not None and setting == "max_drift":
                 message = f'{setting} is a number, but "{wrong}" is no integer time'
                 self.text.problem(message, "bad-setting", None, "write INTERVAL '1' HOUR")

@@ -85,7 +85,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Ahead:
-    """A source is not read (max_skew): it is ``by`` ahead of ``behind``; None: nothing has come of that."""
+    """A source is not read (max_drift): it is ``by`` ahead of ``behind``; None: nothing has come of that."""
 
     behind: str
     by: int | None

@@ -6,7 +6,6 @@ event time counts milliseconds, for a pipeline takes integers for epoch millisec
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from watersmeet.earlier_names import warn_of_earlier_name
 from watersmeet.errors import SpecError, WatersmeetError
 from watersmeet.relations.terms import length_us
 from watersmeet.types.sql_type import INTEGERS, SqlType
@@ -135,19 +135,16 @@ def with_new_names(given: Any, fields: Mapping[str, Any]) -> Any:
                 continue
             if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MAX_NUMBER:
                 value = timedelta(milliseconds=value)
-                _warn_of_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
+                warn_of_earlier_name(old, f"{new} = {written(value)!r}".replace("'", '"'))
             values[new] = value
     if "lateness" in fields and "lateness" not in values:
         if values.get("late_data") in ("drop", "reopen"):
             del values["late_data"]
             values["lateness"] = "join"
-            _warn_of_name("late_data", 'lateness = "join"')
+            warn_of_earlier_name("late_data", 'lateness = "join"')
         elif OLD_NAMES.keys() & given.keys() and "late_data" not in values:
             values["lateness"] = "join"  # with earlier names, a join had that rule
-            _warn_of_name("a join without lateness", 'lateness = "join", or new names for the rule of SQL')
+            warn_of_earlier_name(
+                "a join without lateness", 'lateness = "join", or new names for the rule of SQL'
+            )
     return values
-
-
-def _warn_of_name(old: str, now: str) -> None:
-    """Warn of an earlier name, which still counts."""
-    warnings.warn(f"{old} is an earlier name: write {now}", FutureWarning, stacklevel=2)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from watersmeet.earlier_names import options_of_today
 from watersmeet.errors import SqlError, near_names
 from watersmeet.front.ddl.options import is_same_option, of_the_connector
 from watersmeet.front.ddl.primary_key import unkeyed
@@ -44,7 +45,7 @@ def sink(
         names = [other for other, able in CONNECTORS.items() if able.sinks]
         hint = near_names(str(connector), names)
         raise whole_error("sink", f"is of {connector!r}, which is no connector to write to", hint)
-    said = _said(options, more)
+    said = options_of_today(_said(options, more), traits.name)
     own = checked_name(name) or _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
     problem = unkeyed(traits.name) if keys else None

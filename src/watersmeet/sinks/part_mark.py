@@ -25,7 +25,7 @@ ASIDE = "_set_aside"
 Identity = Mapping[str, str]
 """What a tick's rows were made from: name -> digest."""
 
-SET_ASIDE = "--set-aside-newer-parts"
+SET_ASIDE = "--replace-newer-files"
 
 _SHOWN = 5
 

@@ -85,11 +85,11 @@ SHEDDING_OF_JOB = ("max_job_rows", "max_job_bytes")
 
 @dataclass(frozen=True)
 class Options:
-    """The semantics' options. ``lateness``: what makes a row late. ``allowed_lateness``, ``max_skew``: µs for
-    queries over TIMESTAMP or DATE times, plain units for integer times. ``max_rows``, ``max_bytes``: retained
-    rows, and bytes in files, allowed per join, ``max_rows_per_key``: per key of a side,
-    ``max_output_per_tick``: rows out in a tick, ``max_job_rows``, ``max_job_bytes``: retained rows and bytes
-    of all queries together, ``max_skew``: how far a source is read ahead of others; None: no limit.
+    """The semantics' options. ``lateness``: what makes a row late. ``allowed_lateness``, ``max_drift``: µs
+    for queries over TIMESTAMP or DATE times, plain units for integer times. ``max_rows``, ``max_bytes``:
+    retained rows, and bytes in files, allowed per join, ``max_rows_per_key``: per key of a side,
+    ``max_output_rows_per_tick``: rows out in a tick, ``max_job_rows``, ``max_job_bytes``: retained rows and
+    bytes of all queries together, ``max_drift``: how far a source is read ahead of others; None: no limit.
     ``max_broken``: how many records of an input may not parse, or which share of them; None: as many as do.
     ``max_task_memory``: bytes that one task may hold at once. ``lenient``: an explicit advance below the
     watermark is passed over and reported; else it fails the tick. ``time_zone``: in which expressions read
@@ -105,13 +105,13 @@ class Options:
     max_rows: int | None = None
     max_bytes: int | None = None
     max_rows_per_key: int | None = None
-    max_output_per_tick: int | None = None
+    max_output_rows_per_tick: int | None = None
     max_job_rows: int | None = None
     max_job_bytes: int | None = None
-    max_skew: int | None = None
+    max_drift: int | None = None
     max_broken: int | Fraction | None = None
     at_limit: AtLimit = AtLimit.STOP
-    null_time: NullTime = NullTime.COUNT
+    on_null_time: NullTime = NullTime.COUNT
     max_task_memory: int = TASK_MEMORY
     time_zone: str = UTC
     lenient: bool = False

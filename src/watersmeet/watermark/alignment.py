@@ -1,4 +1,4 @@
-"""Alignment: which sources wait, because others that they are joined with are too far behind (`max_skew`).
+"""Alignment: which sources wait, because others that they are joined with are too far behind (`max_drift`).
 
 The source that is furthest behind never waits, so somebody always goes on, unless that one is silent. Whoever
 is idle is waited for by nobody, as in `watermark.tracker`.
@@ -32,7 +32,7 @@ class Ahead:
 def ahead(
     groups: Iterable[Collection[str]],
     standings: Mapping[str, Standing],
-    max_skew: int,
+    max_drift: int,
     used_up: Collection[str] = (),
 ) -> dict[str, Ahead]:
     """The sources that are not to be read until others have caught up, and with whom they are compared.
@@ -53,7 +53,7 @@ def ahead(
         behind = min(sorted(marks), key=lambda name: marks[name])
         least = marks[behind]
         for name, mark in marks.items():
-            if NEVER < mark < ENDED and mark - least > max_skew:
+            if NEVER < mark < ENDED and mark - least > max_drift:
                 by = None if least == NEVER else int(mark - least)
                 if name not in held or _further(by, held[name].by):
                     held[name] = Ahead(behind, by)

@@ -28,7 +28,7 @@ from watersmeet.spec.model import (
 )
 from watersmeet.types.intervals import interval_us
 
-_OTHERS = ("max_output_per_tick", "max_skew", "max_broken")
+_OTHERS = ("max_output_rows_per_tick", "max_drift", "max_broken")
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ def without_limits(job: Job) -> Job:
         max_rows=None,
         max_bytes=None,
         max_rows_per_key=None,
-        max_output_per_tick=None,
+        max_output_rows_per_tick=None,
         max_job_rows=None,
         max_job_bytes=None,
-        max_skew=None,
+        max_drift=None,
         max_broken=None,
         at_limit=AtLimit.STOP,
-        null_time=NullTime.COUNT,
+        on_null_time=NullTime.COUNT,
     )
     job = replace(job, options=options)
     return with_branches(

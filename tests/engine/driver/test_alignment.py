@@ -1,4 +1,4 @@
-"""max_skew over ticks: whoever is ahead is not read, the result stays the same, and the state small."""
+"""max_drift over ticks: whoever is ahead is not read, the result stays the same, and the state small."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_aligned_sources_give_the_same_rows_with_bounded_state(seed, query, run)
     streams = {name: stream() for name in names}
 
     aligned, free = Backlogs(rows, paces), Backlogs(rows, paces)
-    aligned.run(plan_of(query, streams, max_skew=SKEW), restarts=draw)
+    aligned.run(plan_of(query, streams, max_drift=SKEW), restarts=draw)
     free.run(plan_of(query, streams))
     assert aligned.out == free.out
     alias = "u" if query == UNION and fast != "r" else fast
@@ -103,7 +103,7 @@ def test_aligned_sources_give_the_same_rows_with_bounded_state(seed, query, run)
 def test_one_that_waits_is_read_again_when_the_other_has_caught_up():
     draw = random.Random(0)
     backlogs = Backlogs({"l": timed(20, 100, draw), "r": timed(200, 0, draw)}, {"l": 5, "r": 10})
-    backlogs.start(plan_of(LEFT, max_skew=SKEW))
+    backlogs.start(plan_of(LEFT, max_drift=SKEW))
     told = [backlogs.tick().get("l") for _ in range(12)]
     assert told[0] == Ahead("r", 104 - 9)
     assert [ahead.by if ahead else None for ahead in told] == [95, 85, 75, 65, 55, 45, 35, 25, None, None] + [
@@ -115,7 +115,7 @@ def test_one_that_waits_is_read_again_when_the_other_has_caught_up():
 def test_a_silent_one_is_waited_for_until_it_is_idle(timeout):
     store = MemoryStore()
     declared = {"l": stream(idle_timeout=2), "r": stream(idle_timeout=timeout)}
-    job = LocalJob(plan_of(LEFT, declared, max_skew=SKEW), store)
+    job = LocalJob(plan_of(LEFT, declared, max_drift=SKEW), store)
     tick = job.tick(arriving(l=[row(100)], r=[row(0)]), clock_us=0).result
     assert tick.held == {"l": Ahead("r", 100)}
     for clock in range(1, 3):
@@ -125,13 +125,13 @@ def test_a_silent_one_is_waited_for_until_it_is_idle(timeout):
     assert not result.queries[QUERY].idle if timeout is None else result.queries[QUERY].idle == ("r",)
     assert bool(result.held) == (timeout is None)
     assert job.driver.is_due(6 * S) == (timeout is not None), "read again, l may be silent"
-    again = LocalJob(plan_of(LEFT, declared, max_skew=SKEW), store, clock_us=6 * S)
+    again = LocalJob(plan_of(LEFT, declared, max_drift=SKEW), store, clock_us=6 * S)
     assert again.driver.held() == result.held
 
 
 def test_what_was_idle_before_it_was_held_stays_so():
     declared = {"l": stream(idle_timeout=2, partitions=["0", "1"]), "r": stream()}
-    job = LocalJob(plan_of(LEFT, declared, max_skew=SKEW), MemoryStore())
+    job = LocalJob(plan_of(LEFT, declared, max_drift=SKEW), MemoryStore())
     job.tick(arriving(l=[row(1, "0")], r=[row(0)]), clock_us=0)
     job.tick(arriving(l=[row(2, "0")]), clock_us=2 * S)
     ahead = job.tick(arriving(l=[row(200, "0")]), clock_us=3 * S).result
@@ -149,7 +149,7 @@ def row(time: int, partition: str = "") -> dict[str, Any]:
 TEXT = """
 CREATE TABLE l (k BIGINT, t {type}, WATERMARK FOR t AS t) WITH ('connector' = 'memory');
 CREATE TABLE r (k BIGINT, t {type}, WATERMARK FOR t AS t) WITH ('connector' = 'memory'{timeout});
-SET max_skew = {skew};
+SET max_drift = {skew};
 SELECT l.k FROM l JOIN r ON l.k = r.k AND l.t = r.t
 """
 
@@ -157,11 +157,11 @@ SELECT l.k FROM l JOIN r ON l.k = r.k AND l.t = r.t
 @pytest.mark.parametrize(
     ("type_", "skew", "says"),
     [
-        ("BIGINT", "INTERVAL '1' HOUR", 'max_skew is an interval, but "l.t" is an integer time'),
-        ("TIMESTAMP", "3600", 'max_skew is a number, but "l.t" is no integer time'),
-        ("TIMESTAMP", "'0 seconds'", "max_skew is 0"),
-        ("TIMESTAMP", "INTERVAL '1' MONTH", "max_skew: INTERVAL '1' MONTH has no fixed length"),
-        ("BIGINT", "-3", "max_skew is negative"),
+        ("BIGINT", "INTERVAL '1' HOUR", 'max_drift is an interval, but "l.t" is an integer time'),
+        ("TIMESTAMP", "3600", 'max_drift is a number, but "l.t" is no integer time'),
+        ("TIMESTAMP", "'0 seconds'", "max_drift is 0"),
+        ("TIMESTAMP", "INTERVAL '1' MONTH", "max_drift: INTERVAL '1' MONTH has no fixed length"),
+        ("BIGINT", "-3", "max_drift is negative"),
     ],
 )
 def test_what_it_cannot_be(type_, skew, says):
@@ -181,7 +181,7 @@ def test_what_it_cannot_be(type_, skew, says):
     ],
 )
 def test_what_it_can_be(type_, skew, most):
-    assert parse_job(TEXT.format(type=type_, timeout="", skew=skew)).options.max_skew == most
+    assert parse_job(TEXT.format(type=type_, timeout="", skew=skew)).options.max_drift == most
 
 
 def test_explain_says_who_is_waited_for_when_it_is_silent():

@@ -80,7 +80,7 @@ def test_too_many_bytes_fail_the_tick_and_name_the_sizes():
 
 @pytest.mark.parametrize(("most", "fails"), [(3, True), (4, False), (None, False)])
 def test_too_many_rows_out_fail_the_tick(most, fails):
-    job = LocalJob(plan_of(INNER, max_output_per_tick=most), MemoryStore())
+    job = LocalJob(plan_of(INNER, max_output_rows_per_tick=most), MemoryStore())
     rows = arriving(l=[row(1, 1), row(2, 1)], r=[row(1, 1), row(2, 1)])
     if not fails:
         assert sum(bag(job.tick(rows)).values()) == 4
@@ -237,7 +237,7 @@ def test_how_late_rows_were_is_kept_since_the_start():
 
 
 def test_a_null_time_fails_the_tick_when_asked_for():
-    job = LocalJob(plan_of(INNER, null_time="fail"), MemoryStore())
+    job = LocalJob(plan_of(INNER, on_null_time="fail"), MemoryStore())
     with pytest.raises(EngineError, match='source "l": a row has no t') as raised:
         job.tick(arriving(l=[row(1, 1), row(2, None)]))
     assert raised.value.code == "null-time"

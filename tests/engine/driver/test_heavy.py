@@ -54,8 +54,8 @@ def test_a_key_with_many_of_the_rows_is_found_and_forgotten_as_they_go(seed):
         ({"max_rows": 20}, "max_rows = 20; heaviest keys: of l i = 7 has about 20 rows (67%), of r i = 7"),
         ({"max_bytes": 20}, "heaviest keys: of l i = 7 has about 20 rows (67%)"),
         (
-            {"max_output_per_tick": 20},
-            "max_output_per_tick = 20; heaviest keys: of l i = 7 has about 20 rows",
+            {"max_output_rows_per_tick": 20},
+            "max_output_rows_per_tick = 20; heaviest keys: of l i = 7 has about 20 rows",
         ),
     ],
 )

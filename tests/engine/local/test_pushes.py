@@ -269,7 +269,7 @@ def test_a_watermark_of_one_key_moves_no_other_input() -> None:
 
 
 def test_what_a_failing_tick_was_given_is_there_for_the_next() -> None:
-    job = local.job("SET null_time = 'fail';" + JOB)
+    job = local.job("SET on_null_time = 'fail';" + JOB)
     job.push("a", pa.table(columns()))
     job.push("a", pa.table(columns(at=pa.nulls(1, SCHEMA["at"]))))
     for _ in range(2):

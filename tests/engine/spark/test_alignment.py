@@ -1,4 +1,4 @@
-"""max_skew on Spark: a source that is ahead is held while Spark's query goes on."""
+"""max_drift on Spark: a source that is ahead is held while Spark's query goes on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE MAPPING out TYPE Memory;
 INSERT INTO out SELECT l.k AS lk, r.k AS rk FROM l LEFT JOIN r
   ON l.k = r.k AND r.t BETWEEN l.t - INTERVAL '1' HOUR AND l.t + INTERVAL '1' HOUR;
 """
-MAX_SKEW = f"SET max_skew = INTERVAL '{SKEW}' HOURS;"
+MAX_SKEW = f"SET max_drift = INTERVAL '{SKEW}' HOURS;"
 
 
 def files(folder, name: str, more: str = "") -> str:
@@ -88,8 +88,8 @@ def test_a_day_ahead_with_a_restart_in_the_middle(spark, tmp_path):
 
 
 @pytest.mark.full
-def test_without_max_skew_the_state_holds_the_whole_lead(spark, tmp_path):
-    """The same rows as above: what max_skew saves."""
+def test_without_max_drift_the_state_holds_the_whole_lead(spark, tmp_path):
+    """The same rows as above: what max_drift saves."""
     write(tmp_path, "r", 0, 24 + HOURS, 2)
     write(tmp_path, "l", 24, HOURS, 6)
     text = JOB.format(l=files(tmp_path, "l"), r=files(tmp_path, "r"), settings="")
@@ -152,7 +152,7 @@ def test_made_up_rows_and_a_job_that_ends_with_its_input(spark, tmp_path):
     text = JOB.format(
         l=MADE_UP.format(rows=5, start="00:00:00"),
         r=MADE_UP.format(rows=5, start="02:00:00"),
-        settings="SET max_skew = INTERVAL '1' HOUR;",
+        settings="SET max_drift = INTERVAL '1' HOUR;",
     )
     run = caught_up(spark, text, tmp_path / "state", finish=True)
     given = [(tick.rows_in.get("l", 0), tick.rows_in.get("r", 0)) for tick in run.ticks]

@@ -63,7 +63,7 @@ def test_it_goes_back_and_comes_to_the_same(spark, stopped, capsys):
     assert command("state", "restore", state, "--tick", ticks[1], "--yes") == 0
     with pytest.raises(StateError, match="rebuild-spark-checkpoint"):
         to_the_end(spark, stopped, "state")
-    result = to_the_end(spark, stopped, "state", rebuild=True, set_aside_newer_parts=True)
+    result = to_the_end(spark, stopped, "state", rebuild=True, replace_newer_files=True)
     assert result.finished
     as_the_batch(stopped)
     assert command("state", "check", state) == 0

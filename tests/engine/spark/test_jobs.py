@@ -548,9 +548,9 @@ def test_a_restored_checkpoint_does_not_take_newer_parts_for_its_own(job, put, t
     with pytest.raises(EngineError, match="sink-ahead") as refused:
         job(sql)
     assert "tick 2" in str(refused.value)
-    assert "--set-aside-newer-parts" in refused.value.hint
+    assert "--replace-newer-files" in refused.value.hint
     said = []
-    job(sql, set_aside_newer_parts=True, on_notice=said.append, finish=True)
+    job(sql, replace_newer_files=True, on_notice=said.append, finish=True)
     assert found() == {(1, 1): 1, (2, 2): 1, (3, 3): 1}
     assert "a part of" in said[0]
 

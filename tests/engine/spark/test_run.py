@@ -490,7 +490,7 @@ def test_a_null_time_fails_the_job_when_asked_for(place):
     place.add(2)
     place.caught_up()
     place.put("a", '{"k": "k1", "n": -2, "t": null}\n', "999.json")
-    failed = place.run("--until-caught-up", "--null-time", "fail")
+    failed = place.run("--until-caught-up", "--on-null-time", "fail")
     assert failed.status == 2
     assert failed.err.startswith('EngineError[null-time]: source "a": a row has no t (NULL)')
     assert '"n": -2' in failed.err

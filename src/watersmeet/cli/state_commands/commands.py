@@ -139,7 +139,7 @@ def restore(
         print("nothing was changed")
         raise typer.Exit(1)
     restoring.run()
-    flags = "--rebuild-spark-checkpoint --set-aside-newer-parts"
+    flags = "--rebuild-spark-checkpoint --replace-newer-files"
     print(f"done: the state is that of tick {tick:,}. Run the job with {flags}")
 
 

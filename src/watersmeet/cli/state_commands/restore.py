@@ -119,7 +119,7 @@ def _of_sinks(place: Place) -> Iterator[str]:
     job = job_in(place.text, place.named, infer=infer)
     for sink in written_sinks(job):
         if sink.traits.files:
-            means = "run once with --set-aside-newer-parts, which moves its later parts out of sight"
+            means = "run once with --replace-newer-files, which moves its later parts out of sight"
         elif isinstance(made := make_sink(sink), CallsInTasks):
             means = (
                 "what the function was given of later ticks stays, and other rows come under their numbers:"

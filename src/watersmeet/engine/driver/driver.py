@@ -179,7 +179,7 @@ class TickDriver:
             clock_us=clock_us,
             flush_rows=self.flush_rows,
             flush_bytes=self.flush_bytes,
-            null_fails=self.plan.queries[0].options.null_time is NullTime.FAIL,
+            null_fails=self.plan.queries[0].options.on_null_time is NullTime.FAIL,
             ordered=self.ordered,
             tasks=self.tasks,
             placing=self.placing,
@@ -245,7 +245,7 @@ class TickDriver:
         return not is_over and self._snapshots.is_due(self.manifest, clock_us)
 
     def held(self) -> dict[str, Ahead]:
-        """The sources that are not to be read now, for they are further ahead of others than ``max_skew``."""
+        """The paused sources: those that are further ahead of others than ``max_drift``."""
         return self.inputs.ahead_of(self.manifest)
 
     def advance(

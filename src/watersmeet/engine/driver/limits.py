@@ -82,19 +82,19 @@ def _check_kept(
 
 
 def _check_output(query: QueryPlan, node: NodePlan, shape: NodeShape, work: NodeWork, rows: int) -> None:
-    """Raises: EngineError, when a query puts more rows out in one tick than ``max_output_per_tick``."""
-    most = query.options.max_output_per_tick
+    """Raises: EngineError, when a query puts more rows out in one tick than ``max_output_rows_per_tick``."""
+    most = query.options.max_output_rows_per_tick
     if most is not None and rows > most:
         met = {
             side.name: [*own.runs, *(LiveRun(run=run) for run in own.new_runs)]
             for side, own in zip(shape.sides, work.sides, strict=False)
         }
         raise EngineError(
-            f'"{query.name}" would put {rows} rows out in tick {work.tick}, but max_output_per_tick = {most}'
-            f"{_heaviest(node, shape, met)}",
+            f'"{query.name}" would put {rows} rows out in tick {work.tick}, but max_output_rows_per_tick ='
+            f" {most}{_heaviest(node, shape, met)}",
             code="max-output",
-            hint="is a key, or a condition, missing in the join? Else raise max_output_per_tick, or let ticks"
-            " read less",
+            hint="is a key, or a condition, missing in the join? Else raise max_output_rows_per_tick, or let"
+            " ticks read less",
         )
 
 

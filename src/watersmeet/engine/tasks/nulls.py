@@ -33,7 +33,7 @@ def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask
     where = f" (partition {partition})" if partition is not None else ""
     return EngineError(
         f'source "{source}"{where}: a row has no {" and no ".join(empty)}, '
-        f"and null_time is 'fail'; the row: {shown}",
+        f"and on_null_time is 'fail'; the row: {shown}",
         code="null-time",
-        hint="SET null_time = 'count' drops such rows and counts them; late_output keeps them",
+        hint="SET on_null_time = 'count' drops such rows and counts them; late_output keeps them",
     )

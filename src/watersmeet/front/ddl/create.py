@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from watersmeet.earlier_names import options_of_today
 from watersmeet.errors import SqlError, WatersmeetError, near_names
 from watersmeet.front.ddl.compared import compared
 from watersmeet.front.ddl.computed import (
@@ -114,6 +115,7 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
     if len(cursor.text.problems) > problems:
         raise Refused
     connector = _connector(connector, options, cursor, start)
+    options = options_of_today(options, connector)
     if kind != "SINK":
         options = inlined(
             options, lambda message, hint: cursor.text.error(message, "bad-option", start, hint)
@@ -158,6 +160,7 @@ def described_source(
     """
     cursor, given = Cursor(Text(""), ()), dict(options)
     connector = _connector(None, given, cursor, 0)
+    given = options_of_today(given, connector)
 
     def error(message: str, hint: str | None) -> SqlError:
         return cursor.text.error(message, "bad-option", None, hint)

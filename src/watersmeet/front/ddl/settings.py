@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from sqlglot.tokens import TokenType
 
+from watersmeet import earlier_names
 from watersmeet.errors import Location, SqlError, near_names
 from watersmeet.front.ddl.amounts import (
     ROWS_HINT,
@@ -56,17 +57,17 @@ OPTIONS = (
     "max_rows",
     "max_bytes",
     "max_rows_per_key",
-    "max_output_per_tick",
+    "max_output_rows_per_tick",
     "max_job_rows",
     "max_job_bytes",
     "at_limit",
-    "max_skew",
+    "max_drift",
     "max_broken",
-    "null_time",
+    "on_null_time",
     "max_task_memory",
     "time_zone",
 )
-_ROWS = ("max_rows", "max_rows_per_key", "max_output_per_tick", "max_job_rows")
+_ROWS = ("max_rows", "max_rows_per_key", "max_output_rows_per_tick", "max_job_rows")
 _BYTES = ("max_bytes", "max_job_bytes")
 RUN_SETTINGS = (
     "checkpoint",
@@ -79,7 +80,7 @@ RUN_SETTINGS = (
     "progress_output",
     "until_caught_up",
     "finish",
-    "set_aside_newer_parts",
+    "replace_newer_files",
     "change_queries",
     "keep_ticks",
     "history",
@@ -104,7 +105,7 @@ STATE_SETTINGS = ("checkpoint", *(name for name in RUN_SETTINGS if name.startswi
 SWITCHES = (
     "until_caught_up",
     "finish",
-    "set_aside_newer_parts",
+    "replace_newer_files",
     "change_queries",
     "history",
     "state_store_allow_http",
@@ -127,6 +128,8 @@ class Settings:
     def set(self, key: str, value: str, location: Location | None = None) -> None:
         """One setting. Raises: SqlError for an unknown name or a value that it cannot have."""
         name = setting_name(key)
+        if name != _plain(key):
+            earlier_names.warn_of_earlier_name(key, name)
         if key.lower().startswith("spark."):
             _check_spark_setting(key, value, location)
             self.spark[key] = guarded(key, value)
@@ -142,8 +145,8 @@ class Settings:
             self.options = replace(self.options, plan=_one_of(PlanChoice, name, value, location))
         elif name == "at_limit":
             self.options = replace(self.options, at_limit=_one_of(AtLimit, name, value, location))
-        elif name == "null_time":
-            self.options = replace(self.options, null_time=_one_of(NullTime, name, value, location))
+        elif name == "on_null_time":
+            self.options = replace(self.options, on_null_time=_one_of(NullTime, name, value, location))
         elif name == "time_zone":
             self.options = replace(self.options, time_zone=_time_zone(value, location))
         elif name in _ROWS:
@@ -156,13 +159,13 @@ class Settings:
             self.options = replace(self.options, max_task_memory=_bytes(name, value, location))
         elif name == "allowed_lateness":
             self.options = replace(self.options, allowed_lateness=self._length(name, value, location))
-        elif name == "max_skew":
+        elif name == "max_drift":
             most = None if is_none(value) else self._length(name, value, location)
             if most == 0:
                 raise SqlError(
-                    "max_skew is 0", code="bad-setting", hint="above zero, or 'none'", location=location
+                    "max_drift is 0", code="bad-setting", hint="above zero, or 'none'", location=location
                 )
-            self.options = replace(self.options, max_skew=most)
+            self.options = replace(self.options, max_drift=most)
         elif name == "max_broken":
             self.options = replace(self.options, max_broken=_most_broken(value, location))
         else:
@@ -190,11 +193,15 @@ class Settings:
 
 
 def setting_name(key: str) -> str:
-    """Which setting of ours that is, however it is written.
+    """Return the name of a setting of ours, however it is written, or was called before.
 
-    >>> setting_name("Max-Rows")
-    'max_rows'
+    >>> setting_name("Max-Rows"), setting_name("max-skew")
+    ('max_rows', 'max_drift')
     """
+    return earlier_names.SETTINGS.get(_plain(key), _plain(key))
+
+
+def _plain(key: str) -> str:
     return key.strip().lower().replace("-", "_")
 
 

@@ -33,7 +33,7 @@ def check_some_limit(job: Job) -> list[PlanError]:
             code="bad-setting",
             hint="SET max_rows, max_bytes or max_rows_per_key to what a join may keep, max_job_rows or"
             " max_job_bytes to what the job may, or give a source 'max_rows' or 'max_bytes'; at"
-            " max_output_per_tick the job stops",
+            " max_output_rows_per_tick the job stops",
         )
     ]
 

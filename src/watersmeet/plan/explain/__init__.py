@@ -245,7 +245,7 @@ def _shedding(query: QueryPlan) -> Iterator[str]:
     for whose in together:
         which = "the oldest" if oldest else "those of the heaviest keys"
         yield f"of more rows {whose} {which} are shed, of whatever joins they are kept by"
-    stop = [] if options.max_output_per_tick is None else ["max_output_per_tick"]
+    stop = [] if options.max_output_rows_per_tick is None else ["max_output_rows_per_tick"]
     stop += [f'limits of the table "{s.name}"' for s in _met_tables(query) if is_limited(s)]
     if stop:
         yield f"no rows are shed at {' and '.join(stop)}: more stops the job"
@@ -273,7 +273,7 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield f"allowed lateness {lateness}: rows are kept that much longer"
     if options.time_zone != UTC:
         yield f"time zone {options.time_zone}: days and texts of TIMESTAMPs; windows stay aligned to UTC"
-    if options.null_time is NullTime.FAIL:
+    if options.on_null_time is NullTime.FAIL:
         yield "a row without an event time fails the job"
     if options.max_rows is not None and options.max_rows < MAX_TIME:
         yield f"at most {options.max_rows} rows in state"
@@ -283,18 +283,18 @@ def _options(query: QueryPlan) -> Iterator[str]:
         yield f"at most {options.max_rows_per_key} rows of one key in state, of sides that have one"
     if options.at_limit.sheds:
         yield from _shedding(query)
-    if options.max_output_per_tick is not None:
-        yield f"at most {options.max_output_per_tick} rows out in a tick"
+    if options.max_output_rows_per_tick is not None:
+        yield f"at most {options.max_output_rows_per_tick} rows out in a tick"
     if options.max_job_rows is not None:
         yield f"at most {options.max_job_rows} rows in the state of the whole job"
     if options.max_job_bytes is not None:
         yield f"at most {size_of(options.max_job_bytes)} of files in the state of the whole job"
     if options.max_broken is not None:
         yield f"at most {shown_share(options.max_broken)} broken records of an input"
-    if options.max_skew is not None:
+    if options.max_drift is not None:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
-        skew = distance(options.max_skew, timed)
-        yield f"a source that is more than {skew} ahead of another one is not read until that has caught up"
+        drift = distance(options.max_drift, timed)
+        yield f"a source that is more than {drift} ahead of another one is not read until that has caught up"
         waited = [
             b.source
             for s in query.alone.sides

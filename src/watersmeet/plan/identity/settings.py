@@ -19,6 +19,7 @@ from typing import Any
 from sqlglot import exp
 
 from watersmeet.conditions import ExactBand
+from watersmeet.earlier_names import SETTINGS, first_name, first_value
 from watersmeet.plan.identity.stored_names import stored_names
 from watersmeet.plan.limited import limited_sources
 from watersmeet.plan.model.conditions import KeyPlan
@@ -153,7 +154,9 @@ OMITTED_OPTIONS: Mapping[str, str] = {
         ),
         _CONNECTION,
     ),
-    **dict.fromkeys(("transaction.timeout.ms", "max.request.size", "message.max.bytes", "wait"), _PATIENCE),
+    **dict.fromkeys(
+        ("transaction.timeout.ms", "max.request.size", "message.max.bytes", "max_wait"), _PATIENCE
+    ),
     "debezium.truncate": "decides whether a tick may go on, and adds no row",
     "on_changed_file": "decides whether a tick may go on; what it reads is in the tick's identity",
     "failondataloss": "decides whether a tick may go on; what it reads is in the tick's identity",
@@ -200,7 +203,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """The settings that differ, each with the value that it had and the one that it has."""
     there, here = ({**dict.fromkeys({*before, *now}, _NONE), **one} for one in (before, now))
     return [
-        f"{name}: {_shown(there[name])} before, {_shown(here[name])} now"
+        f"{SETTINGS.get(name, name)}: {_shown(there[name])} before, {_shown(here[name])} now"
         for name in sorted(there)
         if there[name] != here[name]
     ]
@@ -216,7 +219,7 @@ def _of_connector(what: str, described: Source | Sink) -> dict[str, str]:
     for name, value in described.options.items():
         plain = name.lower()
         if plain not in OMITTED_OPTIONS and (not plain.startswith(_CLIENT) or plain in _OF_ROWS):
-            settings[f"{start}'{plain}'"] = str(public_option(name, value))
+            settings[f"{start}'{first_name(plain)}'"] = first_value(plain, str(public_option(name, value)))
     return settings
 
 

@@ -137,8 +137,8 @@ _NAMES: Mapping[type, str] = {
     PrimaryKey: "PrimaryKey columns sequence tombstones_us",
     Options: (
         "Options watermark_rule lateness allowed_lateness output_mode plan max_rows max_bytes "
-        "max_rows_per_key max_output_per_tick max_job_rows max_job_bytes max_skew max_broken at_limit "
-        "null_time max_task_memory time_zone lenient"
+        "max_rows_per_key max_output_per_tick=max_output_rows_per_tick max_job_rows max_job_bytes "
+        "max_skew=max_drift max_broken at_limit null_time=on_null_time max_task_memory time_zone lenient"
     ),
     Aggregation: "Aggregation window keys aggregates columns having ranking",
     Branch: "Branch source columns beneath above lags",

@@ -319,7 +319,7 @@ class Producing:
             f'the brokers of sink "{self._client.sink}" have been away for {away_s:.0f} s: {text}',
             code="sink-unreachable",
             hint="check 'bootstrap.servers' and how clients log in, and that the brokers run; then run again:"
-            " nothing is lost. How long they are waited for says the option 'wait'",
+            " nothing is lost. How long they are waited for says the option 'max_wait'",
         )
 
     def _too_large(self, size: int) -> EngineError:

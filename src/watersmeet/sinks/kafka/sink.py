@@ -71,7 +71,7 @@ def kafka_sink(spec: SinkSpec, console: RowPrinter | None = None) -> Sink:
 
 
 class KafkaSink:
-    """See the module. Options: those of `Records`, ``control.topic``, ``begins_after_tick``, ``wait``."""
+    """See the module. Options: those of `Records`, ``control.topic``, ``begins_after_tick``, ``max_wait``."""
 
     idempotent = True
     stages = True

@@ -56,7 +56,7 @@ class RefusedRows:
                 f'sink "{self.sink}" cannot put refused rows aside: its user may make no temporary tables'
                 " in the database, in which they are told from the others",
                 code="sink-failed",
-                hint="GRANT TEMPORARY ON DATABASE … TO its user, or leave out 'on_refused'",
+                hint="GRANT TEMPORARY ON DATABASE … TO its user, or leave out 'on_rejected'",
             )
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self.sql} (target text NOT NULL, insert_name text NOT NULL, tick"
@@ -181,6 +181,6 @@ class RefusedRows:
             f'more than {MOST_REFUSED:,} rows of "{insert}", tick {tick}, are refused (sink "{self.sink}").'
             " Nothing of the tick was published",
             code="sink-refused-row",
-            hint="'on_refused' = 'aside' is for single rows: change the table or what the query puts out, and"
-            " run again: the tick is repeated",
+            hint="'on_rejected' = 'dead_letter' is for single rows: change the table or what the query puts"
+            " out, and run again: the tick is repeated",
         )

@@ -65,8 +65,8 @@ from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.postgres import (
     database_of,
+    has_dead_letters,
     is_logged,
-    puts_aside,
     sink_problems,
     table_of,
     url_of,
@@ -109,7 +109,7 @@ class PostgresSink:
             self._run,
             self._key,
             logged=is_logged(spec.options),
-            aside=puts_aside(spec.options),
+            aside=has_dead_letters(spec.options),
         )
         self._refused: dict[str, int] = {}  # insert -> rows put aside in this run
         self._last: dict[str, tuple[int, str]] = {}  # insert -> (tick, attempt) that was published
@@ -156,7 +156,7 @@ class PostgresSink:
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
         ledger = self._ledger = self._do(self._find, "be asked", _FIRST_WAIT_S)
-        if puts_aside(self._spec.options):
+        if has_dead_letters(self._spec.options):
             self._aside = RefusedRows(self._spec.name, ledger.schema, ledger.table)
         if is_first:
             self._lock(ledger)

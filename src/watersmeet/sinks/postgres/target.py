@@ -14,7 +14,7 @@ from watersmeet.sinks.postgres.identity import number_of, replaced_error
 from watersmeet.sinks.postgres.types import takes, target_type
 from watersmeet.spec.model import Column
 from watersmeet.spec.model import Sink as SinkSpec
-from watersmeet.spec.options.postgres import name_problem, puts_aside
+from watersmeet.spec.options.postgres import has_dead_letters, name_problem
 
 MOST_COLUMNS = 1598
 """Of a result: a table has 1,600, and rows are staged with two more."""
@@ -87,11 +87,11 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
                 code="column-type",
                 hint="cast it, such as to STRING",
             )
-    if puts_aside(spec.options) and SHOWN_DIFF in names:
+    if has_dead_letters(spec.options) and SHOWN_DIFF in names:
         yield SpecError(
-            f"{what}: 'on_refused' = 'aside' does not go with rows that are changes",
+            f"{what}: 'on_rejected' = 'dead_letter' does not go with rows that are changes",
             code="wrong-option",
-            hint="a row that is put aside would be taken back later: leave out 'on_refused', and the job"
+            hint="a row that is put aside would be taken back later: leave out 'on_rejected', and the job"
             " stops at such a row",
         )
     if len(columns) > MOST_COLUMNS:

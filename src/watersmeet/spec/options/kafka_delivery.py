@@ -14,7 +14,7 @@ from watersmeet.spec.model import Sink
 from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import guarded
 
-DELIVERY, CONTROL, BEGINS_AFTER, WAIT = "delivery", "control.topic", "begins_after_tick", "wait"
+DELIVERY, CONTROL, BEGINS_AFTER, WAIT = "delivery", "control.topic", "begins_after_tick", "max_wait"
 ID_HEADER = "id.header"
 DELIVERY_OPTIONS = (DELIVERY, CONTROL, BEGINS_AFTER, WAIT, ID_HEADER)
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"

@@ -15,9 +15,9 @@ from watersmeet.spec.options.lowered import lowered
 from watersmeet.spec.options.values import wrong_value
 from watersmeet.spec.secrets import Secret, without_secrets
 
-OPTIONS = ("url", "table", "user", "password", "staging", "wait", "on_refused")
+OPTIONS = ("url", "table", "user", "password", "staging", "max_wait", "on_rejected")
 STAGING = ("unlogged", "logged")
-ON_REFUSED = ("stop", "aside")
+ON_REJECTED = ("stop", "dead_letter")
 WAIT_S = 600
 """How long a server that does not answer is waited for, unless it is said otherwise."""
 
@@ -78,19 +78,19 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
             yield wrong_value(what, "table", given["table"], str(error))
     if given.get("staging", STAGING[0]).strip().lower() not in STAGING:
         yield wrong_value(what, "staging", given["staging"], " or ".join(f"'{name}'" for name in STAGING))
-    if given.get("on_refused", ON_REFUSED[0]).strip().lower() not in ON_REFUSED:
+    if given.get("on_rejected", ON_REJECTED[0]).strip().lower() not in ON_REJECTED:
         yield wrong_value(
-            what, "on_refused", given["on_refused"], " or ".join(f"'{name}'" for name in ON_REFUSED)
+            what, "on_rejected", given["on_rejected"], " or ".join(f"'{name}'" for name in ON_REJECTED)
         )
-    elif puts_aside(given) and sink.primary_key:
+    elif has_dead_letters(given) and sink.primary_key:
         yield SpecError(
-            f"{what}: 'on_refused' = 'aside' does not go with a PRIMARY KEY",
+            f"{what}: 'on_rejected' = 'dead_letter' does not go with a PRIMARY KEY",
             code="wrong-option",
-            hint="the row that a refused one was to replace would stay, and be wrong: leave out 'on_refused',"
-            " and the job stops at such a row",
+            hint="the row that a refused one was to replace would stay, and be wrong: leave out"
+            " 'on_rejected', and the job stops at such a row",
         )
-    if _seconds(given.get("wait", "1 s")) is None:
-        yield wrong_value(what, "wait", given["wait"], "a time such as '10 min'")
+    if _seconds(given.get("max_wait", "1 s")) is None:
+        yield wrong_value(what, "max_wait", given["max_wait"], "a time such as '10 min'")
 
 
 def url_of(options: Mapping[str, str]) -> Secret:
@@ -190,7 +190,7 @@ def name_problem(name: str) -> str | None:
 def wait_of(options: Mapping[str, str]) -> int:
     """For how many seconds a server that does not answer is waited for."""
     given = lowered(options)
-    return _seconds(given["wait"]) or 0 if "wait" in given else WAIT_S
+    return _seconds(given["max_wait"]) or 0 if "max_wait" in given else WAIT_S
 
 
 def is_logged(options: Mapping[str, str]) -> bool:
@@ -199,10 +199,10 @@ def is_logged(options: Mapping[str, str]) -> bool:
     return given.get("staging", STAGING[0]).strip().lower() == "logged"
 
 
-def puts_aside(options: Mapping[str, str]) -> bool:
-    """Rows that the table refuses are put aside, and the job goes on."""
+def has_dead_letters(options: Mapping[str, str]) -> bool:
+    """Return whether rows that the table rejects go to the table of dead letters, and the job goes on."""
     given = lowered(options)
-    return given.get("on_refused", ON_REFUSED[0]).strip().lower() == "aside"
+    return given.get("on_rejected", ON_REJECTED[0]).strip().lower() == "dead_letter"
 
 
 def _seconds(written: str) -> int | None:

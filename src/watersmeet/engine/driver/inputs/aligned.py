@@ -15,15 +15,15 @@ Rules = Mapping[str, Mapping[str, Sequence[BranchRules]]]
 
 
 def sources_ahead(plan: JobPlan, inputs: Inputs, rules: Rules, used_up: Collection[str]) -> dict[str, Ahead]:
-    """The sources that wait, as of these watermarks; see `ahead`. None without ``max_skew``."""
-    max_skew = plan.queries[0].options.max_skew if plan.queries else None
-    if max_skew is None:
+    """The sources that wait, as of these watermarks; see `ahead`. None without ``max_drift``."""
+    max_drift = plan.queries[0].options.max_drift if plan.queries else None
+    if max_drift is None:
         return {}
     groups = [
         {branch.source.name for side in query.alone.sides for _, branch in side.sources}
         for query in plan.queries
     ]
-    return ahead(groups, _standings(plan, inputs, rules), max_skew, used_up)
+    return ahead(groups, _standings(plan, inputs, rules), max_drift, used_up)
 
 
 def _standings(plan: JobPlan, inputs: Inputs, rules: Rules) -> dict[str, Standing]:

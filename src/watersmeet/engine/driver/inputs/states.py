@@ -60,12 +60,12 @@ class InputStates:
         return states
 
     def ahead(self, states: States) -> dict[str, Ahead]:
-        """The sources that are further ahead of others than ``max_skew``, by these states."""
+        """The sources that are further ahead of others than ``max_drift``, by these states."""
         return sources_ahead(self._plan, states, self.rules, self.used_up)
 
     def ahead_of(self, manifest: Manifest | None) -> dict[str, Ahead]:
         """The same by the committed ones."""
-        if manifest is None or self._plan.queries[0].options.max_skew is None:
+        if manifest is None or self._plan.queries[0].options.max_drift is None:
             return {}
         return self.ahead(self.at(manifest, manifest.clock_us))
 

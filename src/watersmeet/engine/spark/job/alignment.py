@@ -47,7 +47,7 @@ class Alignment:
     def begin(self, query: StreamingQuery) -> None:
         """Spark's query has just been started. Raises: EngineError as `align`."""
         self._execution, self._limits, self._held = None, None, frozenset()
-        if all(query.options.max_skew is None for query in self._driver.plan.queries):
+        if all(query.options.max_drift is None for query in self._driver.plan.queries):
             return
         with _readable():
             execution: Any = query._jsq.streamingQuery()
@@ -123,7 +123,7 @@ def _readable() -> Iterator[None]:
 
 def _cannot() -> EngineError:
     return EngineError(
-        f"Spark {pyspark.__version__} does not let a source be held, which max_skew needs",
+        f"Spark {pyspark.__version__} does not let a source be held, which max_drift needs",
         code="not-aligned",
-        hint="leave max_skew out, or run the job on another version of Spark",
+        hint="leave max_drift out, or run the job on another version of Spark",
     )

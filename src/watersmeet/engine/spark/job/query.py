@@ -168,7 +168,7 @@ class JobRun:
             elif pending:
                 self.driver.repeat()
             owner = self.checkpoint.owner(manifest.owner if manifest is not None else None)
-            aside = self.settings.set_aside_newer_parts
+            aside = self.settings.replace_newer_files
             self.telling.note(*self.ticks.prepare(owner, pending=pending, set_aside=aside))
             self.telling.starts(self.driver, lambda: self.brokers.to_be_read(ends_in(self._host)))
             if repeated is not None:
@@ -192,7 +192,7 @@ class JobRun:
         settings = all_settings(self.plan, self.settings.run, self.spark.sparkContext, self.settings.secrets)
         self.driver.settings = digest_of(settings)
         begun = self.driver.begun_with() if pending else None
-        manifest, aside = self.driver.manifest, self.settings.set_aside_newer_parts
+        manifest, aside = self.driver.manifest, self.settings.replace_newer_files
         owner = "" if begun is None else self.checkpoint.owner(None if manifest is None else manifest.owner)
         out = [] if begun is None else self.ticks.may_be_out(owner, set_aside=aside)
         return check_settings(self.checkpoint, settings, begun, out)

@@ -33,7 +33,7 @@ OMITTED_RUN: Mapping[str, str] = {
     "trigger": "when ticks come (of a generator also how many rows they have: there it counts)",
     "until_caught_up": _END,
     "finish": _END,
-    "set_aside_newer_parts": "what becomes of the parts of other ticks",
+    "replace_newer_files": "what becomes of the parts of other ticks",
     "keep_ticks": "what is kept of earlier ticks",
     "file_reader": "rows are the same",
     "small_ticks": "rows are the same",

@@ -46,7 +46,7 @@ class RunSettings:
         finish: then end the input too: all rows are released, the job is over.
         run: the settings of the run as the job has them, for what a tick's rows depend on.
         secrets: names of Spark's settings whose values are secrets, whatever they are called.
-        set_aside_newer_parts: parts of sinks of ticks that the state has not come to are moved out of
+        replace_newer_files: parts of sinks of ticks that the state has not come to are moved out of
             readers' sight, instead of being refused.
         change_queries: queries may have come, gone or changed since the last run.
         given: the DataFrames of sources that are made of one, by name.
@@ -73,7 +73,7 @@ class RunSettings:
     finish: bool = False
     run: Mapping[str, str] = field(default_factory=dict)
     secrets: Collection[str] = ()
-    set_aside_newer_parts: bool = False
+    replace_newer_files: bool = False
     change_queries: bool = False
     keep_ticks: int = LEAST_KEPT_TICKS
     rebuild: bool = False
