@@ -149,7 +149,7 @@ def telling(queries: int, repeat: int) -> dict[str, float]:
     endpoint = Endpoint(Address("127.0.0.1", 0))
     metrics = endpoint.watch(run, None)
     watchers = [metrics, LogWatcher(run), SpanWatcher(run)]
-    report = replace(report_of(result, 0.6), parts=parts)
+    report = replace(report_of(result, 0.6), phases=parts)
 
     def watch() -> None:
         for watcher in watchers:

@@ -46,7 +46,7 @@ def test_the_account_of_real_ticks_adds_up():
 def test_reports_have_the_tick_s_rows_and_the_watermarks():
     plan, ticks = results()
     report = report_of(ticks[1], 0.5)
-    assert [(row.name, row.rows_in) for row in report.inputs] == [("l", 1), ("r", 1)]
+    assert [(row.input, row.rows_in) for row in report.inputs] == [("l", 1), ("r", 1)]
     assert report.inputs[0].watermarks == {"t": 98}
     assert report.rows_in == {"l": 1, "r": 1}
     assert integer_times(plan) == {"l.t", "r.t"}
@@ -73,6 +73,6 @@ def test_a_union_has_its_own_watermarks_and_not_those_of_its_branches():
     }
     job = LocalJob(plan_job(case_job(case)), MemoryStore())
     report = report_of(job.tick({"l": [row(10)], "r": [row(20)]}, clock_us=0).result, 0.5)
-    marks = {each.name: set(each.watermarks) for each in report.inputs}
+    marks = {each.input: set(each.watermarks) for each in report.inputs}
     assert marks["u"] == {"at"}
     assert marks["u.1.l"] == marks["u.1.r"] == {"t"}

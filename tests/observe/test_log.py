@@ -41,7 +41,7 @@ def test_a_run_is_an_object_per_query_and_tick():
         result = job.results[line["tick"] - 1].queries[line["query"]]
         assert line["rows_out"] == result.rows_out
         assert line["retained"] == sum(result.state.values())
-        assert line["parts"] == {"begin": 0.125, "ingest": 0.25}
+        assert line["phases"] == {"begin": 0.125, "ingest": 0.25}
     assert sum(line["late"] for line in ticks if line["query"] == "delivered") == 2
     assert ticks[2]["watermarks"] == {"a.n": None, "b.n": None}
     assert (lines[-2]["level"], lines[-2]["message"]) == ("warning", "a broker is\naway")

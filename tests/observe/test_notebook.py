@@ -60,8 +60,8 @@ def harmless(page: str) -> str:
 
 
 def report(tick: int, **inputs: Any) -> TickReport:
-    told = InputReport("o", 10, matched=4, padded=1, late=2, retained=3, rows_total=1_234, **inputs)
-    return TickReport(tick, 0.5, (told,), {"orders": 10}, {"out": 4}, elapsed=2.0)
+    told = InputReport("o", 10, matched=4, padded=1, late=2, retained=3, total_rows_in=1_234, **inputs)
+    return TickReport(tick, 0.5, (told,), {"orders": 10}, {"out": 4}, elapsed_seconds=2.0)
 
 
 def test_a_running_job_tells_rates_watermarks_and_what_is_kept():

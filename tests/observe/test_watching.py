@@ -30,7 +30,7 @@ class Telling(Watcher):
         self.told.append(("begins", tick))
 
     def tick(self, report, result):
-        self.told.append(("tick", report.tick, report.tick == result.tick, dict(report.parts)))
+        self.told.append(("tick", report.tick, report.tick == result.tick, dict(report.phases)))
 
     def notice(self, said):
         self.told.append(("notice", said))

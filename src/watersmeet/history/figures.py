@@ -31,8 +31,8 @@ MOST_PARTS = 1_000
 
 def figures_of(report: TickReport, result: TickResult) -> Figures:
     """See the module. ``result``: what the report was made from."""
-    amounts = {(JOB, "seconds"): _us(report.seconds), (JOB, "elapsed"): _us(report.elapsed)}
-    amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in report.parts.items()}
+    amounts = {(JOB, "seconds"): _us(report.seconds), (JOB, "elapsed"): _us(report.elapsed_seconds)}
+    amounts |= {(subject_of("part", part), "seconds"): _us(took) for part, took in report.phases.items()}
     amounts |= {(subject_of("source", source), "rows_in"): rows for source, rows in report.rows_in.items()}
     levels: dict[tuple[str, str], int | None] = {
         (subject_of("source", source), "backlog"): behind.count for source, behind in report.backlog.items()

@@ -34,15 +34,15 @@ from watersmeet.plan.explain.durations import rounded_up
 
 @dataclass(frozen=True)
 class Lateness:
-    """``counts``: rows per bucket, in order; ``most``: of the latest row, µs, or plain where ``integer``."""
+    """``counts``: rows per bucket, in order; ``max``: of the latest row, µs, or plain where ``integer``."""
 
     counts: Mapping[str, int]
-    most: int
+    max: int
     integer: bool = False
 
     def words(self) -> str:
         shown = ", ".join(f"{name} {rows:,}" for name, rows in self.counts.items())
-        return f"({shown}), at most {self.most if self.integer else rounded_up(self.most)}"
+        return f"({shown}), at most {self.max if self.integer else rounded_up(self.max)}"
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Waiting:
     """An input that waits, when its job starts, for partitions without rows."""
 
     input: str
-    held_by: tuple[Held, ...]
+    watermark_holders: tuple[Held, ...]
 
     def words(self) -> str:
         """
@@ -74,21 +74,22 @@ class Waiting:
         >>> print(Waiting("o", (Held("orders", "2", None, 30_000_000),)).words())
         note: the watermark of o waits for a row in orders/2, or 30 s of silence (idle_timeout)
         """
-        timeouts = [partition.idle_timeout_us for partition in self.held_by]
+        timeouts = [partition.idle_timeout_us for partition in self.watermark_holders]
         finite = [timeout for timeout in timeouts if timeout is not None]
         until = " (it has no idle_timeout)"
         if len(finite) == len(timeouts):
             until = f", or {duration(max(finite))} of silence (idle_timeout)"
-        names = _listed([partition.name for partition in self.held_by])
+        names = _listed([partition.name for partition in self.watermark_holders])
         return f"note: the watermark of {self.input} waits for a row in {names}{until}"
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """A source is not read (max_drift): it is ``by`` ahead of ``behind``; None: nothing has come of that."""
+    """A source is not read (max_drift): it is ``ahead_by`` ahead of ``ahead_of``; None: no row
+    of that has come."""
 
-    behind: str
-    by: int | None
+    ahead_of: str
+    ahead_by: int | None
 
 
 def ahead_words(sources: Mapping[str, Ahead], in_time: bool) -> str:
@@ -99,10 +100,10 @@ def ahead_words(sources: Mapping[str, Ahead], in_time: bool) -> str:
     """
     words = []
     for name, ahead in sources.items():
-        how_far = f"no row yet of {ahead.behind}"
-        if ahead.by is not None:
-            far = rounded_up(ahead.by) if in_time else distance(ahead.by, in_time)
-            how_far = f"{far} ahead of {ahead.behind}"
+        how_far = f"no row yet of {ahead.ahead_of}"
+        if ahead.ahead_by is not None:
+            far = rounded_up(ahead.ahead_by) if in_time else distance(ahead.ahead_by, in_time)
+            how_far = f"{far} ahead of {ahead.ahead_of}"
         words.append(f"{name} ({how_far})")
     return f"held {_listed(words)}" if words else ""
 

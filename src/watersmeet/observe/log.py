@@ -18,7 +18,7 @@ from watersmeet.errors import WatersmeetError, without_hidden
 from watersmeet.event_time import ENDED, NEVER
 from watersmeet.observe.held import Waiting
 from watersmeet.observe.metrics.warned import LOGGER, is_logging_set_up
-from watersmeet.observe.progress import SET_ASIDE, TickReport
+from watersmeet.observe.progress import DROPPED, TickReport
 from watersmeet.observe.reports import TickResult, account_of, by_alias, input_name
 from watersmeet.observe.watching import Watched, Watcher
 from watersmeet.spec.watched.log_format import LogFormat
@@ -55,8 +55,8 @@ class LogWatcher(Watcher):
         for query, own in result.queries.items():
             late = sum(of.get("late", 0) for of in own.counts.values())
             rows_in = sum(of.get("in", 0) for of in own.counts.values())
-            aside = {place: sum(of.get(place, 0) for of in own.counts.values()) for place in SET_ASIDE}
-            told = "".join(f"{rows:,} {SET_ASIDE[place]}, " for place, rows in aside.items() if rows)
+            aside = {place: sum(of.get(place, 0) for of in own.counts.values()) for place in DROPPED}
+            told = "".join(f"{rows:,} {DROPPED[place]}, " for place, rows in aside.items() if rows)
             kept = sum(own.state.values())
             self._log(
                 logging.INFO,
@@ -65,7 +65,7 @@ class LogWatcher(Watcher):
                 query=query,
                 tick=report.tick,
                 seconds=round(report.seconds, 4),
-                parts={part: round(seconds, 4) for part, seconds in report.parts.items()},
+                phases={phase: round(seconds, 4) for phase, seconds in report.phases.items()},
                 rows_in=rows_in,
                 rows_out=own.rows_out,
                 late=late,

@@ -76,13 +76,13 @@ def _head(recent: Recent) -> str:
 
 def _row(row: InputReport, integers: frozenset[str]) -> list[str]:
     marks = [
-        f"{column} {shown_time(mark, f'{row.name}.{column}' in integers)}"
+        f"{column} {shown_time(mark, f'{row.input}.{column}' in integers)}"
         for column, mark in row.watermarks.items()
     ]
     if row.standstill is not None:
         marks.append(row.standstill)
-    counts = (row.rows_total, row.matched, row.padded, row.grouped, row.late, row.retained)
-    return [row.name, "\n".join(marks), *(f"{count:,}" for count in counts)]
+    counts = (row.total_rows_in, row.matched, row.padded, row.grouped, row.late, row.retained)
+    return [row.input, "\n".join(marks), *(f"{count:,}" for count in counts)]
 
 
 def _table(names: Iterable[str], rows: Iterable[Sequence[str]], numbers_from: int = 1_000_000) -> str:

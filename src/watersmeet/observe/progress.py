@@ -39,24 +39,29 @@ class SplitKey:
     share: float
 
 
-SET_ASIDE = {"broken": "broken", "ahead": "ahead", "null_time": "without time"}
+DROPPED = {"broken": "broken", "ahead": "ahead", "null_time": "without time"}
 """Places of the account for rows that are in no result, though they are not late, and words for them."""
 
 
 @dataclass(frozen=True)
 class InputReport:
-    """One input alias of one insert; counters are since the job's first tick but for ``rows_in`` and
-    ``late_in``, which are of this tick. ``rows_total``: all rows that came in. ``set_aside``: of
-    this tick's rows those that are in no result, though they are not late: ``broken``, ``ahead``,
-    ``null_time``.
+    """One input alias of one insert. Counters are since the job's first tick but for ``rows_in``,
+    ``late_in_tick`` and ``dropped``, which are of this tick.
 
-    ``watermarks``: per event-time column; ``late_by``: how late the late rows were, likewise; ``held_by``:
-    the silent partitions that hold a watermark back; ``idle``: all its partitions are idle;
-    ``missing_deletes``: some of the rows that this tick was to delete and that were not there, as JSON;
-    ``heavy_keys``: of what is kept, the heaviest first; ``split_keys``: see `SplitKey`.
+    Attributes:
+        total_rows_in: all rows that came in.
+        dropped: rows that are in no result, though they are not late: ``broken``, ``ahead``, ``null_time``.
+        watermarks: per event-time column.
+        late_by: how late the late rows were, likewise.
+        watermark_holders: the silent partitions that hold a watermark back.
+        idle: all partitions of the input are idle.
+        missing_delete_examples: some of the rows that this tick was to delete and that were not there, as
+            JSON.
+        hot_keys: keys with many of the retained rows, the heaviest first.
+        split_keys: see `SplitKey`.
     """
 
-    name: str
+    input: str
     rows_in: int
     matched: int
     padded: int
@@ -64,53 +69,62 @@ class InputReport:
     retained: int
     watermarks: Mapping[str, Watermark] = field(default_factory=dict)
     late_by: Mapping[str, Lateness] = field(default_factory=dict)
-    held_by: tuple[Held, ...] = ()
+    watermark_holders: tuple[Held, ...] = ()
     idle: bool = False
     grouped: int = 0
-    late_in: int = 0
-    set_aside: Mapping[str, int] = field(default_factory=dict)
-    rows_total: int = 0
-    missing_deletes: tuple[str, ...] = ()
-    heavy_keys: tuple[HeavyKey, ...] = ()
+    late_in_tick: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    total_rows_in: int = 0
+    missing_delete_examples: tuple[str, ...] = ()
+    hot_keys: tuple[HeavyKey, ...] = ()
     split_keys: tuple[SplitKey, ...] = ()
 
     @property
     def standstill(self) -> str | None:
         """Why its watermark does not move, if there is a reason to name."""
-        return standstill_words(self.held_by, self.watermarks.values(), self.idle)
+        return standstill_words(self.watermark_holders, self.watermarks.values(), self.idle)
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What of a source was not read yet; ``of``: ``files`` or ``rows``."""
+    """What of a source was not read yet; ``unit``: ``files`` or ``rows``."""
 
     count: int
-    of: str
+    unit: str
 
 
 @dataclass(frozen=True)
 class TickReport:
-    """One tick. ``seconds`` is its duration; ``rows_in``: rows read in it per source, each once, however many
-    inputs take it; ``rows_out``: rows that went to the sink in it, per insert. ``elapsed``: seconds of the
-    clock since the tick before ended, with its waiting; of the first tick its duration. ``clock_us``: when it
-    ended; None: not known. ``backlog``: per source, where it is known. ``held``: the sources that the next
-    tick does not read. ``tasks``: per insert, in how many tasks its rows were worked on, the most that any
-    step of it had; 0: the driver did all of it itself. ``store``: what it asked of the store of its state,
-    where that is remote. ``parts``: seconds that its parts took, in their order. ``rounded``: rows with
-    decimals that were rounded, per source."""
+    """One tick.
+
+    Attributes:
+        seconds: its duration.
+        rows_in: rows read in it per source, each once, however many inputs take it.
+        rows_out: rows that went to the sink in it, per insert.
+        elapsed_seconds: seconds of the clock since the tick before ended, with its waiting; of the first tick
+            its duration.
+        clock_us: when it ended; None: not known.
+        backlog: per source, where it is known.
+        paused_sources: those that the next tick does not read.
+        tasks: per insert, in how many tasks its rows were worked on, the most that any step of it had; 0: the
+            driver did all of it itself.
+        store: what it asked of the store of its state, where that is remote.
+        phases: seconds that its phases took, in their order.
+        rounded: rows with decimals that were rounded, per source.
+    """
 
     tick: int
     seconds: float
     inputs: tuple[InputReport, ...]
     rows_in: Mapping[str, int]
     rows_out: Mapping[str, int]
-    elapsed: float = 0.0
+    elapsed_seconds: float = 0.0
     clock_us: int | None = None
     backlog: Mapping[str, Backlog] = field(default_factory=dict)
-    held: Mapping[str, Ahead] = field(default_factory=dict)
+    paused_sources: Mapping[str, Ahead] = field(default_factory=dict)
     tasks: Mapping[str, int] = field(default_factory=dict)
     store: StoreUse | None = None
-    parts: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
     rounded: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -122,9 +136,10 @@ class TickReport:
     @property
     def behind(self) -> str:
         """What was not read yet, of all sources where it is known; empty: nothing."""
-        units = sorted({backlog.of for backlog in self.backlog.values()})
+        units = sorted({backlog.unit for backlog in self.backlog.values()})
         sums = [
-            (sum(backlog.count for backlog in self.backlog.values() if backlog.of == of), of) for of in units
+            (sum(backlog.count for backlog in self.backlog.values() if backlog.unit == of), of)
+            for of in units
         ]
         return " + ".join(counted(count, of.removesuffix("s")) for count, of in sums if count)
 
@@ -141,7 +156,7 @@ class TickReport:
     @property
     def lasted(self) -> float:
         """Seconds of the clock that the tick stands for."""
-        return max(self.elapsed, self.seconds) or 1e-9
+        return max(self.elapsed_seconds, self.seconds) or 1e-9
 
 
 class Told:
@@ -156,22 +171,22 @@ class Told:
         """The lines of one tick."""
         lines = _missing(report)
         for row in report.inputs:
-            for heavy in row.heavy_keys:
+            for heavy in row.hot_keys:
                 if (
                     heavy.share < HEAVY_SHARE
                     or heavy.rows < HEAVY_ROWS
-                    or (row.name, heavy.key) in self._heavy
+                    or (row.input, heavy.key) in self._heavy
                 ):
                     continue
-                self._heavy.add((row.name, heavy.key))
+                self._heavy.add((row.input, heavy.key))
                 lines.append(
-                    f"{row.name}: heavy key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}"
+                    f"{row.input}: heavy key, {heavy.share:.0%} of {row.retained:,} rows: {heavy.key}"
                 )
             for split in row.split_keys:
-                if (row.name, split.key) not in self._split:
-                    self._split.add((row.name, split.key))
+                if (row.input, split.key) not in self._split:
+                    self._split.add((row.input, split.key))
                     lines.append(
-                        f"{row.name}: key split over all tasks, {split.share:.0%} of the work: {split.key}"
+                        f"{row.input}: key split over all tasks, {split.share:.0%} of the work: {split.key}"
                     )
         return lines
 
@@ -210,7 +225,7 @@ class Recent:
 def _missing(report: TickReport) -> list[str]:
     """A line per input and row that was to be deleted and was not there, as far as they are told."""
     return [
-        f"{row.name}: a delete of what is not there: {text}"
+        f"{row.input}: a delete of what is not there: {text}"
         for row in report.inputs
-        for text in row.missing_deletes
+        for text in row.missing_delete_examples
     ]

@@ -13,7 +13,7 @@ from watersmeet.names import is_node_alias
 from watersmeet.observe.account import Account, InputAccount, Lateness
 from watersmeet.observe.held import Ahead as AheadTold
 from watersmeet.observe.held import Held, Waiting, standstill_words
-from watersmeet.observe.progress import SET_ASIDE, Backlog, HeavyKey, InputReport, TickReport
+from watersmeet.observe.progress import DROPPED, Backlog, HeavyKey, InputReport, TickReport
 from watersmeet.observe.progress import SplitKey as SplitKeyTold
 from watersmeet.observe.store_use import StepUse, StoreUse
 from watersmeet.plan.model.job import JobPlan
@@ -193,16 +193,16 @@ class Reporter:
 
     def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
         """What was not read yet when the next tick that is reported ended: per source, how many of what."""
-        self._backlog = {name: Backlog(count, of) for name, (count, of) in backlog.items()}
+        self._backlog = {name: Backlog(count, unit) for name, (count, unit) in backlog.items()}
 
-    def __call__(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
-        """One tick, how long it took, and how long its parts took."""
+    def __call__(self, result: TickResult, seconds: float, phases: Mapping[str, float]) -> None:
+        """One tick, how long it took, and how long its phases took."""
         self.last = result
         now = time.monotonic()
         elapsed = seconds if self._before is None else now - self._before
         self._before = now
         report = report_of(result, seconds, elapsed, time.time_ns() // 1000)
-        self._show(replace(report, backlog=self._backlog, parts=parts))
+        self._show(replace(report, backlog=self._backlog, phases=phases))
 
 
 def report_of(
@@ -216,28 +216,28 @@ def report_of(
                 continue  # rows of a join, on their way into windows
             inputs.append(
                 InputReport(
-                    name=_name(query, alias, len(result.queries)),
+                    input=_name(query, alias, len(result.queries)),
                     rows_in=query_result.counts.get(alias, {}).get("in", 0),
                     matched=total.get("matched", 0),
                     padded=total.get("padded", 0),
                     grouped=total.get("grouped", 0),
                     late=total.get("late", 0),
-                    late_in=query_result.counts.get(alias, {}).get("late", 0),
-                    set_aside={
+                    late_in_tick=query_result.counts.get(alias, {}).get("late", 0),
+                    dropped={
                         place: rows
                         for place, rows in query_result.counts.get(alias, {}).items()
-                        if place in SET_ASIDE and rows
+                        if place in DROPPED and rows
                     },
-                    rows_total=total.get("in", 0),
+                    total_rows_in=total.get("in", 0),
                     retained=query_result.state.get(alias, 0),
                     watermarks=watermarks[alias],
                     late_by=_lateness(query_result.late.get(alias, {})),
-                    held_by=_held(query_result.holding.get(alias, ())),
+                    watermark_holders=_held(query_result.holding.get(alias, ())),
                     idle=alias in query_result.idle,
-                    missing_deletes=tuple(
+                    missing_delete_examples=tuple(
                         text for owner, text in query_result.missing_deletes if owner == alias
                     ),
-                    heavy_keys=tuple(
+                    hot_keys=tuple(
                         HeavyKey(told.key, told.rows, told.share)
                         for told in query_result.heavy.get(alias, ())
                     ),
@@ -247,7 +247,7 @@ def report_of(
                 )
             )
     rows_out = {query: own_result.rows_out for query, own_result in result.queries.items()}
-    held = {name: AheadTold(ahead.behind, ahead.by) for name, ahead in result.held.items()}
+    paused = {name: AheadTold(ahead.behind, ahead.by) for name, ahead in result.held.items()}
     return TickReport(
         result.tick,
         seconds,
@@ -256,7 +256,7 @@ def report_of(
         rows_out,
         elapsed,
         clock_us,
-        held=held,
+        paused_sources=paused,
         tasks=dict(result.tasks),
         store=_store_use(result.traffic),
         rounded={name: own.rows for name, own in result.rounded.items()},

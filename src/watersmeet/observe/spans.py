@@ -1,4 +1,4 @@
-"""A span per tick for OpenTelemetry, with one for each of its parts beneath.
+"""A span per tick for OpenTelemetry, with one for each of its phases beneath.
 
 They are made when a tick has ended, of the seconds that were measured anyway. Where the library is not
 installed, or the process has no provider of traces, there are none, and nothing is done for them.
@@ -44,7 +44,7 @@ class SpanWatcher(Watcher):
         tracer = self._trace.get_tracer(_NAME)
         span = tracer.start_span("tick", start_time=start, attributes=dict(self._attributes(report, result)))
         within, at = self._trace.set_span_in_context(span), start
-        for part, seconds in report.parts.items():
+        for part, seconds in report.phases.items():
             of_part = tracer.start_span(part, within, start_time=at, attributes={"watersmeet.part": part})
             at += int(seconds * 1e9)
             of_part.end(at)
@@ -73,5 +73,5 @@ class SpanWatcher(Watcher):
         yield "watersmeet.queries", tuple(result.queries)
         yield "watersmeet.rows_in", report.read
         yield "watersmeet.rows_out", report.written
-        yield "watersmeet.rows_late", sum(row.late_in for row in report.inputs)
+        yield "watersmeet.rows_late", sum(row.late_in_tick for row in report.inputs)
         yield "watersmeet.rows_retained", sum(row.retained for row in report.inputs)

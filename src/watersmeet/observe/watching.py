@@ -79,8 +79,8 @@ class Watching:
     def behind(self, backlog: Mapping[str, tuple[int, str]]) -> None:
         self._reporter.behind(backlog)
 
-    def tick(self, result: TickResult, seconds: float, parts: Mapping[str, float]) -> None:
-        self._reporter(result, seconds, parts)
+    def tick(self, result: TickResult, seconds: float, phases: Mapping[str, float]) -> None:
+        self._reporter(result, seconds, phases)
 
     def notice(self, said: str) -> None:
         for watcher in self._watchers:

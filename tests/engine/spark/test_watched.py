@@ -91,8 +91,12 @@ def test_figures_are_the_account_s_and_spark_s_jobs_say_what_they_are_for(spark,
         ]
         assert sum(gone) == 60
     assert samples["watersmeet_output_rows_total", ("job", "shop"), ("query", "met")] > 60
-    assert samples["watersmeet_tick_seconds_count", ("job", "shop")] == result.ticks == len(answers)
-    parts = {dict(key[1:]).get("part") for key in samples if key[0] == "watersmeet_tick_part_seconds_count"}
+    assert samples["watersmeet_tick_duration_seconds_count", ("job", "shop")] == result.ticks == len(answers)
+    parts = {
+        dict(key[1:]).get("phase")
+        for key in samples
+        if key[0] == "watersmeet_tick_phase_duration_seconds_count"
+    }
     assert {"begin", "ingest", "advance", "join and write", "publish", "commit"} == parts
     ticks = {f"shop: tick {n}, {part}" for n in range(1, 4) for part in ("ingest", "met, join")}
     assert ticks <= described(spark, "shop")

@@ -34,7 +34,7 @@ PARTS = {
 
 
 def _report(tick: int, **more: object) -> TickReport:
-    told: dict = {"elapsed": 1.0, "tasks": {"delivered": 4}} | more
+    told: dict = {"elapsed_seconds": 1.0, "tasks": {"delivered": 4}} | more
     return TickReport(tick, 0.52, (), {"orders": 1_000}, {"delivered": 900}, **told)
 
 
@@ -63,7 +63,11 @@ ONE = Snapshot(
 
 _QUERIES = ("delivered", "windows", "a_query_with_a_rather_long_name", "climbed")
 MANY = Snapshot(
-    _report(77, held={"orders": Ahead("deliveries", 82_800_000_000)}, store=StoreUse(3_000_000, 5, 700, 7)),
+    _report(
+        77,
+        paused_sources={"orders": Ahead("deliveries", 82_800_000_000)},
+        store=StoreUse(3_000_000, 5, 700, 7),
+    ),
     tuple(
         QueryRow(query, 10.0**n, 0.3, _wave(3, 5), _wave(0), 5 * n, 10**n) for n, query in enumerate(_QUERIES)
     ),

@@ -27,7 +27,7 @@ REPORT = TickReport(
 
 
 def test_rows_of_deletes_of_nothing_are_told():
-    missed = replace(REPORT.inputs[1], missing_deletes=('{"k": "[b]"}', json.dumps({"k": "x" * 200})))
+    missed = replace(REPORT.inputs[1], missing_delete_examples=('{"k": "[b]"}', json.dumps({"k": "x" * 200})))
     report = replace(REPORT, inputs=(REPORT.inputs[0], missed))
     wanted = 'w: a delete of what is not there: {"k": "[b]"}'
     plain, told = io.StringIO(), io.StringIO()
@@ -35,7 +35,7 @@ def test_rows_of_deletes_of_nothing_are_told():
     lines = plain.getvalue().splitlines()
     assert (len(lines), lines[1], max(map(len, lines))) == (3, wanted, 120)
     JsonLines(told).tick(report, None)
-    assert json.loads(told.getvalue())["inputs"][1]["missing_deletes"][0] == '{"k": "[b]"}'
+    assert json.loads(told.getvalue())["inputs"][1]["missing_delete_examples"][0] == '{"k": "[b]"}'
 
 
 def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
@@ -66,12 +66,14 @@ def test_what_a_tick_asked_of_a_remote_store_is_told_beside_what_a_line_has():
 
 
 def test_sources_that_wait_for_others_are_told():
-    report = replace(REPORT, held={"flights": Ahead("weather", 82_800_000_001)})
+    report = replace(REPORT, paused_sources={"flights": Ahead("weather", 82_800_000_001)})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
     assert ", held flights (23 h 1 min ahead of weather)" in plain.getvalue()
     JsonLines(told).tick(report, None)
-    assert json.loads(told.getvalue())["held"] == {"flights": {"behind": "weather", "by": 82_800_000_001}}
+    assert json.loads(told.getvalue())["paused_sources"] == {
+        "flights": {"ahead_of": "weather", "ahead_by": 82_800_000_001}
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,9 +95,9 @@ def test_plain_is_one_line_per_tick_of_one_unit_each():
     out = io.StringIO()
     report = replace(
         REPORT,
-        elapsed=2.0,
+        elapsed_seconds=2.0,
         clock_us=1_357_034_400_000_000 + 3_000_000,
-        inputs=(replace(REPORT.inputs[0], late=300, late_in=2), REPORT.inputs[1]),
+        inputs=(replace(REPORT.inputs[0], late=300, late_in_tick=2), REPORT.inputs[1]),
     )
     PlainLines(out, frozenset({"w.n"})).tick(report, None)
     assert out.getvalue() == (
@@ -106,19 +108,19 @@ def test_plain_is_one_line_per_tick_of_one_unit_each():
 
 def test_rows_of_the_tick_that_are_in_no_result_are_told_by_their_reasons():
     aside = ({"broken": 3, "ahead": 1_000}, {"broken": 2, "null_time": 1})
-    inputs = [replace(row, set_aside=of) for row, of in zip(REPORT.inputs, aside, strict=True)]
+    inputs = [replace(row, dropped=of) for row, of in zip(REPORT.inputs, aside, strict=True)]
     report = replace(REPORT, inputs=tuple(inputs), rounded={"flights": 3, "weather": 4})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
     assert ", late 0, broken 5, ahead 1,000, without time 1, rounded 7, kept 89;" in plain.getvalue()
     JsonLines(told).tick(report, None)
-    assert [row["set_aside"] for row in json.loads(told.getvalue())["inputs"]] == list(aside)
+    assert [row["dropped"] for row in json.loads(told.getvalue())["inputs"]] == list(aside)
 
 
 def test_a_plain_line_is_never_longer_than_120_characters():
     one = InputReport(
         "a_rather_long_view.of.o", 10**7, 10**9, 10**9, 10**8, 10**9,
-        {"order_time_at_the_till": 1_357_034_400_123_456}, held_by=(Held("orders", "2"),),
+        {"order_time_at_the_till": 1_357_034_400_123_456}, watermark_holders=(Held("orders", "2"),),
     )  # fmt: skip
     out = io.StringIO()
     PlainLines(out).tick(
@@ -189,8 +191,10 @@ HELD = TickReport(
     tick=1,
     seconds=0.1,
     inputs=(
-        InputReport("o", 1, 0, 0, 0, 1, {"t": NEVER}, held_by=(Held("orders", "2"),)),
-        InputReport("d", 1, 0, 0, 0, 1, {"t": 5}, held_by=(Held("d", "0", 60_000_000, 30_000_000),)),
+        InputReport("o", 1, 0, 0, 0, 1, {"t": NEVER}, watermark_holders=(Held("orders", "2"),)),
+        InputReport(
+            "d", 1, 0, 0, 0, 1, {"t": 5}, watermark_holders=(Held("d", "0", 60_000_000, 30_000_000),)
+        ),
         InputReport("x", 0, 0, 0, 0, 1, {"t": 5}, idle=True),
     ),
     rows_in={},
@@ -207,8 +211,8 @@ def test_who_holds_a_watermark_back_is_named():
     JsonLines(out).started([Waiting("o", (Held("orders", "2"),))], None)
     JsonLines(out).tick(HELD, None)
     waiting, tick = (json.loads(line) for line in out.getvalue().splitlines())
-    assert waiting["waiting"][0]["held_by"][0]["partition"] == "2"
-    assert tick["inputs"][1]["held_by"] == [
+    assert waiting["waiting"][0]["watermark_holders"][0]["partition"] == "2"
+    assert tick["inputs"][1]["watermark_holders"] == [
         {"source": "d", "partition": "0", "since_us": 60_000_000, "idle_timeout_us": 30_000_000}
     ]
     assert tick["inputs"][2]["idle"] is True
@@ -222,7 +226,7 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     JsonLines(out).tick(report, None)
     plain, line = out.getvalue().splitlines()
     assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, kept 0, backlog 1,203 files"
-    assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "of": "files"}
+    assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "unit": "files"}
     assert TickReport(1, 0.5, (), {}, {}, backlog={"a": Backlog(1, "files")}).behind == "1 file"
     assert TickReport(1, 0.5, (), {}, {}, backlog={"b": Backlog(7, "rows"), **backlog}).behind == (
         "1,203 files"
@@ -246,7 +250,7 @@ def test_a_key_that_tasks_share_is_told_of_once():
 def test_a_hot_key_is_told_of_once_when_it_has_become_hot():
     def tick(share: float, rows: int) -> TickReport:
         heavy = (HeavyKey("k = 7", rows, share),)
-        return TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, heavy_keys=heavy),), {}, {})
+        return TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, hot_keys=heavy),), {}, {})
 
     out = io.StringIO()
     plain = PlainLines(out)
@@ -262,7 +266,7 @@ def test_lines_are_written_whatever_the_encoding_and_whatever_is_in_names():
     plain = PlainLines(out)
     heavy = (HeavyKey(f"k = 'é→\x1b[2J{'x' * 120}'", 50_000, 0.5),)
     plain.started([Waiting("o", (Held("orders\x1b[2J", "2"),))], None)
-    plain.tick(TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, heavy_keys=heavy),), {}, {}), None)
+    plain.tick(TickReport(1, 0.0, (InputReport("o", 0, 0, 0, 0, 100_000, hot_keys=heavy),), {}, {}), None)
     out.flush()
     first, _, hot = raw.getvalue().decode("latin-1").splitlines()
     assert "orders\\x1b[2J/2" in first

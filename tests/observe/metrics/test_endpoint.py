@@ -88,7 +88,7 @@ def test_a_run_is_shown_while_it_starts_runs_and_no_more_when_it_has_ended(addre
         value(text, "watersmeet_input_rows_total", job="shop", query="delivered", input="o") == account["in"]
     )
     assert value(text, "watersmeet_trigger_interval_seconds", job="shop") == 1
-    assert value(text, "watersmeet_backlog", job="shop", source="orders", unit="rows") == 7
+    assert value(text, "watersmeet_backlog_rows", job="shop", source="orders") == 7
     job.watching.end(None)
     with pytest.raises(urllib.error.URLError):
         asked(address)
@@ -110,7 +110,8 @@ def test_what_is_shown_is_what_the_figures_say_and_nothing_else(address):
     shown = {reading.figure for reading in metrics.readings()}
     assert shown >= set(figures.FIGURES) - {
         figures.TICK_SECONDS,
-        figures.PART_SECONDS,
+        figures.PHASE_SECONDS,
+        figures.BACKLOGS["files"],
         figures.SHED_JOINED,
         figures.STORE_BYTES,
         figures.STORE_REQUESTS,
@@ -125,10 +126,12 @@ def test_ticks_and_their_parts_are_histograms(address):
     for seconds in (0.2, 0.2, 4.0):
         job.tick({}, seconds)
     text = asked(address)
-    assert value(text, "watersmeet_tick_seconds_count", job="shop") == 3
-    assert value(text, "watersmeet_tick_seconds_sum", job="shop") == pytest.approx(4.4)
-    assert value(text, "watersmeet_tick_seconds_bucket", job="shop", le="0.25") == 2
-    assert value(text, "watersmeet_tick_part_seconds_sum", job="shop", part="ingest") == pytest.approx(2.2)
+    assert value(text, "watersmeet_tick_duration_seconds_count", job="shop") == 3
+    assert value(text, "watersmeet_tick_duration_seconds_sum", job="shop") == pytest.approx(4.4)
+    assert value(text, "watersmeet_tick_duration_seconds_bucket", job="shop", le="0.25") == 2
+    assert value(
+        text, "watersmeet_tick_phase_duration_seconds_sum", job="shop", phase="ingest"
+    ) == pytest.approx(2.2)
     job.watching.end(None)
 
 
@@ -156,7 +159,7 @@ def test_a_restart_loses_no_series_and_doubles_none(address):
     job.tick({"orders": [row(102, "far")]})
     after = samples(asked(address))
     assert after.keys() == before.keys()
-    assert after["watersmeet_tick_seconds_count", frozenset({("job", "shop")})] == len(TICKS) + 1
+    assert after["watersmeet_tick_duration_seconds_count", frozenset({("job", "shop")})] == len(TICKS) + 1
     read = "watersmeet_input_rows_total", frozenset({("job", "shop"), ("query", "delivered"), ("input", "o")})
     assert after[read] == before[read] + 1
     assert after[NOTICES] == 1
@@ -167,13 +170,13 @@ def test_what_has_failed_is_shown_until_it_is_started_again(address):
     job, _ = watched(address)
     job.ticks()
     job.watching.begin(4)
-    assert value(asked(address), "watersmeet_tick_in_hand_seconds", job="shop") > 0
+    assert value(asked(address), "watersmeet_running_tick_age_seconds", job="shop") > 0
     job.watching.end(EngineError("the disk is full", code="disk-full"))
     text = asked(address)
     assert value(text, "watersmeet_failing", job="shop") == 1
     assert (
         value(text, "watersmeet_up", job="shop")
-        == value(text, "watersmeet_tick_in_hand_seconds", job="shop")
+        == value(text, "watersmeet_running_tick_age_seconds", job="shop")
         == 0
     )
     metrics = endpoint_at(address).watch(job.about(), None)

@@ -131,8 +131,8 @@ def test_what_waits_and_what_is_not_read_is_told(job):
         (figure, labels): value
         for figure, labels, value in Readings(job.plan).of_tick(report, job.results[-1], NOW_US)
     }
-    assert found[figures.HELD_BY, ("delivered", "o")] == 0
+    assert found[figures.HOLDERS, ("delivered", "o")] == 0
     assert found[figures.IDLE, ("delivered", "o")] == 0
-    assert found[figures.HELD, ("orders",)] == 0
+    assert found[figures.PAUSED, ("orders",)] == 0
     assert found[figures.TICK, ()] == len(TICKS)
     assert found[figures.TICK_TIME, ()] == NOW_US / 1e6

@@ -138,7 +138,17 @@ def test_panels_lie_beside_each_other_and_use_the_variables():
 
 def test_the_page_tells_of_every_figure():
     page = (ROOT / "docs" / "users" / "reference" / "metrics.md").read_text()
-    rows = dict(re.findall(r"^\| `(watersmeet_\w+)` \| ([^|]*) \|", page, re.MULTILINE))
-    assert rows.keys() == {figure.name for figure in FIGURES}
+    listed = re.findall(r"^\| `(watersmeet_\w+)` \| ([^|]*) \|", page, re.MULTILINE)
+    assert sorted(name for name, _ in listed) == sorted(figure.name for figure in FIGURES)
+    rows = dict(listed)
     for figure in FIGURES:
         assert re.findall(r"`(\w+)`", rows[figure.name]) == list(figure.labels)
+
+
+def test_names_follow_the_conventions_of_prometheus():
+    """Counters end in _total, no other does; times are in seconds, sizes in bytes; no label is in a name."""
+    for figure in FIGURES:
+        assert figure.name.endswith("_total") == (figure.kind == "counter"), figure.name
+        assert not re.search(r"_(ms|millis|us|minutes|kb|mb|ratio_percent)(_|$)", figure.name), figure.name
+        assert figure.kind != HISTOGRAM or figure.name.endswith("_seconds"), figure.name
+        assert not [label for label in figure.labels if f"by_{label}" in figure.name], figure.name

@@ -187,7 +187,7 @@ def _head(shot: Snapshot, now: Now, look: Look) -> Iterator[Line]:
         yield ((now.page, LOOK),)
     if shot.report is not None:
         yield _progress(shot, now, look)
-        if held := ahead_words(shot.report.held, _in_time(shot)):
+        if held := ahead_words(shot.report.paused_sources, _in_time(shot)):
             yield ((look.name(held), WARN),)
 
 
@@ -299,7 +299,7 @@ def _foot(shot: Snapshot, look: Look) -> list[Line]:
     report = shot.report
     if report is None:
         return []
-    busy = f"{100 * report.seconds / report.lasted:.0f} % busy" if report.elapsed else ""
+    busy = f"{100 * report.seconds / report.lasted:.0f} % busy" if report.elapsed_seconds else ""
     words = [word for word in (busy, report.most_tasks) if word]
     line: list[Piece] = [
         ("tick  ", FAINT),

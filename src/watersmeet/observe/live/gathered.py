@@ -213,6 +213,6 @@ def _parts(reports: Sequence[TickReport]) -> dict[str, float]:
     """Seconds of each part, on average, in the order of a tick."""
     sums: dict[str, float] = {}
     for report in reports:
-        for part, seconds in report.parts.items():
+        for part, seconds in report.phases.items():
             sums[part] = sums.get(part, 0.0) + seconds
     return {part: seconds / len(reports) for part, seconds in sums.items()}

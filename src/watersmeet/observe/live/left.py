@@ -38,7 +38,7 @@ class Left:
         files, unread = dict(self._files), 0.0
         can_tell = bool(report.backlog)
         for source, backlog in report.backlog.items():
-            if backlog.of != FILES:
+            if backlog.unit != FILES:
                 unread += backlog.count
                 continue
             before, rows = files.get(source), report.rows_in.get(source, 0)

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from watersmeet.event_time import ENDED, NEVER, Watermark, shown_time
 from watersmeet.observe.held import Waiting, ahead_words
 from watersmeet.observe.live.words import glyphs_for, one_line
-from watersmeet.observe.progress import SET_ASIDE, TickReport, Told
+from watersmeet.observe.progress import DROPPED, TickReport, Told
 from watersmeet.observe.reports import TickResult
 from watersmeet.observe.watching import Watcher
 from watersmeet.plan.explain.durations import rounded_up
@@ -51,17 +51,19 @@ class PlainLines(Watcher):
             self._print(told, LINE)
 
     def _line(self, report: TickReport, tasks: str, asked: str, distance: bool) -> str:
-        late, kept = (sum(getattr(row, what) for row in report.inputs) for what in ("late_in", "retained"))
+        late, kept = (
+            sum(getattr(row, what) for row in report.inputs) for what in ("late_in_tick", "retained")
+        )
         line = (
             f"tick {report.tick}: {report.seconds:.2f} s, {tasks and f'{tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
-            f"out {report.written:,}, late {late:,}, {''.join(_set_aside(report))}kept {kept:,}"
+            f"out {report.written:,}, late {late:,}, {''.join(_dropped(report))}kept {kept:,}"
         )
         if report.behind:
             line += f", backlog {report.behind}"
         line += asked
-        if report.held:
-            line += f", {ahead_words(report.held, not self._integers)}"
+        if report.paused_sources:
+            line += f", {ahead_words(report.paused_sources, not self._integers)}"
         return "; ".join(filter(None, [line, self._watermark(report, distance), _standstill(report)]))
 
     def _print(self, text: str, most: int | None) -> None:
@@ -75,7 +77,9 @@ class PlainLines(Watcher):
         """The least one of the time axis; of integers, where there are no others. ``distance``: and how far
         it is behind the clock."""
         marks = [
-            (f"{row.name}.{column}", mark) for row in report.inputs for column, mark in row.watermarks.items()
+            (f"{row.input}.{column}", mark)
+            for row in report.inputs
+            for column, mark in row.watermarks.items()
         ]
         times = [time_mark for time_mark in marks if time_mark[0] not in self._integers] or marks
         if not times:
@@ -91,11 +95,11 @@ class PlainLines(Watcher):
         return f", {rounded_up(behind)} behind" if behind > 0 else ""
 
 
-def _set_aside(report: TickReport) -> Iterator[str]:
+def _dropped(report: TickReport) -> Iterator[str]:
     """Yield how many rows of the tick are in no result for which reason, or were rounded, where there are
     some."""
-    for place, word in SET_ASIDE.items():
-        rows = sum(row.set_aside.get(place, 0) for row in report.inputs)
+    for place, word in DROPPED.items():
+        rows = sum(row.dropped.get(place, 0) for row in report.inputs)
         if rows:
             yield f"{word} {rows:,}, "
     if report.rounded:
@@ -116,7 +120,8 @@ class JsonLines(Watcher):
     def tick(self, report: TickReport, result: TickResult) -> None:
         line = asdict(report)
         line["seconds"] = round(report.seconds, 4)
-        line["parts"] = {part: round(seconds, 4) for part, seconds in report.parts.items()}
+        line["elapsed_seconds"] = round(report.elapsed_seconds, 4)
+        line["phases"] = {phase: round(seconds, 4) for phase, seconds in report.phases.items()}
         for row in line["inputs"]:
             row["watermarks"] = {column: _json_mark(mark) for column, mark in row["watermarks"].items()}
         print(json.dumps(line), file=self._out, flush=True)
@@ -127,7 +132,7 @@ def _json_mark(mark: Watermark) -> Any:
 
 
 def _standstill(report: TickReport) -> str:
-    standing = [(row.name, row.standstill) for row in report.inputs if row.standstill is not None]
+    standing = [(row.input, row.standstill) for row in report.inputs if row.standstill is not None]
     if not standing:
         return ""
     name, why = standing[0]

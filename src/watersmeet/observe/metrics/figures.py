@@ -66,9 +66,9 @@ FORECAST_ROWS = Figure(
     "watersmeet_forecast_rows",
     GAUGE,
     "Rows of an input that are kept at most, by the declared rate of its sources or the measured one.",
-    (*_INPUT, "by"),
+    (*_INPUT, "rate"),
 )
-FORECAST_BYTES = Figure("watersmeet_forecast_bytes", GAUGE, "What these take in files.", (*_INPUT, "by"))
+FORECAST_BYTES = Figure("watersmeet_forecast_bytes", GAUGE, "What these take in files.", (*_INPUT, "rate"))
 STATE_BYTES = Figure("watersmeet_state_bytes", GAUGE, "Bytes in files of all that a query keeps.", ("query",))
 OUTPUT_ROWS = Figure(
     "watersmeet_output_rows_total", COUNTER, "Rows to the sink since the job's first tick.", ("query",)
@@ -80,7 +80,7 @@ SHED_JOINED = Figure(
     ("query", "inputs"),
 )
 LATE_BY = Figure(
-    "watersmeet_late_rows_by_lateness_total",
+    "watersmeet_late_rows_total",
     COUNTER,
     "Late rows, by how late they were.",
     (*_KEY, "lateness"),
@@ -97,25 +97,28 @@ WATERMARK_LAG = Figure(
 WATERMARK_INTEGER = Figure(
     "watersmeet_watermark_integer", GAUGE, "Watermark of an event time that is an integer.", _KEY
 )
-HELD_BY = Figure(
-    "watersmeet_watermark_holding_partitions",
+HOLDERS = Figure(
+    "watersmeet_watermark_holders",
     GAUGE,
     "Silent partitions that hold an input's watermark back.",
     _INPUT,
 )
 IDLE = Figure("watersmeet_input_idle", GAUGE, "1: all partitions of the input are idle.", _INPUT)
-BACKLOG = Figure(
-    "watersmeet_backlog", GAUGE, "What of a source was not read yet: rows, or files.", ("source", "unit")
-)
-HELD = Figure(
-    "watersmeet_source_held", GAUGE, "1: the source is not read, for it is too far ahead.", ("source",)
+BACKLOGS = {
+    unit: Figure(
+        f"watersmeet_backlog_{unit}", GAUGE, f"{unit.title()} of a source not read yet.", ("source",)
+    )
+    for unit in ("rows", "files")
+}
+PAUSED = Figure(
+    "watersmeet_source_paused", GAUGE, "1: the source is not read, for it is too far ahead.", ("source",)
 )
 TICK = Figure("watersmeet_last_tick", GAUGE, "Number of the last tick that was committed.")
 TICK_TIME = Figure("watersmeet_last_tick_timestamp_seconds", GAUGE, "When that was, in seconds since 1970.")
-TICK_IN_HAND = Figure(
-    "watersmeet_tick_in_hand_seconds",
+RUNNING_TICK_AGE = Figure(
+    "watersmeet_running_tick_age_seconds",
     GAUGE,
-    "For how long the tick in hand has been going on; 0: none is.",
+    "Age of the running tick; 0: none runs.",
 )
 TRIGGER = Figure(
     "watersmeet_trigger_interval_seconds",
@@ -138,10 +141,15 @@ STORE_BYTES = Figure(
     ("direction",),
 )
 STORE_REQUESTS = Figure("watersmeet_store_requests_total", COUNTER, "Requests to that store.")
-TICK_SECONDS = Figure("watersmeet_tick_seconds", HISTOGRAM, "How long ticks took.")
-PART_SECONDS = Figure("watersmeet_tick_part_seconds", HISTOGRAM, "How long a part of a tick took.", ("part",))
+TICK_SECONDS = Figure("watersmeet_tick_duration_seconds", HISTOGRAM, "How long ticks took.")
+PHASE_SECONDS = Figure(
+    "watersmeet_tick_phase_duration_seconds", HISTOGRAM, "How long a phase of a tick took.", ("phase",)
+)
 
-FIGURES: tuple[Figure, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Figure))
+FIGURES: tuple[Figure, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Figure)),
+    *BACKLOGS.values(),
+)
 """All there are."""
 
 
@@ -166,9 +174,9 @@ class Readings:
         yield from self._watermarks(result, now_us)
         yield from self._kept(result)
         for source, backlog in report.backlog.items():
-            yield Reading(BACKLOG, (source, backlog.of), backlog.count)
-        for source in {**report.rows_in, **report.held}:
-            yield Reading(HELD, (source,), source in report.held)
+            yield Reading(BACKLOGS[backlog.unit], (source,), backlog.count)
+        for source in {**report.rows_in, **report.paused_sources}:
+            yield Reading(PAUSED, (source,), source in report.paused_sources)
 
     def _accounts(self, result: TickResult) -> Iterator[Reading]:
         for query, own in result.queries.items():
@@ -185,7 +193,7 @@ class Readings:
     def _watermarks(self, result: TickResult, now_us: int) -> Iterator[Reading]:
         for query, own in result.queries.items():
             for alias, marks in by_alias(own.input_watermarks, own.account).items():
-                yield Reading(HELD_BY, _labels(query, alias), len(own.holding.get(alias, ())))
+                yield Reading(HOLDERS, _labels(query, alias), len(own.holding.get(alias, ())))
                 yield Reading(IDLE, _labels(query, alias), alias in own.idle)
                 for column, mark in marks.items():
                     if mark in (NEVER, ENDED):

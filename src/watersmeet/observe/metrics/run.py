@@ -21,19 +21,19 @@ from watersmeet.observe.progress import TickReport
 from watersmeet.observe.reports import TickResult, report_of
 from watersmeet.observe.watching import Watched, Watcher
 
-PARTS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Seconds. A part of a tick may take ten milliseconds, a tick that waits for a server minutes."""
+PHASE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Seconds. A phase of a tick may take ten milliseconds, a tick that waits for a server minutes."""
 
 STARTING, RUNNING, ENDED, FAILED = "starting", "running", "ended", "failed"
 
 
 def histograms() -> dict[figures.Figure, Histogram]:
-    """Of ticks and their parts, of all jobs that are shown at one address."""
+    """Of ticks and their phases, of all jobs that are shown at one address."""
     return {
         figure: Histogram(
-            figure.name, figure.help, ("job", *figure.labels), registry=None, buckets=PARTS_BUCKETS
+            figure.name, figure.help, ("job", *figure.labels), registry=None, buckets=PHASE_BUCKETS
         )
-        for figure in (figures.TICK_SECONDS, figures.PART_SECONDS)
+        for figure in (figures.TICK_SECONDS, figures.PHASE_SECONDS)
     }
 
 
@@ -59,8 +59,8 @@ class RunMetrics(Watcher):
         self._notices = self._requests = 0
         self._store: Counter[str] = Counter()
         self._tick_seconds = seconds[figures.TICK_SECONDS].labels(job)
-        self._part_seconds = seconds[figures.PART_SECONDS]
-        self._of_parts: dict[str, Histogram] = {}
+        self._phase_seconds = seconds[figures.PHASE_SECONDS]
+        self._of_phases: dict[str, Histogram] = {}
 
     def begins(self, run: Watched) -> None:
         """A run of the job, which is about to start. What its last tick in this process has come to is shown
@@ -81,11 +81,11 @@ class RunMetrics(Watcher):
 
     def tick(self, report: TickReport, result: TickResult) -> None:
         self._tick_seconds.observe(report.seconds)
-        for part, seconds in report.parts.items():
-            of_part = self._of_parts.get(part)
-            if of_part is None:
-                of_part = self._of_parts[part] = self._part_seconds.labels(self.job, part)
-            of_part.observe(seconds)
+        for phase, seconds in report.phases.items():
+            of_phase = self._of_phases.get(phase)
+            if of_phase is None:
+                of_phase = self._of_phases[phase] = self._phase_seconds.labels(self.job, phase)
+            of_phase.observe(seconds)
         with self._lock:
             self._last, self._since = (report, result), None
             if report.store is not None:
@@ -112,7 +112,7 @@ class RunMetrics(Watcher):
         yield Reading(figures.UP, (), state == RUNNING)
         yield Reading(figures.FAILING, (), state == FAILED)
         yield Reading(figures.TRIGGER, (), self._trigger_s)
-        yield Reading(figures.TICK_IN_HAND, (), 0.0 if since is None else time.monotonic() - since)
+        yield Reading(figures.RUNNING_TICK_AGE, (), 0.0 if since is None else time.monotonic() - since)
         yield Reading(figures.NOTICES, (), notices)
         for logger, count in dict(WARNED.counts).items():
             yield Reading(figures.WARNINGS, (logger,), count)
