@@ -87,8 +87,8 @@ def test_rows_are_those_of_the_job(watersmeet, files):
     assert sorted(enriched["rows"]) == [[1, "one"], [7, "seven"]]
     sources = told["preview"]["sources"]
     assert sources["o"] == {
-        "rows": 4, "left_out": 3, "example": "+4,2024-07-01 11:00:00,1,d", "files": 1, "more": False,
-        "not_looked_at": [],
+        "rows": 4, "broken": 3, "broken_example": "+4,2024-07-01 11:00:00,1,d", "files": 1, "has_more": False,
+        "unchecked_columns": [],
     }  # fmt: skip
     assert sources["names"]["rows"] == 2
     assert sorted(path.name for path in files.iterdir()) == ["d", "job.sql", "names", "o"]
@@ -109,7 +109,7 @@ def test_times_by_a_pattern_and_quotes_that_are_written_twice(watersmeet, files)
     before, after = (json.loads(own.out.splitlines()[0]) for own in (plain, found))
     of_6 = [6, "2024-07-01T16:00:00Z", None, 12, 2.0, 'f, "g" h!']
     assert sorted(after["rows"]) == sorted([*before["rows"], of_6])
-    assert json.loads(found.out.splitlines()[-1])["preview"]["sources"]["o"]["left_out"] == 1
+    assert json.loads(found.out.splitlines()[-1])["preview"]["sources"]["o"]["broken"] == 1
 
 
 def test_what_was_read_is_said(watersmeet, files):
@@ -244,7 +244,7 @@ def test_columns_with_parts(watersmeet, nested):
         [1, ["x", None], {"a": 1}, s, 2, "2024-07-01T10:00:00Z", ["one", "uno"], "x"],
         [2, None, {}, {"p": None, "q": None}, None, None, None, None],
     ]
-    assert told["preview"]["sources"]["a"]["not_looked_at"] == ["odd"]
+    assert told["preview"]["sources"]["a"]["unchecked_columns"] == ["odd"]
     assert "not looked at: odd" in watersmeet("preview", "job.sql").out
 
 
@@ -259,7 +259,7 @@ def test_a_column_with_parts_that_only_spark_reads_is_named(watersmeet, nested):
 def test_the_first_record_left_out_may_be_any_bytes(watersmeet, files):
     (files / "o" / "1.csv").write_bytes(b"id,t,x,s\n1,2024-07-01 10:00:00,1,\xff\x1b[2J\n")
     *_, told = lines_of(watersmeet("preview", "job.sql", "--json"))
-    assert told["preview"]["sources"]["o"]["example"] == "1,2024-07-01 10:00:00,1,\ufffd\x1b[2J"
+    assert told["preview"]["sources"]["o"]["broken_example"] == "1,2024-07-01 10:00:00,1,\ufffd\x1b[2J"
 
 
 MEETING = """

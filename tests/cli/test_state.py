@@ -50,7 +50,7 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     manifest = load_newest(LocalStore(".watersmeet/job/state"))
     assert manifest is not None
     assert (told["tick"], told["finished"], told["differences"]) == (2, False, [])
-    sides = {(side["query"], side["input"]): side for side in told["kept"]}
+    sides = {(side["query"], side["input"]): side for side in told["inputs"]}
     assert {name: side["rows"] for name, side in sides.items()} == {
         (query, alias): manifest.queries[query].nodes[0].arrangements[alias].stored
         for query, alias in [
@@ -67,7 +67,7 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     assert sides["third", "x"]["shared_bytes"] == 0
     runs = {live.run.name: live.run.nbytes for live in manifest.runs()}
     assert (told["files"], told["bytes"]) == (len(runs), sum(runs.values()))
-    assert told["bytes"] < sum(side["bytes"] for side in told["kept"])
+    assert told["bytes"] < sum(side["bytes"] for side in told["inputs"])
     shown = watersmeet("state", "show", "job.sql", "--checkpoint", ".watersmeet/job")
     assert (shown.status, shown.err) == (0, "")
     assert "as of tick 2 (" in shown.out
@@ -136,7 +136,7 @@ def test_rows_that_one_query_keeps_for_another(watersmeet, tmp_path, monkeypatch
         {"x": [({"k": n, "d": 1}, 1) for n in range(5)], "z": [({"k": n, "g": "a"}, 1) for n in range(3)]}
     )
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
-    sides = {(side["query"], side["input"]): side for side in told["kept"]}
+    sides = {(side["query"], side["input"]): side for side in told["inputs"]}
     assert {name: side["rows"] for name, side in sides.items()} == {
         ("rows", "x"): 5, ("rows", "z"): 3, ("rows", "z.z"): 3, ("sums", "a with b"): 1,
     }  # fmt: skip

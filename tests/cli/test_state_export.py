@@ -70,7 +70,7 @@ def test_rows_that_are_retained_are_there_and_no_others(watersmeet, ran):
     met = [(k, t, any(k == j and t <= u <= t + 50 for j, u in rows["b"])) for k, t in rows["a"]]
     assert read["a"][0] == Counter(row for row in met if row[1] + 50 >= watermark)
     assert {row[:2] for row in read["b"][0]} == {row for row in rows["b"] if row[1] >= watermark}
-    kept = json.loads(watersmeet("state", "show", "job.sql", "--json").out)["kept"]
+    kept = json.loads(watersmeet("state", "show", "job.sql", "--json").out)["inputs"]
     least, most = next(side["times"]["t"] for side in kept if side["input"] == "a")
     assert watermark - 50 <= int(least) <= min(row[1] for row in read["a"][0])
     assert int(most) == max(row[1] for row in read["a"][0])

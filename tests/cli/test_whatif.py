@@ -115,7 +115,7 @@ def lines_of(found):
 def told(line):
     own = line["queries"]["out"]
     late = (own["inputs"]["o"]["late"], own["inputs"]["d"]["late"])
-    return (*late, own["retained_most"], own["lost_matches"], own["matches"])
+    return (*late, own["max_retained_rows"], own["lost_matches"], own["matches"])
 
 
 def test_what_is_shown_is_what_the_rules_give(watersmeet, files):
@@ -124,11 +124,11 @@ def test_what_is_shown_is_what_the_rules_give(watersmeet, files):
         "--lag", "2 seconds", "--lag", "o=9 seconds, plain_d=9 s", "--interval", "1", "--interval", "0.5",
     )  # fmt: skip
     *lines, summary = lines_of(found)
-    assert [(line["lags"]["o"] // 10**6, line["interval"]) for line in lines] == [
+    assert [(line["lags"]["o"] // 10**6, line["interval_scale"]) for line in lines] == [
         (5, 1.0), (5, 0.5), (2, 1.0), (2, 0.5), (9, 1.0), (9, 0.5),
     ]  # fmt: skip
     for line in lines:
-        assert told(line) == expected(line["lags"]["o"] // 10**6, int(20 * line["interval"])), line
+        assert told(line) == expected(line["lags"]["o"] // 10**6, int(20 * line["interval_scale"])), line
     assert any(told(line)[3] for line in lines)
     assert summary["whatif"]["by_arrival"]
     assert summary["whatif"]["sources"] == {"o": 120, "plain_d": 120}
@@ -141,19 +141,19 @@ def test_a_suggestion_is_the_least_lag_and_how_to_say_it(watersmeet, files):
     *lines, summary = lines_of(found)
     suggestion = summary["whatif"]["suggestion"]
     for place, name in enumerate(("o", "plain_d")):
-        lag = suggestion["least"][name] // 10**6
+        lag = suggestion["min_lags"][name] // 10**6
         assert expected(lag, 20)[place] <= 6 < expected(lag - 1, 20)[place]
     seconds = {name: lag // 10**6 for name, lag in suggestion["lags"].items()}
-    assert suggestion["lines"] == [
+    assert suggestion["declarations"] == [
         f"WATERMARK FOR t AS t - INTERVAL '{seconds['o']}' SECONDS",
         f"IMPOSE_ORDER(TABLE plain_d, DESCRIPTOR(t), INTERVAL '{seconds['plain_d']}' SECONDS)",
     ]
     assert lines[0]["setting"] == "as it is"
     assert lines[-1]["setting"] == "none late"
     assert told(lines[-1])[:2] == (0, 0)
-    said = JOB.replace("WATERMARK FOR t AS t - INTERVAL '5' SECONDS", suggestion["lines"][0])
+    said = JOB.replace("WATERMARK FOR t AS t - INTERVAL '5' SECONDS", suggestion["declarations"][0])
     said = said.replace(
-        "IMPOSE_ORDER(TABLE plain_d, DESCRIPTOR(t), INTERVAL '5' SECONDS)", suggestion["lines"][1]
+        "IMPOSE_ORDER(TABLE plain_d, DESCRIPTOR(t), INTERVAL '5' SECONDS)", suggestion["declarations"][1]
     )
     (files / "said.sql").write_text(said)
     first, *_ = lines_of(
@@ -305,7 +305,7 @@ def test_silence_and_partitions(watersmeet, files):
         "--lag", "1 s", "--idle", "none", "--idle", "10 seconds",
     )  # fmt: skip
     *lines, _ = lines_of(found)
-    late = {(line["lags"]["o"], line["idle_us"]): told(line)[0] for line in lines}
+    late = {(line["lags"]["o"], line["idle_timeout_us"]): told(line)[0] for line in lines}
     assert late[10**6, None] == 0
     assert late[10**6, 10**7] == 1
 
@@ -328,8 +328,8 @@ def test_windows_are_played_through_the_engine(watersmeet, files):
     declared, generous, summary = lines_of(found)
     assert [line["queries"]["out"]["inputs"]["o"]["late"] for line in (declared, generous)] == [1, 0]
     assert declared["queries"]["out"]["lost_matches"] is None
-    assert summary["whatif"]["suggestion"]["least"] == {"o": 20}
-    assert summary["whatif"]["suggestion"]["lines"] == ["WATERMARK FOR t AS t - 20"]
+    assert summary["whatif"]["suggestion"]["min_lags"] == {"o": 20}
+    assert summary["whatif"]["suggestion"]["declarations"] == ["WATERMARK FOR t AS t - 20"]
     assert any("was played through the engine" in note for note in summary["whatif"]["notes"])
     assert "o: 1 row without an event time" in summary["whatif"]["notes"]
     assert watersmeet("whatif", "windows.sql", "--sample", "o=o.parquet").status == 0
@@ -353,8 +353,8 @@ def test_rows_that_wait_in_a_join_above_are_kept_rows(watersmeet, files):
     samples = [word for name in "abc" for word in ("--sample", f"{name}={name}.parquet")]
     first, *_ = lines_of(watersmeet("whatif", "cascade.sql", *samples, "--rows-per-tick", "6", "--json"))
     own = first["queries"]["out"]
-    inputs = sum(i["retained_most"] for i in own["inputs"].values())
-    assert own["retained_most"] == inputs + 4  # every a with every b
+    inputs = sum(i["max_retained_rows"] for i in own["inputs"].values())
+    assert own["max_retained_rows"] == inputs + 4  # every a with every b
 
 
 def test_a_pipeline_is_told_in_its_own_words(watersmeet, files):
@@ -408,7 +408,7 @@ connector = "console"
         "--json",
     )
     summary = lines_of(found)[-1]["whatif"]
-    assert [line.partition(" = ")[0] for line in summary["suggestion"]["lines"]] == ["lag", "lag"]
+    assert [line.partition(" = ")[0] for line in summary["suggestion"]["declarations"]] == ["lag", "lag"]
 
 
 def test_partitions_are_those_of_the_source(watersmeet, files):
@@ -603,7 +603,7 @@ def test_a_computed_event_time_needs_an_arrival(watersmeet, files):
     *_, summary = lines_of(
         watersmeet("whatif", "job.sql", *sampled(), *ARRIVAL, "--json", "--late-share", "1%")
     )
-    assert "DESCRIPTOR(its event time)" in summary["whatif"]["suggestion"]["lines"][1]
+    assert "DESCRIPTOR(its event time)" in summary["whatif"]["suggestion"]["declarations"][1]
 
 
 def test_a_plot_is_written(watersmeet, files):

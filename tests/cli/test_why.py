@@ -148,10 +148,10 @@ def test_a_time_says_which_row(why):
 def test_json_has_the_same(why):
     (line,) = why("o", "--key", "18", "--json").splitlines()
     answer = json.loads(line)
-    (fate,) = answer["fates"]
+    (fate,) = answer["rows"]
     assert (answer["query"], answer["input"], answer["ticks"]) == ("delivered", "o", [1, 3])
-    assert (fate["what"], fate["left"]) == ("padded", {"number": 2, "exact": True})
-    assert fate["near"][0]["row"]["delivery_id"] == 2
+    assert (fate["outcome"], fate["left_in"]) == ("padded", {"number": 2, "exact": True})
+    assert fate["near_misses"][0]["row"]["delivery_id"] == 2
 
 
 def test_without_a_key_all_rows_are_told_up_to_a_limit(why):

@@ -98,7 +98,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_changes_that_were_put_out_are_summed(place: Path, capsys: Any) -> None:
     put_out = ran_in(place)
     status, line, _ = said(place, capsys, put_out)
-    assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb")
+    assert (status, line["equal"], line["batch_rows"], line["engine"]) == (0, True, 2, "duckdb")
     lost = put_out.filter(pa.compute.not_equal(put_out.column("_tick"), 2))
     status, line, _ = said(place, capsys, lost)
     assert status == 1
@@ -150,7 +150,7 @@ def test_keys_and_what_changes_may_be_computed(place: Path, capsys: Any, key: st
         assert status == 2
         assert "not-compared" in err
     else:
-        assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb")
+        assert (status, line["equal"], line["batch_rows"], line["engine"]) == (0, True, 2, "duckdb")
 
 
 def test_texts_of_which_it_is_computed_what_changes_are_looked_at(place: Path) -> None:

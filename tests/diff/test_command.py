@@ -76,7 +76,7 @@ MINUTE = 60_000_000
 def test_equal_and_different(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
     status, found = compared(capsys, "--output", f"out={output(place, *good)}")
-    assert (status, found["equal"], found["answered"], found["engine"]) == (0, True, 3, "duckdb"), found
+    assert (status, found["equal"], found["batch_rows"], found["engine"]) == (0, True, 3, "duckdb"), found
 
     bad = [(1, TEN, 1.5), (1, TEN, 1.5), (2, TEN + MINUTE, 4.0)]
     to = place / "rows.csv"
@@ -162,7 +162,7 @@ def test_spark_answers_the_same(spark: Any, place: Path, capsys: pytest.CaptureF
     good = [(1, TEN, 1.5), (2, TEN + MINUTE, None), (3, TEN + 2 * MINUTE, 0.0)]
     status, equal = compared(capsys, "--output", f"out={output(place, *good)}", "--engine", "spark")
     assert "error" not in equal, equal
-    assert (status, equal["equal"], equal["answered"], equal["engine"]) == (0, True, 3, "spark"), equal
+    assert (status, equal["equal"], equal["batch_rows"], equal["engine"]) == (0, True, 3, "spark"), equal
     text = JOB.replace("s.price FROM", "s.price * 2 AS price FROM")
     (place / "job.sql").write_text(text)
     status, other = compared(capsys, "--output", f"out={output(place, *good)}")
@@ -193,7 +193,7 @@ def test_decimals_of_json_files_are_whole(place: Path, capsys: pytest.CaptureFix
     (place / "put_out/2.json").write_text(rows[2] + "\n")
     (place / "put_out/3.json").write_text("")
     status, found = compared(capsys, "--output", "out=put_out")
-    assert (status, found.get("equal"), found.get("answered")) == (0, True, 3), found
+    assert (status, found.get("equal"), found.get("batch_rows")) == (0, True, 3), found
 
     (place / "put_out/1.json").write_text("\n".join(rows[:2]).replace("73.84", "73.85") + "\n")
     status, found = compared(capsys, "--output", "out=put_out")

@@ -70,8 +70,8 @@ def test_what_a_job_has_put_out(spark: Any, tmp_path: Path, monkeypatch: Any, ca
         os.utime(name, (1_700_000_000 + at,) * 2)
     assert main(["run", "job.sql", "--json", "--until-caught-up"]) == 0
     status, (line, met) = said(capsys)
-    assert (status, line["equal"], line["answered"], line["engine"]) == (0, True, 2, "duckdb"), line
-    assert (met["equal"], met["answered"], met["engine"]) == (True, 3, "ticks"), met
+    assert (status, line["equal"], line["batch_rows"], line["engine"]) == (0, True, 2, "duckdb"), line
+    assert (met["equal"], met["batch_rows"], met["engine"]) == (True, 3, "ticks"), met
     (part,) = (path for path in Path("out").rglob("*.json") if path.read_text())
     rows = part.read_text().splitlines()
     part.write_text("".join(f"{row}\n" for row in rows[1:]))
@@ -125,6 +125,6 @@ def test_records_that_the_job_counts_as_broken_are_in_no_answer(
     parquet.write_table(pa.Table.from_pylist(of_p, schema).append_column("at", times), "p/a.parquet")
     assert main(["run", "job.sql", "--json", "--until-caught-up"]) == 0
     status, (met, all_p) = said(capsys)
-    assert (met["engine"], met["equal"], met["answered"]) == ("spark", True, 4), met
-    assert (all_p["engine"], all_p["equal"], all_p["answered"]) == ("duckdb", True, 2), all_p
+    assert (met["engine"], met["equal"], met["batch_rows"]) == ("spark", True, 4), met
+    assert (all_p["engine"], all_p["equal"], all_p["batch_rows"]) == ("duckdb", True, 2), all_p
     assert status == 0

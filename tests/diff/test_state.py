@@ -106,7 +106,7 @@ def test_parts_of_text_late_rows_and_strict(
     expected = {("missing", "late"): 1, ("extra", "late"): 1, ("missing", "not yet due"): 2}
     status, found = compared()
     assert (status, reasons(found), found["engine"]) == (0, expected, "duckdb"), found
-    assert (found["late"], found["put_out"], found["answered"]) == ({"d": 1}, 2, 4)
+    assert (found["late"], found["output_rows"], found["batch_rows"]) == ({"d": 1}, 2, 4)
     assert compared("--strict")[0] == 1
 
     told = {tuple(row["row"][:1]): row["row"][2] for row in found["rows"]}
@@ -124,7 +124,7 @@ def test_rows_ahead_of_the_clock_are_in_neither(tmp_path: Path, compared: Compar
     made(tmp_path, "json", ahead)
     part(tmp_path, 2, "json", JSON)
     status, found = compared()
-    assert (status, found["answered"]) == (0, 4), found
+    assert (status, found["batch_rows"]) == (0, 4), found
     assert not [row for row in found["rows"] if row["row"][0] in (5, 6)]
 
 

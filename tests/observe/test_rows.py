@@ -25,9 +25,9 @@ def test_json_is_one_line():
     JsonPrinter(out).show("s", 5, ["t"], [("x\n",), (None,), (1.5,)], 0)
     (line,) = out.getvalue().splitlines()
     assert json.loads(line) == {
-        "insert": "s",
+        "query": "s",
         "tick": 5,
         "columns": ["t"],
         "rows": [["x\n"], [None], [1.5]],
-        "more": 0,
+        "more_rows": 0,
     }

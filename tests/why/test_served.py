@@ -67,7 +67,7 @@ def test_what_is_quoted_of_rows_is_cut(monkeypatch: Any, tmp_path: Path) -> None
     fate = Fate(row, "a", "here", "late", "late")
     monkeypatch.setattr(served, "told", lambda *given: [Answer("q", "x", (1, 2), [fate])])
     (answer,) = served.answered(asked(tmp_path, {"input": "x"}))["answers"]
-    told = answer["fates"][0]["row"]
+    told = answer["rows"][0]["row"]
     assert told["k"] == "x" * 500 + "… (999,500 more characters)"
     assert told["l"] == ["y" * 500 + "… (1 more character)"]
     assert told["s"] == "a\\x00\\x1b[1m</script>"

@@ -130,18 +130,19 @@ _REASONS = {
 
 def _print_json(results: Mapping[str, Result], samples: Mapping[str, Any], took: float) -> None:
     for name, result in results.items():
-        line: dict[str, Any] = {"insert": name, "columns": result.names, "rows": result.rows}
-        line["more"] = result.count - len(result.rows)
+        line: dict[str, Any] = {"query": name, "columns": result.names, "rows": result.rows}
+        line["more_rows"] = result.count - len(result.rows)
         line["dropped"] = result.dropped
         print(json.dumps(line, ensure_ascii=False, allow_nan=False))
     sources = {
         name: {
             "rows": len(sample.rows),
-            "left_out": sample.left_out,
-            "example": sample.example.encode(errors="surrogateescape").decode(errors="replace") or None,
+            "broken": sample.left_out,
+            "broken_example": sample.example.encode(errors="surrogateescape").decode(errors="replace")
+            or None,
             "files": sample.files,
-            "more": sample.more,
-            "not_looked_at": list(sample.unchecked),
+            "has_more": sample.more,
+            "unchecked_columns": list(sample.unchecked),
         }
         for name, sample in samples.items()
     }

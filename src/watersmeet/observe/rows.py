@@ -47,7 +47,7 @@ def table_of(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> Tabl
 
 
 class JsonPrinter:
-    """``{"insert", "tick", "columns", "rows", "more"}`` per tick; numbers are numbers, NULL is null, and
+    """``{"query", "tick", "columns", "rows", "more_rows"}`` per tick; numbers are numbers, NULL is null, and
     others as `watersmeet.types.json_values` has them."""
 
     values = True
@@ -58,5 +58,5 @@ class JsonPrinter:
     def show(
         self, insert: str, tick: int, names: Sequence[str], rows: Sequence[Sequence[Any]], more: int
     ) -> None:
-        line = {"insert": insert, "tick": tick, "columns": list(names), "rows": list(rows), "more": more}
+        line = {"query": insert, "tick": tick, "columns": list(names), "rows": list(rows), "more_rows": more}
         print(json.dumps(line, ensure_ascii=False, allow_nan=False), file=self._out, flush=True)

@@ -135,8 +135,56 @@ class Answer:
         return replace(self, notes=(*notes, *self.notes))
 
     def document(self) -> dict[str, Any]:
-        """The same as values of JSON."""
-        return asdict(self)
+        """Return the answer as values of JSON, by the names that users see."""
+        return {
+            "query": self.query,
+            "input": self.input,
+            "ticks": self.ticks,
+            "rows": [_fate_document(fate) for fate in self.fates],
+            "more_rows": self.more,
+            "notes": self.notes,
+        }
+
+
+_OUTCOMES: Mapping[What, str] = {
+    "beneath": "not_in_stream",
+    "met": "matched",
+    "put_out": "emitted",
+    "on_time": "accepted",
+    "there": "current",
+    "withdrawn": "deleted",
+    "never_there": "never_current",
+    "delete_of_nothing": "missing_delete",
+}
+"""The outcomes whose names are others for users."""
+
+
+def _fate_document(fate: Fate) -> dict[str, Any]:
+    own = asdict(fate)
+    return {
+        **{name: own[name] for name in ("row", "source", "place")},
+        "outcome": _OUTCOMES.get(fate.what, fate.what),
+        "text": fate.text,
+        "tick": own["tick"],
+        "left_in": own["left"],
+        "retained_until": fate.until,
+        "matches": [_met_document(met) for met in fate.met],
+        "more_matches": fate.more_met,
+        "joined_before": [_met_document(met) for met in fate.reached],
+        "filtered_by": fate.left_out,
+        "near_misses": own["near"],
+        "changed_by": own["by"],
+        "replaces": own["instead_of"],
+    }
+
+
+def _met_document(met: Met) -> dict[str, Any]:
+    own = asdict(met)
+    return {
+        **{name: own[name] for name in ("row", "place", "tick")},
+        "filtered_by": met.left_out,
+        "retracted_in": own["until"],
+    }
 
 
 def line_of(row: Row) -> str:

@@ -34,8 +34,8 @@ def print_json(shown: Sequence[Shown]) -> None:
         line = {
             "query": of.query,
             "equal": both.equal,
-            "answered": both.answered,
-            "put_out": both.put_out,
+            "batch_rows": both.answered,
+            "output_rows": both.put_out,
             "differences": [
                 {"side": side, "reason": reason, "rows": rows}
                 for (side, reason), rows in sorted(both.counts.items())
@@ -46,7 +46,7 @@ def print_json(shown: Sequence[Shown]) -> None:
                 {"side": side, "reason": reason, "count": n, "row": list(values)}
                 for side, reason, n, values in both.rows
             ],
-            "more": both.more,
+            "more_rows": both.more,
             "engine": of.by,
             "notes": list(of.notes),
         }

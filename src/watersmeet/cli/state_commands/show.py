@@ -31,9 +31,9 @@ from watersmeet.state.sections import object_of
 class Kept:
     """What one node of a query keeps of one of its sides, or of a table that rows meet as of their tick.
 
-    ``rows``: retained ones, or partial aggregates; ``most``: the most after any tick. ``files``, ``bytes``:
-    of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs that
-    another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries that keep
+    ``rows``: retained ones, or partial aggregates; ``max_rows``: the most after any tick. ``files``,
+    ``bytes``: of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs
+    that another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries that keep
     nothing themselves of the same rows. ``times``: per event time no retained row has a lesser one than the
     first or a greater one than the second; they are not told where the query's text is another one by now.
     """
@@ -42,7 +42,7 @@ class Kept:
     node: str
     input: str
     rows: int
-    most: int
+    max_rows: int
     files: int
     bytes: int
     shared_bytes: int
@@ -65,7 +65,7 @@ class StateReport:
     tick: int
     clock_us: int
     finished: bool
-    kept: tuple[Kept, ...]
+    inputs: tuple[Kept, ...]
     files: int
     bytes: int
     differences: tuple[str, ...] = ()
@@ -90,21 +90,21 @@ class StateReport:
             table.add_column(name, overflow="fold")
         for name in ("rows", "at most", "files", "size", "shared"):
             table.add_column(name, justify="right", no_wrap=True)
-        for kept in self.kept:
+        for kept in self.inputs:
             shared = size_of(kept.shared_bytes) if kept.shared_bytes else ""
-            numbers = (f"{kept.rows:,}", f"{kept.most:,}", f"{kept.files:,}", size_of(kept.bytes), shared)
+            numbers = (f"{kept.rows:,}", f"{kept.max_rows:,}", f"{kept.files:,}", size_of(kept.bytes), shared)
             table.add_row(Text(kept.name), Text(kept.node), *numbers)
         return table
 
     def lines(self) -> Iterator[str]:
         """What the table does not say."""
         said = set[frozenset[str]]()
-        for kept in self.kept:
+        for kept in self.inputs:
             together = frozenset((kept.name, *kept.shared_with))
             if kept.shared_with and together not in said:
                 said.add(together)
                 yield f"{kept.name} is kept together with {', '.join(kept.shared_with)}"
-        for kept in self.kept:
+        for kept in self.inputs:
             for name, (least, most) in kept.times.items() if kept.rows else ():
                 yield f"{kept.name}: {name} from {least} to {most}"
         for query, times in self.complete_from.items():
@@ -143,7 +143,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
                 node=_node_name(own, side.node),
                 input=_input_name(own, side),
                 rows=side.rows,
-                most=side.most,
+                max_rows=side.max_rows,
                 files=len(set(map(object_of, side.runs))),
                 bytes=sum(sizes[name] for name in side.runs),
                 shared_bytes=sum(sizes[name] for name in shared),
@@ -155,7 +155,7 @@ def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:
         tick=manifest.tick,
         clock_us=manifest.clock_us,
         finished=manifest.finished,
-        kept=tuple(kept),
+        inputs=tuple(kept),
         files=len(set(map(object_of, sizes))),
         bytes=sum(sizes.values()),
         differences=(*_differences(change, plan), *said_of_sources(manifest, plan)),
@@ -185,7 +185,7 @@ class _Held(NamedTuple):
     node: int
     side: str
     rows: int
-    most: int
+    max_rows: int
     runs: frozenset[str]
     spans: Mapping[str, tuple[float, int]]
 

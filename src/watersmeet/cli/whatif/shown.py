@@ -143,8 +143,8 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     return {
         "setting": setting.title,
         "lags": dict(outcome.lags),
-        "interval": float(setting.scale),
-        "idle_us": "as it is" if setting.keeps_idle else setting.idle,
+        "interval_scale": float(setting.scale),
+        "idle_timeout_us": "as declared" if setting.keeps_idle else setting.idle,
     }
 
 
@@ -152,10 +152,10 @@ def _of_query(own: OfQuery) -> dict[str, Any]:
     return {
         "matches": own.matches,
         "lost_matches": own.lost,
-        "retained_most": own.most,
-        "retained_average": round(own.average, 3),
-        "bytes_most": round(own.most_bytes),
-        "bytes_average": round(own.average_bytes),
+        "max_retained_rows": own.most,
+        "mean_retained_rows": round(own.average, 3),
+        "max_retained_bytes": round(own.most_bytes),
+        "mean_retained_bytes": round(own.average_bytes),
     }
 
 
@@ -165,10 +165,10 @@ def _of_input(own: OfInput) -> dict[str, Any]:
         "late": own.late,
         "late_share": own.late_share,
         "null_time": own.null_time,
-        "retained_most": own.most,
-        "retained_average": round(own.average, 3),
-        "wait_average": None if own.mean_delay is None else round(own.mean_delay, 3),
-        "wait_most": own.most_delay,
+        "max_retained_rows": own.most,
+        "mean_retained_rows": round(own.average, 3),
+        "mean_wait": None if own.mean_delay is None else round(own.mean_delay, 3),
+        "max_wait": own.most_delay,
     }
 
 
@@ -187,9 +187,9 @@ def print_json(findings: Findings) -> None:
     }
     if findings.suggestion is not None:
         told["suggestion"] = {
-            "late_share": findings.suggestion.share,
-            "least": dict(findings.suggestion.least),
-            "lines": list(findings.suggestion.lines),
+            "max_late_share": findings.suggestion.share,
+            "min_lags": dict(findings.suggestion.least),
+            "declarations": list(findings.suggestion.lines),
             **_json_line(findings.suggestion.outcome),
         }
     print(json.dumps({"whatif": told}, ensure_ascii=False))

@@ -112,18 +112,18 @@ const why = (function () {
     const parts = [make("h4", {}, line(one.row))];
     if (one.place) parts.push(make("p", { class: "place" }, "from " + one.place + (one.tick ? ", read " + tick(one.tick) : "")));
     parts.push(make("p", { class: "fate" }, one.text));
-    for (const [words, record] of [["by ", one.by], ["instead of ", one.instead_of]]) {
+    for (const [words, record] of [["by ", one.changed_by], ["instead of ", one.replaces]]) {
       if (record !== null) parts.push(make("p", { class: "place" }, words + line(record.row) + " from " + record.place));
     }
-    if (one.met.length > 1 || one.met.some((met) => met.left_out !== null)) {
-      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.met.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.left_out === null ? "" : "; left out by " + met.left_out) + (met.until === null ? "" : ", retracted " + tick(met.until))))));
+    if (one.matches.length > 1 || one.matches.some((met) => met.filtered_by !== null)) {
+      parts.push(make("p", {}, "It met"), make("ul", {}, ...one.matches.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick) + (met.filtered_by === null ? "" : "; left out by " + met.filtered_by) + (met.retracted_in === null ? "" : ", retracted " + tick(met.retracted_in))))));
     }
-    if (one.reached.length > 1) {
-      parts.push(make("p", {}, "It was joined with"), make("ul", {}, ...one.reached.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick)))));
+    if (one.joined_before.length > 1) {
+      parts.push(make("p", {}, "It was joined with"), make("ul", {}, ...one.joined_before.map((met) => make("li", {}, line(met.row) + ", " + tick(met.tick)))));
     }
-    if (one.more_met) parts.push(make("p", {}, "… and others: " + plain(one.more_met)));
-    if (one.near.length) {
-      parts.push(make("p", {}, "Nearest, and what kept it from them"), make("ul", { class: "near" }, ...one.near.map((near) =>
+    if (one.more_matches) parts.push(make("p", {}, "… and others: " + plain(one.more_matches)));
+    if (one.near_misses.length) {
+      parts.push(make("p", {}, "Nearest, and what kept it from them"), make("ul", { class: "near" }, ...one.near_misses.map((near) =>
         make("li", {}, line(near.row), make("ul", {}, ...near.failed.map((failed) => make("li", {}, failed)))))));
     }
     return make("li", {}, ...parts);
@@ -131,8 +131,8 @@ const why = (function () {
 
   function answered(one) {
     const heading = make("h3", {}, one.query + ": " + one.input + ", by ticks " + plain(one.ticks[0]) + " to " + plain(one.ticks[1]));
-    return [heading, one.fates.length ? make("ul", { class: "fates" }, ...one.fates.map(fate)) : null,
-      one.more ? make("p", {}, "… and more rows: " + plain(one.more) + ". Columns, keys and a time say which.") : null,
+    return [heading, one.rows.length ? make("ul", { class: "fates" }, ...one.rows.map(fate)) : null,
+      one.more_rows ? make("p", {}, "… and more rows: " + plain(one.more_rows) + ". Columns, keys and a time say which.") : null,
       ...one.notes.map((note) => make("p", { class: "note" }, "Note: " + note))].filter(Boolean);
   }
 
