@@ -76,7 +76,7 @@ def test_one_file_with_all_of_it(watersmeet, ran, tmp_path, named):
     assert said == "out.html: 2 runs, until tick 5\n"
     page = (tmp_path / "out.html").read_text()
     document, charts = document_in(page), charts_in(page)
-    assert [run["how"] for run in document["runs"]] == ["stopped", "failed"]
+    assert [run["status"] for run in document["runs"]] == ["stopped", "failed"]
     assert "the disk is full </script>" in document["runs"][1]["error"]
     assert document["ticks"] == 5
     assert charts["integers"]["numbers.x.t"] == [95, 195, 295, 395, 495]

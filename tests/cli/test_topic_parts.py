@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.partly_known import with_gaps
 from watersmeet.cli.why.topic_parts import Others, PartRead, gone
-from watersmeet.history.figures import UNTOLD
+from watersmeet.history.figures import COUNT
 from watersmeet.history.past import Past
 from watersmeet.history.points import Figures, Points, joined, rolled, subject_of
 from watersmeet.why.recorded import Recorded, recorded
@@ -89,9 +89,9 @@ def played(
                 part.read = part.first
                 if tick == 1:
                     part.read = rng.randint(0, part.end) if begins else 0
-                    levels[OF, f"began {name}"] = part.began = part.read
+                    levels[OF, f"start offset {name}"] = part.began = part.read
             elif lost is not None:
-                levels[OF, f"began {name}"] = part.loses(rng) if number == lost else part.read
+                levels[OF, f"start offset {name}"] = part.loses(rng) if number == lost else part.read
             end = rng.randint(part.read, part.end)
             for offset in [own for own in part.there if part.read <= own < end]:
                 assert part.there[offset] is None
@@ -99,11 +99,11 @@ def played(
                 rows += 1
             part.read = end
             if crowded[0] <= tick < crowded[1]:
-                levels[OF, UNTOLD] = 1_001
+                levels[OF, COUNT] = 1_001
                 told.clear()
             elif told.get(name) != end or rng.random() < 0.1:
-                levels[OF, f"read {name}"] = told[name] = end
-        points.add(tick, tick, Figures({("job", "seconds"): 1, (OF, "rows_in"): rows}, levels))
+                levels[OF, f"offset {name}"] = told[name] = end
+        points.add(tick, tick, Figures({("job", "duration_us"): 1, (OF, "rows_in"): rows}, levels))
         for part in parts:
             part.grow(rng)
     return parts, Past(points.table()), ticks
@@ -114,7 +114,7 @@ def known_in_part(past: Past, rng: random.Random) -> Past:
     if rng.random() < 0.5:
         kept = with_gaps(past, rng)
         names = pa.compute.cast(past.points.column("figure"), pa.string())
-        went_on = past.points.filter(pa.compute.starts_with(names, "began")).column("first_tick")
+        went_on = past.points.filter(pa.compute.starts_with(names, "start offset")).column("first_tick")
         later = pa.compute.greater(past.points.column("first_tick"), 1)  # where it began may be lost
         is_needed = pa.compute.and_(later, pa.compute.is_in(past.points.column("first_tick"), went_on))
         ticks = pa.chunked_array(
@@ -229,8 +229,8 @@ def test_what_has_gone_is_named_with_its_tick(seed: int) -> None:
 
 def test_more_records_than_a_tick_read_are_others() -> None:
     points = Points()
-    levels = {(OF, "began t/0"): 0, (OF, "read t/0"): 5}
-    points.add(1, 1, Figures({("job", "seconds"): 1, (OF, "rows_in"): 3}, levels))
+    levels = {(OF, "start offset t/0"): 0, (OF, "offset t/0"): 5}
+    points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 3}, levels))
     history = recorded(Past(points.table()))
     with pytest.raises(Others, match="where tick 1 read 3 records, there are 5 now: they are others"):
         gone(history, SOURCE, [PartRead("t/0", 0, 5, np.arange(5))])
@@ -239,8 +239,8 @@ def test_more_records_than_a_tick_read_are_others() -> None:
 def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_them() -> None:
     points = Points()
     for tick, began, end in ((3, 0, 10), (4, 9, 12), (5, 12, 16)):
-        levels = {(OF, "began t/0"): began, (OF, "read t/0"): end}
-        points.add(tick, tick, Figures({("job", "seconds"): 1}, levels))
+        levels = {(OF, "start offset t/0"): began, (OF, "offset t/0"): end}
+        points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
     history = recorded(Past(rolled(points.table(), 4)))
     assert history.ticks == (3, 5)
     slots = [history.slot_of(SOURCE, "t/0", offset) for offset in (8, 9, 12)]
@@ -250,8 +250,10 @@ def test_what_was_read_anew_in_ticks_that_were_rolled_up_was_not_read_before_the
 def test_a_partition_may_have_begun_in_any_of_the_rolled_up_ticks_that_do_not_tell_of_all() -> None:
     points = Points()
     for tick, parts in ((1, {"t/0": 0}), (2, {}), (3, {"t/0": 0, "t/1": 4}), (4, {})):
-        levels: dict[tuple[str, str], int | None] = {(OF, f"began {part}"): at for part, at in parts.items()}
-        levels[OF, UNTOLD] = 1_001  # tick 2 read four of t/1, which is new, and could not say so
-        points.add(tick, tick, Figures({("job", "seconds"): 1}, levels))
+        levels: dict[tuple[str, str], int | None] = {
+            (OF, f"start offset {part}"): at for part, at in parts.items()
+        }
+        levels[OF, COUNT] = 1_001  # tick 2 read four of t/1, which is new, and could not say so
+        points.add(tick, tick, Figures({("job", "duration_us"): 1}, levels))
     assert recorded(Past(points.table())).began_at(SOURCE, "t/1") == 0
     assert recorded(Past(rolled(points.table(), 4))).began_at(SOURCE, "t/1") == 0

@@ -72,12 +72,12 @@ def history(ticks: list[dict[int, int]], began: Mapping[int, int] | None = None)
     """Of ticks that read up to these offsets."""
     points, before = Points(), dict(began or {})
     for tick, ends in enumerate(ticks, 1):
-        levels: dict[tuple[str, str], int | None] = {(OF, f"read t/{n}"): end for n, end in ends.items()}
+        levels: dict[tuple[str, str], int | None] = {(OF, f"offset t/{n}"): end for n, end in ends.items()}
         if tick == 1 and began is not None:
-            levels |= {(OF, f"began t/{n}"): at for n, at in began.items()}
+            levels |= {(OF, f"start offset t/{n}"): at for n, at in began.items()}
         rows = sum(end - before.get(n, 0) for n, end in ends.items())
         before |= ends
-        points.add(tick, tick, Figures({("job", "seconds"): 1, (OF, "rows_in"): rows}, levels))
+        points.add(tick, tick, Figures({("job", "duration_us"): 1, (OF, "rows_in"): rows}, levels))
     return recorded(Past(points.table()))
 
 
@@ -170,8 +170,8 @@ def test_another_topic_of_the_same_name_is_not_read(monkeypatch: Any) -> None:
     others = read(monkeypatch, Reader({0: (0, 9)}), history([{0: 9}], {0: 4}), {0: 9})
     assert len(rows_of(others)) == 4
     points = Points()
-    levels: dict[Any, Any] = {(OF, "read t/0"): 9, (OF, "began t/0"): 0}
-    points.add(1, 1, Figures({("job", "seconds"): 1, (OF, "rows_in"): 5}, levels))
+    levels: dict[Any, Any] = {(OF, "offset t/0"): 9, (OF, "start offset t/0"): 0}
+    points.add(1, 1, Figures({("job", "duration_us"): 1, (OF, "rows_in"): 5}, levels))
     fewer = read(monkeypatch, Reader({0: (0, 9)}), recorded(Past(points.table())), {0: 9})
     assert not fewer.portions
     assert "they are others than those that the job has read" in words(fewer)[0]

@@ -19,7 +19,7 @@ from watersmeet.history.points import END, SCHEMA, Figures
 from watersmeet.history.segments import FOLDER, Segment, counting
 from watersmeet.state.store import LocalStore, MemoryStore
 
-JOB, MARK = ("job", "seconds"), ("time/q/a/t", "watermark")
+JOB, MARK = ("job", "duration_us"), ("time/q/a/t", "watermark")
 
 
 class Looked(MemoryStore):
@@ -118,8 +118,8 @@ def test_amounts_are_sums_and_levels_the_last_least_and_most():
             rolled += len(ticks) > 1
             values = [value for tick in ticks if (value := of(tick)) is not None]
             assert point["last"] == (values[-1] if values else None)
-            assert point["least"] == min(values, default=None)
-            assert point["most"] == max(values, default=None)
+            assert point["min"] == min(values, default=None)
+            assert point["max"] == max(values, default=None)
             assert (point["first_us"], point["last_us"]) == (ticks[0] * 1_000, ticks[-1] * 1_000)
     assert rolled, "some are to be rolled up"
     assert marks.values("total") == [None] * len(marks)

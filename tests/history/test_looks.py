@@ -49,7 +49,7 @@ def test_the_partitions_that_are_furthest_behind_are_kept_and_all_are_counted():
         wanted = sorted(time - 5 for time in greatest.values())[:MOST_PARTITIONS]
         assert sorted(marks.values()) == wanted
         assert all(mark == greatest[name] - 5 for name, mark in marks.items())
-        assert {past.series(of, "heard").values()[-1] for of in kept} == {1}
+        assert {past.series(of, "last_row_us").values()[-1] for of in kept} == {1}
     assert past.series(subject_of("partitions", "one", "y"), "count").values() == [1, 1]
 
 
@@ -72,10 +72,10 @@ def test_the_last_tick_is_looked_at_when_a_run_ends_and_sides_are_as_the_state_h
         for query, own in last.queries.items()
         for side, keys in own.heavy.items()
     }
-    assert past.keys("heavy_keys") == heavy
+    assert past.keys("hot_keys") == heavy
     assert any(heavy.values())
     assert past.series(subject_of("side", "two", "x"), "forecast_rows").values()[-1] > 0
-    assert not [told for told in past.told() if told[3] == "heavy_keys" and told[2].startswith("side/")]
+    assert not [told for told in past.told() if told[3] == "hot_keys" and told[2].startswith("side/")]
 
 
 def test_a_run_that_is_over_before_a_tick_has_nothing_to_look_at():

@@ -13,7 +13,7 @@ from watersmeet.history.past import Reader, read
 from watersmeet.history.points import Figures
 from watersmeet.state.store import MemoryStore
 
-JOB = ("job", "seconds")
+JOB = ("job", "duration_us")
 
 
 class Counted(MemoryStore):

@@ -12,7 +12,7 @@ import watersmeet
 from tests.support.recorded import RecordedJob
 from watersmeet.errors import EngineError
 from watersmeet.event_time import ENDED, NEVER
-from watersmeet.history.figures import MOST_PARTS, UNTOLD, figures_of
+from watersmeet.history.figures import COUNT, MOST_PARTS, figures_of
 from watersmeet.history.past import read
 from watersmeet.history.points import END
 from watersmeet.history.segments import FOLDER
@@ -68,8 +68,8 @@ def test_every_figure_is_that_of_the_tick(recorded):
             (point,) = [p for p in past.series(of, figure).points.to_pylist() if p["first_tick"] == tick]
             return point[name]
 
-        assert value("job", "seconds", "total") == 250_000 * (number + 1)
-        assert value("part/ingest", "seconds") == 125_000
+        assert value("job", "duration_us", "total") == 250_000 * (number + 1)
+        assert value("phase/ingest", "duration_us") == 125_000
         for source, rows in result.rows_in.items():
             assert value(f"source/{source}", "rows_in", "total") == rows
         for query, own in result.queries.items():
@@ -249,7 +249,7 @@ def test_what_is_wrong_with_a_history_ends_no_job(monkeypatch):
     (told,) = said
     assert "ZeroDivisionError" in told
     past = read(store)
-    assert past.series("job", "seconds").points.column("last_tick").to_pylist() == [1]
+    assert past.series("job", "duration_us").points.column("last_tick").to_pylist() == [1]
     assert [run.ended.how for run in past.runs if run.ended is not None] == ["caught up"]
 
 
@@ -275,7 +275,9 @@ def test_how_far_very_many_partitions_were_read_does_not_fill_the_history(record
     few, many = ({f"b/{n}": 7 for n in range(count)} for count in (MOST_PARTS, MOST_PARTS + 1))
     result = replace(job.results[0], read={"a": few, "b": many}, began={"b": {"b/7": 3}})
     levels = figures_of(TickReport(1, 0.1, (), {}, {}), result).levels
-    assert {of for of, figure in levels if figure.startswith("read ")} == {"source/a"}
-    assert levels["source/a", "read b/7"] == 7
-    assert {of for of, figure in levels if figure == UNTOLD} == {"source/b"}
-    assert levels["source/b", "began b/7"] == 3  # once, and by it offsets that come twice are told apart
+    assert {of for of, figure in levels if figure.startswith("offset ")} == {"source/a"}
+    assert levels["source/a", "offset b/7"] == 7
+    assert {of for of, figure in levels if figure == COUNT} == {"source/b"}
+    assert (
+        levels["source/b", "start offset b/7"] == 3
+    )  # once, and by it offsets that come twice are told apart

@@ -65,7 +65,7 @@ class Large:
     def add(self):
         self.tick += 1
         tick, clock_us = self.tick, START_US + self.tick * US
-        amounts = {("job", "seconds"): 300_000 + tick % 7 * 10_000, ("job", "elapsed"): US}
+        amounts = {("job", "duration_us"): 300_000 + tick % 7 * 10_000, ("job", "elapsed_us"): US}
         for part, took in (("ingest", 100_000), ("join", 150_000), ("commit", 50_000 + tick % 7 * 10_000)):
             amounts[subject_of("part", part), "seconds"] = took
         for source in ("orders", "payments"):
@@ -92,7 +92,7 @@ class Large:
         side = subject_of("side", query, alias)
         levels |= {(side, "retained"): 2_000 + tick % 40, (side, "file_bytes"): 150_000}
         levels |= {(side, "forecast_rows"): 3_000, (side, "forecast_bytes"): 200_000}
-        keys |= {(side, "heavy_keys", f"id = {n}"): 400 - n for n in range(3)}
+        keys |= {(side, "hot_keys", f"id = {n}"): 400 - n for n in range(3)}
         counts = subject_of("partitions", query, alias)
         levels |= {(counts, "count"): PARTITIONS, (counts, "idle"): 3}
         source = "orders" if alias == "o" else "payments"
@@ -100,7 +100,7 @@ class Large:
             of = subject_of("partition", query, alias, source, str(n))
             here = mark if n == 7 else START_US + (tick - 5 + n % 3) * US
             levels[of, "watermark of at"] = here
-            levels[of, "heard"] = here + 5 * US
+            levels[of, "last_row_us"] = here + 5 * US
 
 
 def hostile():
@@ -126,12 +126,15 @@ def hostile():
         levels = {(of, "in"): tick, (of, "retained"): 0, (of, "late"): tick}
         levels |= {(of, f"late of {HOSTILE} <1s"): tick, (side, "retained"): 1, (side, "file_bytes"): 1}
         levels |= {(subject_of("time", HOSTILE, HOSTILE, HOSTILE), "watermark"): mark}
-        levels |= {(partition, f"watermark of {HOSTILE}"): mark, (partition, "heard"): mark}
+        levels |= {(partition, f"watermark of {HOSTILE}"): mark, (partition, "last_row_us"): mark}
         levels |= {(counts, "count"): 1, (counts, "idle"): 0}
-        amounts = {(subject_of("part", HOSTILE), "seconds"): 1, (subject_of("source", HOSTILE), "rows_in"): 1}
-        told = [(of, "standstill", HOSTILE), (of, "heavy_keys", HOSTILE)]
-        keys = {(side, "heavy_keys", HOSTILE): 1}
-        keeping.add(tick, mark, Figures(amounts | {("job", "elapsed"): US}, levels, told, keys))
+        amounts = {
+            (subject_of("phase", HOSTILE), "duration_us"): 1,
+            (subject_of("source", HOSTILE), "rows_in"): 1,
+        }
+        told = [(of, "standstill", HOSTILE), (of, "hot_keys", HOSTILE)]
+        keys = {(side, "hot_keys", HOSTILE): 1}
+        keeping.add(tick, mark, Figures(amounts | {("job", "elapsed_us"): US}, levels, told, keys))
     keeping.close()
     ended = Ended(ended_us=START_US + 9 * US, how="failed", error=f"{HOSTILE}\nHint: {HOSTILE}")
     runs.end(store, run, ended.model_copy(update={"notices": (HOSTILE,)}))
@@ -195,8 +198,8 @@ def odd(ticks, *, scale=10**12, pause_s=1, ended=None):
 
 
 def _odd_figures(plan, tick, clock_us, scale):
-    amounts = {("job", "seconds"): 300_000 + tick, ("job", "elapsed"): US}
-    amounts |= {(subject_of("part", part), "seconds"): 100_000 + tick for part in ("ingest", "join")}
+    amounts = {("job", "duration_us"): 300_000 + tick, ("job", "elapsed_us"): US}
+    amounts |= {(subject_of("phase", part), "duration_us"): 100_000 + tick for part in ("ingest", "join")}
     levels, keys, told = {}, {}, []
     for source in SOURCES:
         rows = scale // 7 if source == LONG else 3
@@ -214,7 +217,7 @@ def _odd_figures(plan, tick, clock_us, scale):
             levels |= {(of, "in"): tick * rows, (of, "matched"): tick * rows - sum(counts.values())}
             levels |= {(stored, "retained"): rows // 3, (stored, "forecast_rows"): rows // 4}
             levels |= {(stored, "file_bytes"): rows * 30, (stored, "forecast_bytes"): rows * 25}
-            keys[stored, "heavy_keys", f"id = {LONG}"] = rows // 4
+            keys[stored, "hot_keys", f"id = {LONG}"] = rows // 4
             told.append((of, "standstill", f"partition 2 of {side.name} has had no row for 35 min"))
             partitions = subject_of("partitions", query.name, side.name)
             levels |= {(partitions, "count"): 2, (partitions, "idle"): 0}
@@ -227,6 +230,6 @@ def _odd_figures(plan, tick, clock_us, scale):
                     partition = subject_of("partition", query.name, side.name, source, str(n))
                     levels |= {
                         (partition, f"watermark of {column}"): mark + n * US,
-                        (partition, "heard"): mark,
+                        (partition, "last_row_us"): mark,
                     }
     return Figures(amounts, levels, told if tick == 1 else (), keys)

@@ -27,7 +27,10 @@ def _history(ticks: int) -> Past:
         for tick in range(first, min(first + TICKS_OF_A_RUN, ticks + 1)):
             elapsed_us = (1 + tick % 3) * SECOND_US
             clock_us += elapsed_us
-            amounts = {(JOB, "elapsed"): elapsed_us, ("source/s", "rows_in"): 100 * elapsed_us // SECOND_US}
+            amounts = {
+                (JOB, "elapsed_us"): elapsed_us,
+                ("source/s", "rows_in"): 100 * elapsed_us // SECOND_US,
+            }
             keeping.add(tick, clock_us, Figures(amounts, {}))
         keeping.close()
     return read(store)
@@ -39,7 +42,7 @@ def test_rows_per_second_are_the_same_for_points_of_many_ticks(ticks, is_rolled_
         for name, value in {"FULL_TICKS": 20, "KEPT": 2, "FACTOR": 4, "LEVELS": 4}.items():
             monkeypatch.setattr(module, name, value)
     past = _history(ticks)
-    assert (len(past.series(JOB, "elapsed")) < ticks) is is_rolled_up
+    assert (len(past.series(JOB, "elapsed_us")) < ticks) is is_rolled_up
     (rate,) = next(chart for chart in charts_of(past, ()) if chart["key"] == "read")["series"]
     assert set(rate["values"]) == {100}
     assert len(rate["values"]) <= MOST_POINTS + 1
@@ -56,7 +59,7 @@ def test_a_watermark_falls_behind_until_a_tick_ends_but_not_while_no_run_is_on()
     keeping.close()
     runs.begin(store, "0" * 8, Begun(started_us=1, version="1", machine="here"))
     runs.begin(store, "1" * 8, Begun(started_us=1600 * SECOND_US, version="1", machine="here"))
-    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "behind")["series"]
+    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "watermark_lag")["series"]
     assert lag["values"] == [5, 5, 5, 15, None]
     assert lag["peaks"] == [None, 605, None, None, None]
 
@@ -70,6 +73,6 @@ def test_of_ticks_that_share_a_point_the_most_is_shown():
         levels = {("time/q/a/t", "watermark"): (clock_s - 5) * SECOND_US}
         keeping.add(tick, clock_s * SECOND_US, Figures(levels=levels))
     keeping.close()
-    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "behind")["series"]
+    (lag,) = next(chart for chart in charts_of(read(store), ()) if chart["key"] == "watermark_lag")["series"]
     assert set(lag["values"]) == {5}
     assert set(lag["peaks"][1:]) == {6, 906}

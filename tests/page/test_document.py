@@ -90,7 +90,7 @@ def test_a_run_that_wrote_no_end_and_was_followed_by_another_was_killed():
     for number in (1, 2):
         runs.begin(store, str(number) * 8, Begun(started_us=number, version="1", machine="here"))
     document = document_of(read(store), "job", is_held=True)
-    assert [run["how"] for run in document["runs"]] == ["killed", "running"]
+    assert [run["status"] for run in document["runs"]] == ["killed", "running"]
 
 
 def test_colours_can_be_told_from_what_is_behind_them():

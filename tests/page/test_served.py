@@ -110,7 +110,7 @@ def test_pages_of_others_do_not_reach_it(url):
 
 def test_news_come_as_the_job_goes_on(history, url):
     document = json.loads(asked(url + "document.json")[2])
-    with urllib.request.urlopen(f"{url}events?after={document['until']}", timeout=20) as stream:
+    with urllib.request.urlopen(f"{url}events?after={document['last_tick_us']}", timeout=20) as stream:
         seen = {}
         for _ in range(3):
             history.grow()

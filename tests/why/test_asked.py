@@ -253,7 +253,7 @@ def test_records_are_broken_for_certain_where_none_of_their_tick_is_missing(miss
 
 def test_an_older_history_does_not_say_which_tick_read_what() -> None:
     run = ran(JOIN)
-    is_read = pc.starts_with(run.past.points.column("figure").cast(pa.string()), "read ")
+    is_read = pc.starts_with(run.past.points.column("figure").cast(pa.string()), "offset ")
     with pytest.raises(StateError) as refused:
         asked(run, Question("a"), Past(run.past.points.filter(pc.invert(is_read))))
     assert refused.value.code == "no-history"

@@ -2,10 +2,10 @@
 join keeps in files and by forecast, and the keys that have most of its rows.
 
 subject                                   figures
-partition/QUERY/ALIAS/SOURCE/PARTITION    watermark of COLUMN; heard (clock of its last row, µs): levels
+partition/QUERY/ALIAS/SOURCE/PARTITION    watermark of COLUMN; last_row_us (clock of its last row): levels
 partitions/QUERY/ALIAS                    count, idle: levels
 side/QUERY/SIDE                           retained, file_bytes, forecast_rows, forecast_bytes: levels;
-                                          heavy_keys: of each its rows
+                                          hot_keys: of each its rows
 
 Of an input that has more than `MOST_PARTITIONS` that are not idle those are kept that are furthest behind.
 """
@@ -47,7 +47,7 @@ class Looks:
                 levels |= dict(self._partitions(query, result))
         levels |= dict(self._sides(result))
         keys = {
-            (subject_of("side", query, side), "heavy_keys", words_of(heavy.key)): heavy.rows
+            (subject_of("side", query, side), "hot_keys", words_of(heavy.key)): heavy.rows
             for query, of_query in result.queries.items()
             for side, told in of_query.heavy.items()
             for heavy in told
@@ -80,7 +80,7 @@ class Looks:
                 MOST_PARTITIONS, active, key=lambda one: min(one[2].values(), default=NEVER)
             ):
                 of = subject_of("partition", query.name, side.name, *names)
-                yield (of, "heard"), partition.heard_at_us
+                yield (of, "last_row_us"), partition.heard_at_us
                 for column, mark in marks.items():
                     yield (of, f"watermark of {column}"), level_of(mark)
 

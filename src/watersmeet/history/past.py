@@ -24,8 +24,8 @@ _NONE = empty()
 
 @dataclass(frozen=True)
 class Series:
-    """One figure of one subject, in order of time: the points' ticks and clocks (µs), ``last``, ``least``,
-    ``most`` and ``total`` as in `points`, NULLs among them."""
+    """One figure of one subject, in order of time: the points' ticks and clocks (µs), ``last``, ``min``,
+    ``max`` and ``total`` as in `points`, NULLs among them."""
 
     points: pa.Table
 
@@ -38,7 +38,7 @@ class Series:
         return _until(self.points)
 
     def values(self, name: str = "last") -> list[int | None]:
-        """``last``, ``least``, ``most`` or ``total``."""
+        """``last``, ``min``, ``max`` or ``total``."""
         return self.points.column(name).to_pylist()  # type: ignore[no-any-return]
 
 
@@ -78,7 +78,7 @@ class Past:
 
     def of_kind(self, kind: str) -> Past:
         """The points of subjects of a kind (``input``, ``time``, …), and all runs."""
-        subjects = pc.cast(self.points.column("of"), pa.string())
+        subjects = pc.cast(self.points.column("subject"), pa.string())
         points = self.points.filter(pc.starts_with(subjects, f"{kind}/"))
         return Past(points, self.runs, self.problems)
 
@@ -97,7 +97,7 @@ class Past:
         if not self.points.num_rows:
             return self.points, {}
         points = self.points.unify_dictionaries().combine_chunks()
-        subjects, figures = (points.column(name).chunk(0) for name in ("of", "figure"))
+        subjects, figures = (points.column(name).chunk(0) for name in ("subject", "figure"))
         keys = np.asarray(subjects.indices, dtype=np.int64) * len(figures.dictionary) + np.asarray(
             figures.indices
         )
@@ -140,7 +140,7 @@ class Past:
         words = self.points.filter(
             pc.and_(pc.is_valid(self.points.column("text")), pc.is_null(self.points.column("last")))
         )
-        names = ("first_tick", "first_us", "of", "figure", "text")
+        names = ("first_tick", "first_us", "subject", "figure", "text")
         return list(zip(*(words.column(name).to_pylist() for name in names), strict=True))
 
     def keys(self, figure: str) -> dict[str, dict[str, int]]:
@@ -153,7 +153,7 @@ class Past:
         )
         last: dict[str, tuple[int, dict[str, int]]] = {}
         for of, text, at, value in zip(
-            *(chosen.column(name).to_pylist() for name in ("of", "text", "last_us", "last")), strict=True
+            *(chosen.column(name).to_pylist() for name in ("subject", "text", "last_us", "last")), strict=True
         ):
             if of not in last or last[of][0] != at:
                 last[of] = at, {}

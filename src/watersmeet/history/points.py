@@ -1,10 +1,10 @@
 """The table of points: what one figure of one subject was, in a tick or in several that were rolled up.
 
 A row of the table (`SCHEMA`) is of the ticks ``first_tick`` to ``last_tick``, which ended at the clocks
-``first_us`` to ``last_us`` (µs since 1970). Of them ``last`` is the last value, ``least`` and ``most`` are
-what their names say, and ``total`` is the sum where the figure is an amount (rows of a tick, its µs), NULL
-where it is a level (a watermark, retained rows). A watermark that has not begun is NULL, one of which the
-input was ended `END`. ``text`` is for what is told in words, which has no value, and for values of keys.
+``first_us`` to ``last_us`` (µs since 1970). Of them ``last`` is the last value, ``min`` and ``max``
+are what their names say, and ``total`` is the sum where the figure is an amount (rows of a tick, its µs),
+NULL where it is a level (a watermark, retained rows). A watermark that has not begun is NULL, one of which
+the input was ended `END`. ``text`` is for what is told in words, which has no value, and for values of keys.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SCHEMA = pa.schema(
         ("last_tick", pa.int64()),
         ("first_us", pa.int64()),
         ("last_us", pa.int64()),
-        ("of", _NAMES),
+        ("subject", _NAMES),
         ("figure", _NAMES),
         ("last", pa.int64()),
-        ("least", pa.int64()),
-        ("most", pa.int64()),
+        ("min", pa.int64()),
+        ("max", pa.int64()),
         ("total", pa.int64()),
         ("text", _NAMES),
     ]
 )
 
-_KEY = ("of", "figure", "text")
+_KEY = ("subject", "figure", "text")
 
 
 def subject_of(kind: str, *names: str) -> str:
@@ -164,8 +164,8 @@ def rolled(table: pa.Table, ticks: int) -> pa.Table:
             ("first_us", "min"),
             ("last_us", "max"),
             ("last", "last"),
-            ("least", "min"),
-            ("most", "max"),
+            ("min", "min"),
+            ("max", "max"),
             ("total", "sum"),
         ]
     )
@@ -175,8 +175,8 @@ def rolled(table: pa.Table, ticks: int) -> pa.Table:
         "first_us": "first_us_min",
         "last_us": "last_us_max",
         "last": "last_last",
-        "least": "least_min",
-        "most": "most_max",
+        "min": "min_min",
+        "max": "max_max",
         "total": "total_sum",
     }
     columns = []

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from watersmeet.errors import printable, without_hidden
 from watersmeet.history import runs
-from watersmeet.history.figures import READ, figures_of
+from watersmeet.history.figures import OFFSET, figures_of
 from watersmeet.history.keeping import Keeping
 from watersmeet.history.looks import Looks
 from watersmeet.history.planned import Drawing, SideFiles, limits_of
@@ -153,7 +153,7 @@ class Recording(Watcher):
 
     def _changed(self, levels: Mapping[tuple[str, str], int | None]) -> dict[tuple[str, str], int | None]:
         """Without how far parts of sources were read that are where they were."""
-        read = {name: level for name, level in levels.items() if name[1].startswith(f"{READ} ")}
+        read = {name: level for name, level in levels.items() if name[1].startswith(f"{OFFSET} ")}
         same = {name for name, level in read.items() if self._read.get(name) == level}
         self._read = read
         return {name: level for name, level in levels.items() if name not in same}

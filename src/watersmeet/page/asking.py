@@ -55,7 +55,7 @@ class AskedJob:
             "command": shlex.join(["watersmeet", "why", *place]),
             "answers": self.text is not None,
             "page": shlex.join(["watersmeet", "ui", *place]),
-            "most": MOST_ASKED,
+            "max_characters": MOST_ASKED,
         }
 
 

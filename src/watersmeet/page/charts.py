@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.history.figures import JOB
+from watersmeet.history.figures import DURATION, ELAPSED, JOB
 from watersmeet.history.past import Past, Series
 from watersmeet.history.points import END, names_of, subject_of
 from watersmeet.observe.reports import input_name
@@ -24,7 +24,7 @@ from watersmeet.observe.reports import input_name
 MOST_POINTS = 500
 MOST_OF_PARTITIONS = 150
 _US = 1_000_000
-_SUMMED = {"most": np.maximum, "total": np.add}
+_SUMMED = {"max": np.maximum, "total": np.add}
 WATERMARK_OF = "watermark of "
 
 Chart = dict[str, Any]
@@ -42,10 +42,10 @@ def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:
     marks = [(subject, "watermark") for subject in times if subject not in integers]
     whole = [(subject, "watermark") for subject in times if subject in integers]
     sources, queries, inputs = (past.subjects(kind) for kind in ("source", "query", "input"))
-    parts = [(part, "seconds") for part in past.subjects("part")]
+    phases = [(phase, DURATION) for phase in past.subjects("phase")]
     charts = [
         _chart(past, every, "watermarks", "Watermarks", "time", marks),
-        _chart(past, every, "behind", "Watermark lag behind the clock", "seconds", marks, behind=True),
+        _chart(past, every, "watermark_lag", "Watermark lag behind the clock", "seconds", marks, behind=True),
         _chart(past, every, "integers", "Watermarks of integer event times", "integer", whole),
         _chart(past, every, "read", "Rows read (rows/s)", "rate", [(of, "rows_in") for of in sources]),
         _chart(past, every, "backlog", "Backlog: not read yet", "rows", [(of, "backlog") for of in sources]),
@@ -54,16 +54,16 @@ def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:
         _chart(past, every, "broken", "Broken records", "rows", [(of, "broken") for of in inputs]),
         _chart(past, every, "retained", "Retained rows", "rows", [(of, "retained") for of in inputs]),
         _chart(past, every, "state", "State size", "bytes", [(of, "state_bytes") for of in queries]),
-        _chart(past, every, "ticks", "Tick duration", "seconds", [(JOB, "seconds")], per_tick=True),
-        _chart(past, every, "parts", "Tick duration by phase", "seconds", parts, per_tick=True)
+        _chart(past, every, "ticks", "Tick duration", "seconds", [(JOB, DURATION)], per_tick=True),
+        _chart(past, every, "phases", "Tick duration by phase", "seconds", phases, per_tick=True)
         | {"stacked": True},
     ]
     return [chart for chart in charts if chart["series"]]
 
 
 def partitions_of(past: Past, integers: Collection[str]) -> list[dict[str, Any]]:
-    """Per input that tells of partitions: their ``charts``, one per event time, ``heard``, the clock of the
-    last row of each (seconds; NULL: it has had none), and how many there are and are idle."""
+    """Per input that tells of partitions: their ``charts``, one per event time, ``last_row_at``, the clock of
+    the last row of each (seconds; NULL: it has had none), and how many there are and are idle."""
     own, told = past.of_kind("partition"), []
     every = _every(own, MOST_OF_PARTITIONS)
     by_input: dict[tuple[str, ...], list[str]] = {}
@@ -81,11 +81,11 @@ def partitions_of(past: Past, integers: Collection[str]) -> list[dict[str, Any]]
                 lines = [(subject, figure) for subject in subjects]
                 kind = "integer" if integer else "time"
                 charts.append(_chart(own, every, column, f"Watermarks of {column} by partition", kind, lines))
-        heard = {name_of(of): _seconds(own.series(of, "heard").values()[-1]) for of in subjects}
+        last_row_at = {name_of(of): _seconds(own.series(of, "last_row_us").values()[-1]) for of in subjects}
         count, idle = (past.series(counts, figure).values()[-1] for figure in ("count", "idle"))
         told.append(
             {"name": name_of(f"input/{counts.split('/', 1)[1]}"), "count": count, "idle": idle}
-            | {"charts": [chart for chart in charts if chart["series"]], "heard": heard}
+            | {"charts": [chart for chart in charts if chart["series"]], "last_row_at": last_row_at}
         )
     return told
 
@@ -120,9 +120,9 @@ def _chart(
     ``per_tick``: the most of a tick."""
     series: list[dict[str, Any]] = []
     common: list[float] = []
-    elapsed = dict(zip(*_points(past.series(JOB, "elapsed"), "total", every), strict=True))
+    elapsed = dict(zip(*_points(past.series(JOB, ELAPSED), "total", every), strict=True))
     for of, figure in figures:
-        what = "most" if per_tick else "total" if kind == "rate" else "last"
+        what = "max" if per_tick else "total" if kind == "rate" else "last"
         clock, values = _points(past.series(of, figure), what, every)
         more: dict[str, Any] = {}
         if behind:
@@ -170,7 +170,7 @@ def _peaks(past: Past, series: Series, every: int, values: list[float | None]) -
 
 
 def _points(series: Series, what: str, every: int) -> tuple[list[int], list[Any]]:
-    """The clocks, and the values: of so many ticks each the last one, the ``most`` or the ``total``."""
+    """The clocks, and the values: of so many ticks each the last one, the ``max`` or the ``total``."""
     clocks, values = series.points.column("last_us"), series.points.column(what)
     if every > 1 and len(series):
         starts = _bucket_starts(series.points.column("first_tick").to_numpy(), every)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from watersmeet.history.figures import JOB
+from watersmeet.history.figures import ELAPSED, JOB
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, names_of
 from watersmeet.history.runs import Begun, Run
@@ -48,7 +48,7 @@ def document_of(
     integers = frozenset(begun.integer_times)
     return {
         "title": title,
-        "until": past.until_us,
+        "last_tick_us": past.until_us,
         "now": time.time() if now is None else now,
         "status": status_of(last, is_held),
         "ticks": pc.max(past.points.column("last_tick")).as_py() or 0,
@@ -62,8 +62,8 @@ def document_of(
         "inputs": [_input(recent, subject) for subject in recent.subjects("input")],
         "sides": sides_of(recent),
         "limits": used_of(recent, begun.limits),
-        "told": [
-            {"tick": tick, "at": clock / _US, "of": name_of(of), "what": figure, "text": text}
+        "events": [
+            {"tick": tick, "at": clock / _US, "subject": name_of(of), "event": figure, "text": text}
             for tick, clock, of, figure, text in new.told()
         ],
         "problems": list(past.problems),
@@ -83,7 +83,7 @@ def _run(run: Run, is_held: bool | None) -> Document:
     return {
         "started": run.begun.started_us / _US,
         "ended": None if ended is None else ended.ended_us / _US,
-        "how": status_of(run, is_held) if ended is None else ended.how,
+        "status": status_of(run, is_held) if ended is None else ended.how,
         "error": None if ended is None else ended.error,
         "notices": [] if ended is None else list(ended.notices),
         "version": run.begun.version,
@@ -119,9 +119,9 @@ def _node(placed: Placed) -> Document:
 
 def _flows(past: Past, begun: Begun) -> dict[str, Document]:
     """By subject what goes along the edges of the drawing: ``rate``, rows a second over the last ticks;
-    ``retained``: rows; ``marks``: per event time the watermark, and how it is to be shown."""
+    ``retained``: rows; ``watermarks``: per event time the watermark, and how it is to be shown."""
     last = past.recent(RATE_TICKS)
-    elapsed = sum(value or 0 for value in last.series(JOB, "elapsed").values("total")) / _US
+    elapsed = sum(value or 0 for value in last.series(JOB, ELAPSED).values("total")) / _US
     flows: dict[str, Document] = {}
     for subject in last.subjects("source"):
         rows = sum(value or 0 for value in last.series(subject, "rows_in").values("total"))
@@ -138,7 +138,7 @@ def _flows(past: Past, begun: Begun) -> dict[str, Document]:
         flows[subject] = {"rate": (levels[-1] - levels[0]) / took if took > 0 else None}
     for subject in past.subjects("input"):
         retained = past.series(subject, "retained").values()
-        flows[subject] = {"retained": retained[-1] if retained else None, "marks": []}
+        flows[subject] = {"retained": retained[-1] if retained else None, "watermarks": []}
     for subject in past.subjects("time"):
         owner, _, column = subject.rpartition("/")
         flow = flows.get(f"input/{owner.removeprefix('time/')}")
@@ -146,7 +146,7 @@ def _flows(past: Past, begun: Begun) -> dict[str, Document]:
         if flow is not None and marks:
             kind = "integer" if subject in begun.integer_times else "time"
             value = "end" if marks[-1] == END else marks[-1]
-            flow["marks"].append({"of": name_of(f"column/{column}"), "value": value, "kind": kind})
+            flow["watermarks"].append({"column": name_of(f"column/{column}"), "value": value, "kind": kind})
     return flows
 
 

@@ -14,13 +14,13 @@ _FIGURES = ("retained", "file_bytes", "forecast_rows", "forecast_bytes")
 
 
 def sides_of(past: Past) -> list[dict[str, Any]]:
-    """As of the last time that somebody looked. ``keys``: each with about how many rows it has."""
-    keys = past.keys("heavy_keys")
+    """As of the last time that somebody looked. ``hot_keys``: each with about how many rows it has."""
+    keys = past.keys("hot_keys")
     sides = []
     for subject in past.subjects("side"):
         told = {"name": name_of(subject), **{figure: _last(past, subject, figure) for figure in _FIGURES}}
         heaviest = sorted(keys.get(subject, {}).items(), key=lambda key: (-key[1], key[0]))
-        sides.append({**told, "keys": [{"key": key, "rows": rows} for key, rows in heaviest]})
+        sides.append({**told, "hot_keys": [{"key": key, "rows": rows} for key, rows in heaviest]})
     return sides
 
 
@@ -33,7 +33,7 @@ def used_of(past: Past, limits: Sequence[Limit]) -> list[dict[str, Any]]:
         ]
         told_of = [amount for amount in amounts if amount is not None]
         told.append(
-            {"name": limit.name, "of": limit.owner, "most": limit.most}
+            {"name": limit.name, "owner": limit.owner, "limit": limit.most}
             | {"kind": "bytes" if limit.in_bytes else "rows", "used": sum(told_of) if told_of else None}
         )
     return told

@@ -14,7 +14,7 @@ import numpy as np
 
 from watersmeet.engine.driver.late import late_by_watermarks
 from watersmeet.event_time import ENDED, MAX_TIME, MIN_TIME, NEVER, Times, Watermark
-from watersmeet.history.figures import BEGAN, JOB, READ, UNTOLD
+from watersmeet.history.figures import CLOCK, COUNT, DURATION, JOB, OFFSET, START
 from watersmeet.history.past import Past
 from watersmeet.history.points import END, subject_of
 from watersmeet.plan.model.job import QueryPlan
@@ -56,7 +56,7 @@ class Recorded:
 
     def clocks(self) -> list[int | None]:
         """The clock of each, in µs; None: it was not written down."""
-        told = self._told(JOB, "clock")
+        told = self._told(JOB, CLOCK)
         return [told.get(tick) for tick in self.ticks]
 
     @property
@@ -125,17 +125,17 @@ class Recorded:
         """Where a part began to be read, or before that; None: that was not written down."""
         of, points = subject_of("source", source), self._began(source, part)
         if points:
-            first, read = min(points), self.past.series(of, f"{READ} {part}").points
+            first, read = min(points), self.past.series(of, f"{OFFSET} {part}").points
             since = min(read.column("first_tick").to_pylist(), default=first[0])
             is_untold = any(began <= first[1] for began, _ in self._untold(source))
             is_first = first[0] <= since and self._is_known_before(first[0]) and not is_untold
             return min(least for _, _, _, least in points) if is_first else 0
-        is_told = any(figure.startswith(f"{BEGAN} ") for figure in self.past.figures(of))
+        is_told = any(figure.startswith(f"{START} ") for figure in self.past.figures(of))
         return 0 if is_told else None  # one that came later is read from its beginning
 
     def _is_known_before(self, tick: int) -> bool:
         """Whether something is known of all ticks before one."""
-        points = self.past.series(JOB, "seconds").points
+        points = self.past.series(JOB, DURATION).points
         spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
         return len({own for first, last in spans for own in range(first, min(last + 1, tick))}) == tick - 1
 
@@ -146,7 +146,7 @@ class Recorded:
 
     def tells_of(self, source: str, part: str) -> bool:
         """Whether it says of a part how far it was read."""
-        return len(self.past.series(subject_of("source", source), f"{READ} {part}")) > 0
+        return len(self.past.series(subject_of("source", source), f"{OFFSET} {part}")) > 0
 
     def rows_in(self, source: str) -> list[int]:
         """The rows that each tick read of a source, broken records among them."""
@@ -160,9 +160,9 @@ class Recorded:
 
     def _read(self, source: str, part: str) -> _Part:
         """It is told of ticks in which it changed, and rolled-up figures tell it of their last tick."""
-        points = self.past.series(subject_of("source", source), f"{READ} {part}").points
+        points = self.past.series(subject_of("source", source), f"{OFFSET} {part}").points
         told = dict(zip(*(points.column(name).to_pylist() for name in ("last_tick", "last")), strict=True))
-        covered = set(self.past.series(JOB, "seconds").points.column("last_tick").to_pylist())
+        covered = set(self.past.series(JOB, DURATION).points.column("last_tick").to_pylist())
         untold = self._untold(source)
         following = sorted(told.items(), reverse=True)
         beginning = sorted(self._began(source, part), key=lambda of: of[1], reverse=True)
@@ -197,17 +197,17 @@ class Recorded:
     def _untold(self, source: str) -> list[tuple[int, int]]:
         """Return, falling, the ticks in which a source had more parts than are written down: the first and
         the last of several that were rolled up, of which at least one was such."""
-        points = self.past.series(subject_of("source", source), UNTOLD).points
+        points = self.past.series(subject_of("source", source), COUNT).points
         spans = zip(*(points.column(name).to_pylist() for name in ("first_tick", "last_tick")), strict=True)
         return sorted(spans, key=lambda span: span[1], reverse=True)
 
     def _began(self, source: str, part: str) -> list[tuple[int, int, int, int]]:
         """First and last tick, and the last and the least position, where reading began or went on elsewhere
         than it had ended."""
-        points = self.past.series(subject_of("source", source), f"{BEGAN} {part}").points
-        told = self.past.series(JOB, "seconds").points
+        points = self.past.series(subject_of("source", source), f"{START} {part}").points
+        told = self.past.series(JOB, DURATION).points
         ended = dict(zip(*(told.column(name).to_pylist() for name in ("last_tick", "last_us")), strict=True))
-        columns = ("first_tick", "last_tick", "last", "least", "last_us")
+        columns = ("first_tick", "last_tick", "last", "min", "last_us")
         return [
             (first, last, position, least)
             for first, last, position, least, us in zip(
@@ -220,7 +220,7 @@ class Recorded:
     def tells_reading(self) -> bool:
         """Whether it says of any source how far it was read."""
         return any(
-            figure.startswith(f"{READ} ")
+            figure.startswith(f"{OFFSET} ")
             for source in self.past.subjects("source")
             for figure in self.past.figures(source)
         )
@@ -285,7 +285,7 @@ def joined_of(query: QueryPlan) -> JoinPlan | None:
 
 def recorded(past: Past, until: int | None = None) -> Recorded:
     """The ticks of a history. ``until``: the last tick of the state: later ones were taken back."""
-    points = past.series(JOB, "seconds").points
+    points = past.series(JOB, DURATION).points
     firsts, lasts = (points.column(name).to_pylist() for name in ("first_tick", "last_tick"))
     ticks: list[int] = []
     for tick, last in zip(firsts, lasts, strict=True):

@@ -54,7 +54,7 @@ def test_a_run_goes_on_where_the_last_one_ended(spark, job, tmp_path):
     ticks = past.series("input/out/x", "in")
     assert (ticks.points.column("last_tick").to_pylist(), ticks.values()) == ([1, 2, 3], [2, 3, 3])
     assert past.series("time/out/x/t", "watermark").values()[-1] == END
-    assert all(past.series("part/ingest", "seconds").values())
+    assert all(past.series("phase/ingest", "duration_us").values())
 
 
 def test_a_job_may_keep_no_history(spark, job, tmp_path):

@@ -32,10 +32,11 @@ class Kept:
     """What one node of a query keeps of one of its sides, or of a table that rows meet as of their tick.
 
     ``rows``: retained ones, or partial aggregates; ``max_rows``: the most after any tick. ``files``,
-    ``bytes``: of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those runs
-    that another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries that keep
-    nothing themselves of the same rows. ``times``: per event time no retained row has a lesser one than the
-    first or a greater one than the second; they are not told where the query's text is another one by now.
+    ``bytes``: of the runs with these rows, in which may be released ones, too; ``shared_bytes``: of those
+    runs that another side has as well. ``shared_with``: these sides, as ``query/input``, and those of queries
+    that keep nothing themselves of the same rows. ``times``: per event time no retained row has a lesser one
+    than the first or a greater one than the second; they are not told where the text of the query is another
+    one by now.
     """
 
     query: str

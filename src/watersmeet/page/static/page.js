@@ -2,8 +2,8 @@
 "use strict";
 (function () {
   const { make, plain, moment, lasting, figure, percent, table } = words;
-  const MOST_TOLD = 1000, REDRAW_MS = 2000;
-  const TOLD = { standstill: "watermark stalled", heavy_keys: "heavy key", missing_deletes: "delete without a row" };
+  const MOST_EVENTS = 1000, REDRAW_MS = 2000;
+  const EVENTS = { standstill: "watermark stalled", hot_keys: "hot key", missing_delete_examples: "delete without a row" };
   const STATUS = {
     "caught up": "finished (read all that was there)", finished: "finished (end of input)",
     killed: "killed (its process ended without writing how)", unknown: "running or killed (nothing here can tell)",
@@ -95,8 +95,8 @@
     if (doc.limits.length) {
       const bars = make("div", { class: "bars" });
       for (const one of doc.limits) {
-        const share = (one.used || 0) / one.most, used = make("span", {}, figure(one.kind, one.used), " of ", figure(one.kind, one.most), one.used === null ? "" : " (" + percent(one.used, one.most) + ")");
-        bars.append(...bar(one.of + ": " + one.name, share, used, share > 0.9 ? "over" : ""));
+        const share = (one.used || 0) / one.limit, used = make("span", {}, figure(one.kind, one.used), " of ", figure(one.kind, one.limit), one.used === null ? "" : " (" + percent(one.used, one.limit) + ")");
+        bars.append(...bar(one.owner + ": " + one.name, share, used, share > 0.9 ? "over" : ""));
       }
       parts.push(make("figure", {}, make("figcaption", {}, "Limits"), bars));
     }
@@ -104,13 +104,13 @@
   }
 
   function heavy() {
-    const rows = doc.sides.flatMap((one) => one.keys.map((key) => [one.name, key.key, figure("rows", key.rows), percent(key.rows, one.retained)]));
+    const rows = doc.sides.flatMap((one) => one.hot_keys.map((key) => [one.name, key.key, figure("rows", key.rows), percent(key.rows, one.retained)]));
     return rows.length ? [table(["input", "key", "rows (estimate)", "of all retained rows"], rows, 2)] : [];
   }
 
   // Ticks are broken down by the seconds of their parts, over all points that are shown.
   function parts() {
-    const chart = doc.charts.find((one) => one.key === "parts");
+    const chart = doc.charts.find((one) => one.key === "phases");
     if (!chart) return [];
     const sums = chart.series.map((one) => [one.name, one.values.reduce((a, b) => a + (b || 0), 0), one.values[one.values.length - 1]]);
     const whole = sums.reduce((a, [, sum]) => a + sum, 0);
@@ -152,12 +152,12 @@
   function held(of, chart) {
     const found = holder(chart), lines = [];
     if (!found) return make("p", {}, "No partition holds the watermark of " + chart.key + " back: all are at the same time, or there is one.");
-    const heard = of.heard[found.name];
+    const heard = of.last_row_at[found.name];
     lines.push(make("b", {}, found.name), " holds the watermark of " + chart.key + " back");
     if (found.mark === -Infinity) lines.push(": it has had no row");
     else lines.push(", " + (chart.kind === "time" ? lasting((found.most - found.mark) / 1e6) : plain(found.most - found.mark)) + " behind the partition that is furthest ahead");
     lines.push(", for " + lasting(found.until - found.since) + " (since " + moment(found.since) + " UTC, or longer).");
-    if (heard) lines.push(" Its last row arrived " + lasting(Math.max(0, doc.until / 1e6 - heard)) + " before the last tick.");
+    if (heard) lines.push(" Its last row arrived " + lasting(Math.max(0, doc.last_tick_us / 1e6 - heard)) + " before the last tick.");
     return make("p", { class: "holder" }, ...lines);
   }
 
@@ -168,7 +168,7 @@
       const whole = there || make("details", { id }, make("summary", {}, one.name));
       whole.update = () => {
         if (!whole.open) return;
-        const standing = doc.told.filter((words) => words.of === one.name && words.what === "standstill").slice(-1).map((words) => make("p", {}, "Tick " + plain(words.tick) + ": " + words.text));
+        const standing = doc.events.filter((words) => words.subject === one.name && words.event === "standstill").slice(-1).map((words) => make("p", {}, "Tick " + plain(words.tick) + ": " + words.text));
         const known = of ? [make("p", {}, plain(of.count) + (of.count === 1 ? " partition, " : " partitions, ") + plain(of.idle) + " idle. The chart shows those that are furthest behind."), ...of.charts.map((chart) => held(of, chart))]
           : [make("p", {}, "Nothing is known of its partitions: another query reads them, or no row has come.")];
         const words = make("div", {}, ...standing, ...known);
@@ -201,7 +201,7 @@
 
   // How long ago the last tick ended goes on with the clock, and so do the watermarks' lines.
   function age() {
-    const at = document.getElementById("age"), behind = Math.max(0, clock() - doc.until / 1e6);
+    const at = document.getElementById("age"), behind = Math.max(0, clock() - doc.last_tick_us / 1e6);
     if (at) at.textContent = lasting(behind < 1 ? 0 : Math.round(behind)) + " ago";
   }
 
@@ -212,13 +212,13 @@
     const isOn = ["running", "unknown", "lost"].includes(doc.status);
     document.getElementById("head").replaceChildren(make("h1", {}, doc.title), make("div", { class: "facts" },
       fact("status", make("span", ["failed", "killed", "lost"].includes(doc.status) ? { class: "bad" } : {}, status)),
-      fact("ticks", plain(doc.ticks)), isOn && doc.until ? fact("last tick", make("span", { id: "age" })) : "",
+      fact("ticks", plain(doc.ticks)), isOn && doc.last_tick_us ? fact("last tick", make("span", { id: "age" })) : "",
       fact("rows in", figure("rows", rows)),
       fact("late", figure("rows", late), late ? " (" + percent(late, rows) + ")" : ""),
       fact("broken", figure("rows", broken), broken ? " (" + percent(broken, rows) + ")" : ""),
       first ? fact("first started", moment(first.started) + " UTC") : "",
       last && last.ended && !isOn ? fact("ended", moment(last.ended) + " UTC") : "",
-      doc.status === "killed" && doc.until ? fact("last tick", moment(doc.until / 1e6) + " UTC") : "",
+      doc.status === "killed" && doc.last_tick_us ? fact("last tick", moment(doc.last_tick_us / 1e6) + " UTC") : "",
       received === null ? fact("as of", moment(doc.now) + " UTC") : ""),
       last && last.error ? make("pre", { class: "bad", tabindex: "0" }, last.error) : "",
       ...doc.problems.map((problem) => make("p", { class: "bad" }, problem)));
@@ -244,13 +244,13 @@
     section("heavy", "Heavy keys", ...heavy());
     section("late", "Late and broken rows", ...late());
     section("errors", "Errors", ...errors());
-    section("parts", "Tick duration by phase", ...parts());
-    if (doc.told.length) {
+    section("phases", "Tick duration by phase", ...parts());
+    if (doc.events.length) {
       section("told", "Events", table(["time (UTC)", "tick", "input", "event", "message"],
-        doc.told.map((one) => [moment(one.at), plain(one.tick), one.of, TOLD[one.what] || one.what, one.text])));
+        doc.events.map((one) => [moment(one.at), plain(one.tick), one.subject, EVENTS[one.event] || one.event, one.text])));
     }
     section("runs", "Runs", table(["started (UTC)", "ended (UTC)", "status", "version", "host", "messages"],
-      doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.how, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")])));
+      doc.runs.map((run) => [moment(run.started), run.ended ? moment(run.ended) : "–", run.status, run.version, run.machine, [run.error, ...run.notices].filter(Boolean).join("\n")])));
     const settings = Object.entries(doc.settings);
     if (settings.length) section("settings", "Settings", table(["setting", "value"], settings));
   }
@@ -288,7 +288,7 @@
     for (const one of more.partitions) {
       const known = doc.partitions.find((other) => other.name === one.name);
       if (!known) { doc.partitions.push(one); continue; }
-      Object.assign(known.heard, one.heard);
+      Object.assign(known.last_row_at, one.last_row_at);
       known.count = one.count;
       known.idle = one.idle;
       for (const chart of one.charts) {
@@ -296,7 +296,7 @@
         if (of) { charts.grow(of, chart); charts.redraw(anchor(one.name) + " " + chart.key); } else known.charts.push(chart);
       }
     }
-    const told = doc.told.concat(more.told).slice(-MOST_TOLD), kept = { charts: doc.charts, partitions: doc.partitions, told };
+    const events = doc.events.concat(more.events).slice(-MOST_EVENTS), kept = { charts: doc.charts, partitions: doc.partitions, events };
     for (const name of ["inputs", "sides"]) if (!more[name].length) kept[name] = doc[name];
     if (!more.sides.length) kept.limits = doc.limits;
     doc = { ...more, ...kept, flows: { ...doc.flows, ...more.flows }, ticks: Math.max(doc.ticks, more.ticks) };
@@ -312,7 +312,7 @@
       begin(whole);
       setInterval(() => { if (doc.status === "running") charts.advance(); }, REDRAW_MS);
       setInterval(() => { if (doc.status === "running" || doc.status === "unknown") age(); }, 1000);
-      const news = new EventSource("events?after=" + whole.until);
+      const news = new EventSource("events?after=" + whole.last_tick_us);
       news.addEventListener("more", (event) => grow(JSON.parse(event.data)));
       news.addEventListener("problem", (event) => { doc.problems = [JSON.parse(event.data)]; head(); });
       news.onerror = () => {

@@ -7,14 +7,14 @@ const plan = (function () {
   // What goes along an edge: rows per second, retained rows, watermarks. ``short``: as far as there is room.
   function written(flow, short) {
     if (!flow) return [];
-    const lines = [], marks = (flow.marks || []).filter((mark) => mark.value !== null);
+    const lines = [], marks = (flow.watermarks || []).filter((mark) => mark.value !== null);
     if (flow.rate !== undefined && flow.rate !== null) lines.push(shown("rate", flow.rate));
     if (flow.retained !== undefined && flow.retained !== null) lines.push(shown("rows", flow.retained) + " retained");
     for (const mark of short ? marks.slice(0, 2) : marks) {
       const value = shown(mark.kind, mark.value);
-      if (!short) { lines.push("watermark of " + mark.of + " " + value); continue; }
+      if (!short) { lines.push("watermark of " + mark.column + " " + value); continue; }
       const value_text = " " + (mark.kind === "time" && mark.value !== "end" ? brief(mark.value / 1e6) : value);
-      lines.push(fitting(marks.length > 1 ? mark.of : "watermark", ROOM - width(value_text)) + value_text);
+      lines.push(fitting(marks.length > 1 ? mark.column : "watermark", ROOM - width(value_text)) + value_text);
     }
     return lines;
   }

@@ -12,7 +12,7 @@ const why = (function () {
   }
 
   function field(id, attributes) {
-    return make("input", { id, autocomplete: "off", spellcheck: "false", maxlength: job.most, ...attributes });
+    return make("input", { id, autocomplete: "off", spellcheck: "false", maxlength: job.max_characters, ...attributes });
   }
 
   // A column and the value that it has.
@@ -85,7 +85,7 @@ const why = (function () {
     const { query, alias, keys, time: at } = question();
     const asked = new URLSearchParams({ query, input: alias, time: at });
     for (const key of keys) asked.append("key", key);
-    if (String(asked).length > 3 * job.most) { say(make("p", { class: "bad" }, "The question is too long: it may have " + plain(job.most) + " characters.")); return; }
+    if (String(asked).length > 3 * job.max_characters) { say(make("p", { class: "bad" }, "The question is too long: it may have " + plain(job.max_characters) + " characters.")); return; }
     asking = new AbortController();
     ask.textContent = "Stop";
     say(make("p", {}, "The sources are being read again…"));
