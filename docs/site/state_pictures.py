@@ -87,18 +87,18 @@ def shared() -> str:
     report = state_report(manifest, job)
     draw = Drawing(760, 250, "Shared arrangements: two queries over the same streams keep their rows once")
     draw.write(16, 24, "Shared arrangements: two queries over the same streams keep their rows once", size=15)
-    queries = list(dict.fromkeys(kept.query for kept in report.kept))
+    queries = list(dict.fromkeys(kept.query for kept in report.inputs))
     for number, query in enumerate(queries):
         draw.box(560, 60 + 90 * number, 184, 56, INK)
         draw.write(652, 93 + 90 * number, f"query {query}", anchor="middle")
     groups: list[set[str]] = []
-    for kept in report.kept:
+    for kept in report.inputs:
         together = {kept.name, *kept.shared_with}
         if together not in groups:
             groups.append(together)
     for number, together in enumerate(groups):
         y, colour = 60 + 90 * number, COLOURS[number]
-        of = next(kept for kept in report.kept if kept.name in together)
+        of = next(kept for kept in report.inputs if kept.name in together)
         source = next(
             side.ingested[0][1].source.name
             for query in job.queries

@@ -480,7 +480,7 @@ def test_late_rows_go_to_their_output(place):
         ("a", "out/x", "null_time", '{"k":null,"n":-2,"t":null}', None, None, None),
     }
     (late,) = (row["late_by"] for row in done.account["inputs"] if row["late_by"])
-    assert late == {"t": {"counts": {"<100": 1}, "most": watermark + 50, "integer": True}}
+    assert late == {"t": {"counts": {"<100": 1}, "max": watermark + 50, "integer": True}}
     assert done.ticks[-1]["inputs"][0]["late_by"] == late
     assert place.result() == place.expected()
 

@@ -160,7 +160,6 @@ def described_source(
     """
     cursor, given = Cursor(Text(""), ()), dict(options)
     connector = _connector(None, given, cursor, 0)
-    given = options_of_today(given, connector)
 
     def error(message: str, hint: str | None) -> SqlError:
         return cursor.text.error(message, "bad-option", None, hint)
