@@ -128,16 +128,16 @@ def run_planned(
     on_tick: OnTick | None = None,
     console: RowPrinter | None = None,
     of_text: AskedJob | None = None,
-    java_ahead: bool = False,
+    on_java: Callable[[], None] | None = None,
     shown_on: TextIO | None = None,
 ) -> RunResult:
     """`run_job` with the settings of the run that the job has. ``checkpoint``: where it names none;
     ``given``: the DataFrames of sources that are made of one; ``functions``: of sinks that are one of this
     process, likewise; ``stop``: ends the run when it is set; ``watchers``: are told of the run, beside those
     that its settings ask for; ``of_text``: the job as a text, for who asks its page what became of
-    rows; None: it was made otherwise; ``java_ahead``: Java starts while the rest of the program is loaded,
-    and no other job begins meanwhile; ``shown_on``: where alone ``on_notice`` writes; None: it may write
-    to a log, and the token of the page is not told.
+    rows; None: it was made otherwise; ``on_java``: called after all checks, before Java starts, which then
+    starts while the rest of the program is loaded, with no other job meanwhile; ``shown_on``: where alone
+    ``on_notice`` writes; None: it may write to a log, and the token of the page is not told.
 
     Raises:
         WatersmeetError: as `run`.
@@ -221,7 +221,7 @@ def run_planned(
     with (
         _page_of(asked, place, recording is not None, text) as page,
         asked_watchers(asked, about, say) as own,
-        java_begun(job, plan) if java_ahead else nullcontext(),
+        java_begun(job, plan, on_java) if on_java is not None else nullcontext(),
     ):
         kept = [] if recording is None else [recording]
         return watched([*kept, *watchers, *own], run_shown)

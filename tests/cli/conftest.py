@@ -74,6 +74,7 @@ def tick(number: int, **account: int) -> SimpleNamespace:
         tasks={},
         traffic={},
         measured=dict,
+        finished=False,
     )
 
 

@@ -95,9 +95,9 @@ def test_live_view_on_a_terminal(tmp_path):
     assert sum(line.startswith("job.sql") for line in lines) == 1
     view = next(n for n, line in enumerate(lines) if line.startswith("job.sql  ended after "))
     assert "console, tick 1" in lines[:view]
-    account = lines.index("Account of rows")
+    account = lines.index("Row accounting")
     assert account > view
     assert any("│ adds up " in line for line in lines[account:])
-    assert "stopped; run it again to go on" in lines[account:]
+    assert lines[-1].endswith("Run the same command again to resume.")
     assert not run.screen.hidden
     assert run.screen.styles

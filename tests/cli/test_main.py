@@ -237,8 +237,43 @@ def test_ctrl_c_is_a_clean_stop(watersmeet, job, engine, make_tick, early):
         engine.stopped = True
     found = watersmeet("run", job)
     assert found.status == 0
-    assert "run it again to go on" in found.out
+    last = found.out.splitlines()[-1]
+    assert last == "Stopped after tick 1; 1 row stays in state. Run the same command again to resume."
     assert "adds up" in found.out
+
+
+def test_a_run_says_at_once_where_its_state_is_and_how_to_stop_it(watersmeet, job, engine):
+    engine.error = EngineError("sink down", code="x")
+    (start, stop, failed) = watersmeet("run", job.name).err.splitlines()
+    assert start == "Starting Spark (takes a few seconds). Checkpoint: .watersmeet/job (new)"
+    assert (
+        stop == "To stop: Ctrl-C, or watersmeet stop job.sql (--savepoint DIR also copies the state to DIR)"
+    )
+    assert failed == "EngineError[x]: sink down"
+    (_, stop, _) = watersmeet("run", job.name, "--checkpoint", "my state").err.splitlines()
+    assert "watersmeet stop job.sql --checkpoint 'my state' (" in stop
+    assert watersmeet("run", job.name, "--quiet").err == "EngineError[x]: sink down\n"
+
+
+def test_a_run_says_at_its_end_how_output_is_read_and_what_stays(watersmeet, job, engine, make_tick):
+    sinks = """CREATE SINK out WITH ('connector' = 'file', 'path' = 'my out');
+        CREATE SINK late WITH ('connector' = 'file', 'path' = 'late', 'format' = 'json');
+        SET late_output = late; INSERT INTO out SELECT"""
+    job.write_text(job.read_text().replace("SELECT", sinks))
+    engine.ticks = [make_tick(1, **{"in": 2, "late": 1, "retained": 1})]
+    engine.ticks[0].queries["out"] = engine.ticks[0].queries.pop("q")
+    *_, out, late, state = watersmeet("run", job, "--until-caught-up").out.splitlines()
+    assert (out, late) == ('Read out: spark.read.parquet("my out")', 'Read late: spark.read.json("late")')
+    assert state == (
+        "Caught up; 1 row stays in state for the next run. --finish closes the input and emits what is left."
+    )
+    engine.ticks[0].finished = True
+    engine.ticks[0].queries["out"].counts = {"a": {"padded": 2, "released_unmatched": 1}}
+    assert watersmeet("run", job, "--finish").out.splitlines()[-1] == (
+        "The input is closed: 2 remaining rows emitted with NULLs, 1 remaining row without a match dropped."
+        " The job is finished."
+    )
+    assert len(watersmeet("run", job, "--json").out.splitlines()) == 2, "a tick and the accounting"
 
 
 def test_sigterm_is_a_clean_stop_too(watersmeet, job, engine):
@@ -261,7 +296,8 @@ def test_errors_of_a_run_are_messages(watersmeet, job, engine):
     )
     found = watersmeet("run", job)
     assert found.status == 2
-    assert found.err.splitlines() == ["EngineError[x]: sink down", "Hint: start it", "SpecError[y]: no path"]
+    told = ["EngineError[x]: sink down", "Hint: start it", "SpecError[y]: no path"]
+    assert found.err.splitlines()[2:] == told, "after the two lines of the start"
 
 
 @pytest.mark.parametrize(

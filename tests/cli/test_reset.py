@@ -80,7 +80,8 @@ def test_a_finished_job_says_so_before_spark_starts(watersmeet, left, engine):
     )
     found = watersmeet("run", left.file, "--finish")
     assert (found.status, engine.job) == (0, None)
-    assert f"nothing was read\nHint: to begin anew: watersmeet reset {left.file}" in found.err
+    over = f"To start over: watersmeet reset {left.file}"
+    assert found.err == f"Nothing to do: tick 1 closed the input (--finish). {over}\n"
     shutil.move(left.checkpoint.root, "elsewhere")
     found = watersmeet("run", left.file, "--checkpoint", "elsewhere")
     assert found.err.endswith(f"watersmeet reset {left.file} --checkpoint elsewhere\n")

@@ -158,6 +158,33 @@ def test_files_that_were_changed_or_are_gone(tmp_path: Path, compared: Compared)
     assert found["notes"] == [f"o: 1 file is gone since it was read: {first}"]
 
 
+def test_a_changed_file_explains_nothing_of_queries_that_do_not_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row lost from ``first`` was told as of the changed file of ``c``, which only ``second`` reads."""
+    monkeypatch.chdir(tmp_path)
+    table = """CREATE TABLE {0} (id BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
+      WITH ('connector' = 'file', 'path' = 'in/{0}', 'format' = 'json');"""
+    query = """CREATE SINK {0} WITH ('connector' = 'file', 'path' = '{0}', 'format' = 'json');
+      INSERT INTO {0} SELECT {1}.id, {2}.at FROM {1} JOIN {2}
+        ON {1}.id = {2}.id AND {2}.at BETWEEN {1}.at AND {1}.at + INTERVAL '1' HOUR;"""
+    queries = (query.format(*names) for names in (("first", "a", "b"), ("second", "b", "c")))
+    text = "\n".join([*map(table.format, "abc"), *queries])
+    (tmp_path / "job.sql").write_text(text)
+    job = FileJob(
+        text, Checkpoint(tmp_path / ".watersmeet/job"), {name: tmp_path / "in" / name for name in "abc"}
+    )
+    with job.run(OPEN):
+        job.read({name: [{"id": 1, "at": "2022-03-01 10:00:00"}] for name in "abc"})
+    changed = next((tmp_path / "in/c").iterdir())
+    changed.write_text(changed.read_text() * 2)
+    assert main(["diff", "job.sql", "--json"]) == 1
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [of["reason"] for of in first["differences"]] == ["unexplained"]
+    assert [of["reason"] for of in second["differences"]] == ["changed file"]
+    assert (first["notes"], len(second["notes"])) == ([], 1)
+
+
 def test_what_does_not_fit_is_said_in_words(tmp_path: Path, compared: Compared) -> None:
     made(tmp_path, "json")
     part(tmp_path, 2, "json", ['{"id": "none", "at": "2022-03-01T10:00:00Z"}'])

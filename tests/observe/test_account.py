@@ -101,7 +101,7 @@ def test_deletes_of_rows_that_were_not_there_have_a_line():
     counts = {"in": 1204, "matched": 1, "deleted": 2, "missing_deletes": 1200}
     found = Account((InputAccount.of("o", counts, retained=1),))
     assert found.adds_up()
-    assert found.late_lines() == ["o: 1,200 deletes of rows that were not there: not applied"]
+    assert found.late_lines() == ["o: 1,200 deletes of absent rows: not applied"]
 
 
 def test_stale_changes_have_a_line():

@@ -92,7 +92,8 @@ def test_as_text_a_record_is_one_line_there_and_nowhere_else(caplog):
         "INFO job=shop: the watermark of o waits for a row in orders/2 (it has no idle_timeout)"
     )
     assert lines[3] == (
-        "INFO job=shop query=delivered tick=1: tick 1 of delivered: 0 rows in, 0 out, 0 late, 0 kept, 0.50 s"
+        "INFO job=shop query=delivered tick=1: tick 1 of delivered:"
+        " 0 rows in, 0 out, 0 late, 0 retained, 0.50 s"
     )
     assert lines[6:9] == [
         r"WARNING job=shop: two\nlines",
@@ -143,4 +144,4 @@ def test_deletes_of_nothing_are_told():
         job.watching.tick(replace(result, queries={"delivered": missed}), 0.5, {})
     line = json.loads(out.getvalue().splitlines()[-1])
     assert (line["level"], line["query"], line["input"]) == ("warning", "delivered", "o")
-    assert line["message"] == 'a delete of what is not there: {"k":"b"}'
+    assert line["message"] == 'delete of an absent row: {"k":"b"}'

@@ -84,7 +84,7 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
         job_text(demo, directory),
         f"demo {name}",
         {"until_caught_up": "true", "finish": "true", "master": "local[2]", "partitions": "2"},
-        Appearance(live=live),
+        Appearance(live=live, hints=False),
         default_checkpoint=work / "checkpoint",
     )
     if ended.stopped or ended.account is None:

@@ -217,7 +217,7 @@ def run(
     )
     overrides |= settings_of(conf or [])
     try:
-        ended = run_text(
+        run_text(
             text_of(job),
             str(job),
             overrides,
@@ -232,8 +232,6 @@ def run(
             hint="no rows of sinks are lost but the console's, and the state is whole: run again, with its"
             " output to another place, to go on",
         ) from None
-    if ended.stopped and not (json or quiet or ended.logged):
-        print("stopped; run it again to go on")
 
 
 def explain(
@@ -356,7 +354,7 @@ def reset(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a job's checkpoint and the files of its file sinks, so that it starts from scratch."""
-    from watersmeet.cli.run import reset_text
+    from watersmeet.cli.reset import reset_text
 
     cleared = reset_text(
         text_of(job), str(job), _overrides(checkpoint=checkpoint), default_checkpoint(job), yes=yes

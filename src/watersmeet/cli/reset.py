@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from pathlib import Path
 from watersmeet.durable import sync
 from watersmeet.engine.spark.checkpoint.directory import NAMES, OLD, STORE, Checkpoint, half_of
 from watersmeet.engine.spark.checkpoint.small_files import read_value
-from watersmeet.errors import StateError, WatersmeetError, counted
+from watersmeet.errors import SpecError, StateError, WatersmeetError, counted
 from watersmeet.objects.setting import store_of
 from watersmeet.plan.checks.endpoints import BESIDE
 from watersmeet.sinks.files import ATTEMPTS, FileSink
@@ -102,6 +103,44 @@ class Reset:
         for owned in self.owned:
             if owner is not None and _is_owned(owned.path, owner):
                 _empty(owned)
+
+
+def reset_text(
+    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, yes: bool
+) -> bool:
+    """Remove what the job left behind, once that was agreed to; whether it is gone.
+
+    Args:
+        yes: it is agreed to; else that is asked on the terminal.
+
+    Raises:
+        SpecError: it cannot be asked.
+        StateError: a run holds the checkpoint, or there is something else in its directory.
+    """
+    from watersmeet.cli.job_file import job_in, settings_in
+    from watersmeet.engine.spark.job.inferring import Inferring
+
+    settings = settings_in(text, source_name, overrides)
+    infer = Inferring(settings.get("checkpoint", str(default)), store=store_of(settings))
+    job = job_in(text, source_name, overrides, infer=infer)
+    removal = planned(job, job.run.get("checkpoint", str(default)))
+    if not removal.roots and not removal.is_stored:
+        print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")
+        for line in removal.lines():
+            print(f"  {line}")
+        return True
+    print("this will be removed:")
+    for line in removal.lines():
+        print(f"  {line}")
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
+        if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
+            print("nothing was removed")
+            return False
+    removal.run()
+    print("removed: the job begins anew when it is run")
+    return True
 
 
 def planned(job: Job, directory: str) -> Reset:

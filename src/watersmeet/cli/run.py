@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from watersmeet.cli.output import to_stderr
 from watersmeet.earlier_names import notices_to, without_notices
 from watersmeet.engine.spark.job.inferring import Inferring
 from watersmeet.engine.spark.job.signals import heeded_signals
-from watersmeet.errors import EngineError, Location, SpecError, counted, raise_all
+from watersmeet.errors import EngineError, Location, SpecError, counted, printable, raise_all
 
 if TYPE_CHECKING:
     from watersmeet.page.asking import AskedJob
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Appearance:
     """How a run shows itself. ``live``: the view in place; None: if standard output is a terminal; ``quiet``:
-    nothing of ticks, and the account as JSON alone."""
+    nothing of ticks, and the account as JSON alone. ``hints``: how to stop the run and read its output."""
 
     live: bool | None = None
     json: bool = False
     quiet: bool = False
+    hints: bool = True
 
     def __post_init__(self) -> None:
         if self.quiet and self.live:
@@ -233,7 +235,9 @@ def _run_text(
     if not job.inserts:
         return Ended(False, None, None)
     plan = plan_job(job)
-    if _was_finished(job, source_name, str(default_checkpoint)):
+    checkpoint, before = _state_before(job, source_name, str(default_checkpoint))
+    if before is not None and before.finished:
+        _check_finished(job, before, _reset_command(job, source_name, str(default_checkpoint)))
         if appearance.json:
             _print_json(account_of(None))
         return Ended(False, None, None)
@@ -243,6 +247,12 @@ def _run_text(
         said.warning(warning)
     views, printer, out = _views(appearance, source_name, job, plan, said)
     stopped, changed, ticks = False, {}, deque[Any](maxlen=1)
+
+    def begin() -> None:
+        for line in start_lines(source_name, directory, overrides.get("checkpoint"), checkpoint, before):
+            if appearance.hints and not appearance.quiet:
+                said.plain(line)
+
     with _stopping_as_interrupt(), ExitStack() as opened:
         for view in views:
             if isinstance(view, AbstractContextManager):
@@ -259,6 +269,7 @@ def _run_text(
                 views,
                 said,
                 AskedJob(text, source_name, directory, overrides),
+                begin,
             )
             stopped, changed = bool(result.stopped), dict(result.changed)
         except KeyboardInterrupt:
@@ -269,14 +280,79 @@ def _run_text(
     account = account_of(last, changed)
     if appearance.json:
         _print_json(account)
-    if last is None:
-        return Ended(stopped, None, None, said.to_log)
-    if not (appearance.json or appearance.quiet or said.to_log):
+    if appearance.json or appearance.quiet or said.to_log:
+        return Ended(stopped, last, None if last is None else account, said.to_log)
+    if last is not None:
         for table in account.tables(out.width):
             out.print(table)
         for line in account.late_lines():
             out.print(line, markup=False, highlight=False)
-    return Ended(stopped, last, account, said.to_log)
+    for line in end_lines(job, last, account, stopped=stopped) if appearance.hints else ():
+        print(printable(line))
+    return Ended(stopped, last, None if last is None else account, said.to_log)
+
+
+def start_lines(
+    source_name: str, directory: str, own: str | None, checkpoint: Any, before: Any
+) -> Iterator[str]:
+    """Say what a run does first, where its state is and how it is stopped. ``directory``: of the checkpoint,
+    as it is written; ``own``: by the flag --checkpoint; ``before``: the manifest of the newest tick."""
+    stored = "" if checkpoint.stored_job is None else f", state: {checkpoint.place}"
+    since = "new" if before is None else f"resumes after tick {before.tick:,}"
+    yield f"Starting Spark (takes a few seconds). Checkpoint: {directory}{stored} ({since})"
+    named = [directory] if source_name == "-" else [source_name, *(["--checkpoint", own] if own else [])]
+    stop = shlex.join(["watersmeet", "stop", *named])
+    yield f"To stop: Ctrl-C, or {stop} (--savepoint DIR also copies the state to DIR)"
+
+
+def end_lines(job: Any, last: Any, account: Any, *, stopped: bool) -> Iterator[str]:
+    """Say how the run's output is read, and what became of rows that had not left the state."""
+    from watersmeet.sinks.read_hint import read_hint
+
+    for sink in _written(job, last, account) if last is not None else ():
+        if (hint := read_hint(sink)) is not None:
+            yield f"Read {sink.name}: {hint}"
+    retained = 0 if last is None else sum(row.retained for row in account.inputs)
+    stay = f"; {counted(retained, 'row')} {'stays' if retained == 1 else 'stay'} in state" if retained else ""
+    if stopped:
+        after = "" if last is None else f" after tick {last.tick:,}"
+        yield f"Stopped{after}{stay}. Run the same command again to resume."
+    elif last is not None and last.finished:
+        yield f"The input is closed{_released(last)}. The job is finished."
+    elif stay:
+        yield f"Caught up{stay} for the next run. --finish closes the input and emits what is left."
+
+
+_SIDE_OUTPUTS = {
+    "late_output": ("late", "null_time", "ahead"),
+    "broken_output": ("broken",),
+    "shed_output": ("shed",),
+}
+"""Settings that name a sink, and the places of the account whose rows it gets."""
+
+
+def _written(job: Any, last: Any, account: Any) -> list[Any]:
+    """Return the sinks that have got rows since the job's start."""
+    from watersmeet.plan.checks.endpoints import written_sinks
+
+    queries = {name for name, query in last.queries.items() if query.total_rows_out}
+    names = {insert.sink.name for insert in job.inserts if insert.name in queries}
+    names.add(job.run.get("progress_output"))
+    names |= {
+        job.run.get(setting)
+        for setting, places in _SIDE_OUTPUTS.items()
+        if any(getattr(row, place) for row in account.inputs for place in places)
+    }
+    return [sink for sink in written_sinks(job) if sink.name in names]
+
+
+def _released(last: Any) -> str:
+    """Say what the last tick, which closed the input, did with rows in state."""
+    counts = [own for query in last.queries.values() for own in query.counts.values()]
+    padded, unmatched = (sum(own.get(what, 0) for own in counts) for what in ("padded", "released_unmatched"))
+    parts = [f"{counted(padded, 'remaining row')} emitted with NULLs"] if padded else []
+    parts += [f"{counted(unmatched, 'remaining row')} without a match dropped"] if unmatched else []
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _print_json(account: Any) -> None:
@@ -297,105 +373,42 @@ def placed(error: EngineError, job: Any, text: str, source_name: str) -> EngineE
     return type(error)(error.message, code=error.code, hint=error.hint, location=place)
 
 
-def _was_finished(job: Any, source_name: str, default_checkpoint: str) -> bool:
-    """Whether the job's input was ended before, and that is all right; said before Spark starts.
+def _state_before(job: Any, source_name: str, default_checkpoint: str) -> tuple[Any, Any]:
+    """Return the job's checkpoint, and the manifest of its newest tick, if there is one.
 
     Raises:
-        StateError: it was, and there is to be more; a reset was interrupted; the state cannot be read.
+        StateError: a reset was interrupted; the state cannot be read.
     """
     from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
-    from watersmeet.errors import StateError
     from watersmeet.objects.setting import store_of
-    from watersmeet.running import is_set
     from watersmeet.state.manifest import load_newest
 
+    checkpoint = Checkpoint(job.run.get("checkpoint", default_checkpoint), store_of(job.run))
+    check_not_half_gone(checkpoint, _reset_command(job, source_name, default_checkpoint))
+    return checkpoint, load_newest(checkpoint.store)
+
+
+def _reset_command(job: Any, source_name: str, default_checkpoint: str) -> str:
     directory = job.run.get("checkpoint", default_checkpoint)
-    again = f"watersmeet reset {source_name}"
-    if directory != default_checkpoint:
-        again += f" --checkpoint {directory}"
-    checkpoint = Checkpoint(directory, store_of(job.run))
-    check_not_half_gone(checkpoint, again)
-    manifest = load_newest(checkpoint.store)
-    if manifest is None or not manifest.finished:
-        return False
-    message = f"the job was finished before, by tick {manifest.tick:,}: its input was ended (--finish)"
+    own = [] if directory == default_checkpoint else ["--checkpoint", directory]
+    return shlex.join(["watersmeet", "reset", source_name, *own])
+
+
+def _check_finished(job: Any, before: Any, again: str) -> None:
+    """Say that the job's input was ended before.
+
+    Raises:
+        StateError: it is to read more.
+    """
+    from watersmeet.errors import StateError
+    from watersmeet.running import is_set
+
+    message = f"the job was finished before, by tick {before.tick:,}: its input was ended (--finish)"
     if not is_set(job.run, "finish"):
         raise StateError(
             f"{message}, and it takes no more rows", code="job-finished", hint=f"to begin anew: {again}"
         )
-    print(f"{message}, and nothing was read\nHint: to begin anew: {again}", file=sys.stderr)
-    return True
-
-
-def state_text(
-    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, as_json: bool
-) -> None:
-    """Print what the job keeps.
-
-    Raises:
-        StateError: there is no state, or it cannot be read.
-    """
-    from rich.console import Console
-
-    from watersmeet.cli.job_file import job_in, settings_in
-    from watersmeet.cli.measured import manifest_in
-    from watersmeet.cli.state_commands.show import state_report
-    from watersmeet.engine.driver.opening.as_kept import as_kept
-    from watersmeet.objects.setting import store_of
-    from watersmeet.plan.planner import plan_job
-
-    settings = settings_in(text, source_name, overrides)
-    directory, store = settings.get("checkpoint", str(default)), store_of(settings)
-    manifest = manifest_in(directory, store)
-    infer = Inferring(directory, store=store)
-    job = job_in(text, source_name, overrides, infer=infer)
-    report = state_report(manifest, as_kept(plan_job(job), manifest))
-    if as_json:
-        print(json.dumps(report.as_dict()))
-        return
-    print(f"{directory if store is None else store.place.url}: {report.head()}")
-    Console(file=sys.stdout, highlight=False).print(report.table())
-    for line in report.lines():
-        print(line)
-
-
-def reset_text(
-    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, yes: bool
-) -> bool:
-    """Remove what the job left behind, once that was agreed to; whether it is gone.
-
-    Args:
-        yes: it is agreed to; else that is asked on the terminal.
-
-    Raises:
-        SpecError: it cannot be asked.
-        StateError: a run holds the checkpoint, or there is something else in its directory.
-    """
-    from watersmeet.cli.job_file import job_in, settings_in
-    from watersmeet.cli.reset import planned
-    from watersmeet.objects.setting import store_of
-
-    settings = settings_in(text, source_name, overrides)
-    infer = Inferring(settings.get("checkpoint", str(default)), store=store_of(settings))
-    job = job_in(text, source_name, overrides, infer=infer)
-    removal = planned(job, job.run.get("checkpoint", str(default)))
-    if not removal.roots and not removal.is_stored:
-        print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")
-        for line in removal.lines():
-            print(f"  {line}")
-        return True
-    print("this will be removed:")
-    for line in removal.lines():
-        print(f"  {line}")
-    if not yes:
-        if sys.stdin is None or not sys.stdin.isatty():
-            raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
-        if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("nothing was removed")
-            return False
-    removal.run()
-    print("removed: the job begins anew when it is run")
-    return True
+    to_stderr(f"Nothing to do: tick {before.tick:,} closed the input (--finish). To start over: {again}")
 
 
 def _run(
@@ -409,6 +422,7 @@ def _run(
     views: Sequence[Any],
     said: Said,
     of_text: AskedJob,
+    on_java: Callable[[], None],
 ) -> Any:
     """Run on Spark; see `engine.spark.job.settings.RunResult`. ``on_result``: takes each tick's; ``of_text``:
     the job, as its page asks about rows of it."""
@@ -427,12 +441,11 @@ def _run(
         on_tick=lambda result, seconds, parts: on_result(result),
         console=printer,
         of_text=of_text,
-        java_ahead=True,
+        on_java=on_java,
         shown_on=None if said.to_log else sys.stderr,
     )
     if not result.ticks and not result.stopped:
-        why = "the job was finished before" if result.finished else "there is nothing new"
-        said.plain(f"{why}: nothing was read")
+        said.plain("Nothing was read: the job is finished" if result.finished else "Nothing new to read")
     for name, changed in result.changed.items():
         are, they_are = ("is", "it is") if changed.files == 1 else ("are", "they are")
         said.plain(

@@ -2,7 +2,7 @@
 
     in = matched + padded + unknown + released unmatched + released + grouped + passed + unmatchable
        + filtered + late + NULL time + ahead + broken + skipped + retained + shed + deleted
-       + deletes of nothing + stale
+       + deletes of absent rows + stale
 
 ``matched``, ``padded`` and ``released unmatched`` count rows that have left the state of a join, ``grouped``
 those of which all windows have closed, ``released`` those that left a delta join, which does not count who
@@ -122,7 +122,7 @@ _BORDERS = 3
 LABELS = {
     "released_unmatched": "released unmatched",
     "null_time": "NULL time",
-    "missing_deletes": "deletes of nothing",
+    "missing_deletes": "deletes of absent rows",
 }
 
 
@@ -158,7 +158,7 @@ class Account:
         not there; and for each with stale changes. And one for each join of which rows were shed."""
         late = [line for line in (row.late_line() for row in self.inputs) if line is not None]
         told = (
-            ("missing_deletes", "deletes of rows that were not there: not applied"),
+            ("missing_deletes", "deletes of absent rows: not applied"),
             ("stale", "changes older than the last one of their primary key: dropped"),
         )
         return (
@@ -170,7 +170,7 @@ class Account:
                 if getattr(row, place)
             ]
             + [
-                f"{name}: {rows:,} joined rows shed: neither matched any more nor padded"
+                f"{name}: {rows:,} joined rows shed: they match no more rows and are not padded"
                 for name, rows in self.shed_joined.items()
             ]
         )
@@ -204,7 +204,7 @@ class Account:
         return [*lines, ["adds up", *verdicts]]
 
     def _table(self, lines: Sequence[Sequence[str]], group: Sequence[int], *, title: bool) -> Table:
-        name = "Account of rows" if title else None
+        name = "Row accounting" if title else None
         table = Table(title=name, title_justify="left", header_style="bold")
         table.add_column("", no_wrap=True)
         for n in group:

@@ -46,7 +46,7 @@ def held_words(partitions: Sequence[Held], started: bool) -> str:
         + ")"
         for partition in partitions
     ]
-    return f"{'held back by' if started else 'not started: waits for'} {_listed(words)}"
+    return f"{'held back by' if started else 'not started: waiting for'} {_listed(words)}"
 
 
 def standstill_words(held_by: Sequence[Held], marks: Iterable[Watermark], idle: bool) -> str | None:
@@ -96,7 +96,7 @@ def ahead_words(sources: Mapping[str, Ahead], in_time: bool) -> str:
     """Which sources are not read, and why; empty: all are.
 
     >>> ahead_words({"a": Ahead("b", 82_800_000_000), "c": Ahead("b", None)}, in_time=True)
-    'held a (23 h ahead of b), c (no row yet of b)'
+    'paused a (23 h ahead of b), c (no row yet of b)'
     """
     words = []
     for name, ahead in sources.items():
@@ -105,7 +105,7 @@ def ahead_words(sources: Mapping[str, Ahead], in_time: bool) -> str:
             far = rounded_up(ahead.ahead_by) if in_time else distance(ahead.ahead_by, in_time)
             how_far = f"{far} ahead of {ahead.ahead_of}"
         words.append(f"{name} ({how_far})")
-    return f"held {_listed(words)}" if words else ""
+    return f"paused {_listed(words)}" if words else ""
 
 
 def _listed(names: Sequence[str]) -> str:

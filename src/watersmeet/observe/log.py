@@ -61,7 +61,7 @@ class LogWatcher(Watcher):
             self._log(
                 logging.INFO,
                 f"tick {report.tick:,} of {query}: {rows_in:,} rows in, {own.rows_out:,} out, {late:,} late, "
-                f"{told}{kept:,} kept, {report.seconds:.2f} s",
+                f"{told}{kept:,} retained, {report.seconds:.2f} s",
                 query=query,
                 tick=report.tick,
                 seconds=round(report.seconds, 4),
@@ -80,7 +80,7 @@ class LogWatcher(Watcher):
             for alias, row in own.missing_deletes:
                 self._log(
                     logging.WARNING,
-                    f"a delete of what is not there: {row}",
+                    f"delete of an absent row: {row}",
                     query=query,
                     tick=report.tick,
                     input=input_name(alias),

@@ -67,7 +67,7 @@ def _head(recent: Recent) -> str:
     report = recent.last
     assert report is not None
     fast_in, fast_out = recent.rates()
-    behind = f"; not read yet: {report.behind}" if report.behind else ""
+    behind = f" · backlog {report.behind}" if report.behind else ""
     return _text(
         f" · tick {report.tick:,} took {report.seconds:.2f} s · in {fast_in:,.0f} rows/s"
         f" ({recent.rows_in:,} rows) · out {fast_out:,.0f} rows/s ({recent.rows_out:,} rows){behind}"

@@ -225,7 +225,7 @@ class Recent:
 def _missing(report: TickReport) -> list[str]:
     """A line per input and row that was to be deleted and was not there, as far as they are told."""
     return [
-        f"{row.input}: a delete of what is not there: {text}"
+        f"{row.input}: delete of an absent row: {text}"
         for row in report.inputs
         for text in row.missing_delete_examples
     ]

@@ -48,7 +48,7 @@ def charts_of(past: Past, integers: Collection[str]) -> list[Chart]:
         _chart(past, every, "watermark_lag", "Watermark lag behind the clock", "seconds", marks, behind=True),
         _chart(past, every, "integers", "Watermarks of integer event times", "integer", whole),
         _chart(past, every, "read", "Rows read (rows/s)", "rate", [(of, "rows_in") for of in sources]),
-        _chart(past, every, "backlog", "Backlog: not read yet", "rows", [(of, "backlog") for of in sources]),
+        _chart(past, every, "backlog", "Backlog", "rows", [(of, "backlog") for of in sources]),
         _chart(past, every, "written", "Rows written", "rows", [(of, "total_rows_out") for of in queries]),
         _chart(past, every, "late", "Late rows", "rows", [(of, "late") for of in inputs]),
         _chart(past, every, "broken", "Broken records", "rows", [(of, "broken") for of in inputs]),

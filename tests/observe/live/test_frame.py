@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.observe.live.shots import BOUNDED, FRAMES, MANY, NOON_US, ONE, STRANG
 from tests.support.effort import at_effort
 from watersmeet.observe.live.columns import text_of
 from watersmeet.observe.live.frame import frame, width_of
+from watersmeet.observe.progress import Backlog
 
 GOLDEN = Path(__file__).parent / "frames"
 
@@ -60,6 +62,10 @@ def test_lag_is_behind_the_clock_of_the_moment():
 def test_what_is_above_its_forecast_stands_out():
     styles = {style for line in frame(MANY, now(), look(120, 60)) for text, style in line if text == "120 %"}
     assert styles == {"yellow"}
+    behind = replace(MANY, report=replace(MANY.report, backlog={"o": Backlog(12_000, "rows")}))
+    lines = frame(behind, now(), look(120, 60))
+    styles = {style for line in lines for text, style in line if text in ("120 %", "  backlog 12,000 rows")}
+    assert styles == {""}, "a backlog is no alarm"
 
 
 if __name__ == "__main__":

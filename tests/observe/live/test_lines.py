@@ -29,7 +29,7 @@ REPORT = TickReport(
 def test_rows_of_deletes_of_nothing_are_told():
     missed = replace(REPORT.inputs[1], missing_delete_examples=('{"k": "[b]"}', json.dumps({"k": "x" * 200})))
     report = replace(REPORT, inputs=(REPORT.inputs[0], missed))
-    wanted = 'w: a delete of what is not there: {"k": "[b]"}'
+    wanted = 'w: delete of an absent row: {"k": "[b]"}'
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
     lines = plain.getvalue().splitlines()
@@ -69,7 +69,7 @@ def test_sources_that_wait_for_others_are_told():
     report = replace(REPORT, paused_sources={"flights": Ahead("weather", 82_800_000_001)})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
-    assert ", held flights (23 h 1 min ahead of weather)" in plain.getvalue()
+    assert ", paused flights (23 h 1 min ahead of weather)" in plain.getvalue()
     JsonLines(told).tick(report, None)
     assert json.loads(told.getvalue())["paused_sources"] == {
         "flights": {"ahead_of": "weather", "ahead_by": 82_800_000_001}
@@ -101,8 +101,8 @@ def test_plain_is_one_line_per_tick_of_one_unit_each():
     )
     PlainLines(out, frozenset({"w.n"})).tick(report, None)
     assert out.getvalue() == (
-        "tick 3: 0.50 s, in 2,000 (1,000/s), out 250, late 2, kept 89;"
-        " W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind\n"
+        "tick 3: 0.50 s, in 2,000 (1,000/s), out 250, late 2, retained 89;"
+        " W[f.sched_dep] 2013-01-01 10:00:00, 3 s ago\n"
     )
 
 
@@ -112,7 +112,7 @@ def test_rows_of_the_tick_that_are_in_no_result_are_told_by_their_reasons():
     report = replace(REPORT, inputs=tuple(inputs), rounded={"flights": 3, "weather": 4})
     plain, told = io.StringIO(), io.StringIO()
     PlainLines(plain).tick(report, None)
-    assert ", late 0, broken 5, ahead 1,000, without time 1, rounded 7, kept 89;" in plain.getvalue()
+    assert ", late 0, broken 5, ahead 1,000, without time 1, rounded 7, retained 89;" in plain.getvalue()
     JsonLines(told).tick(report, None)
     assert [row["dropped"] for row in json.loads(told.getvalue())["inputs"]] == list(aside)
 
@@ -130,20 +130,20 @@ def test_a_plain_line_is_never_longer_than_120_characters():
     (line,) = out.getvalue().splitlines()
     assert len(line) <= 120
     assert line.startswith(
-        "tick 123456: 1234.50 s, in 1,000,000,000 (769,231/s), out 1,000,000,000, late 0, kept"
+        "tick 123456: 1234.50 s, in 1,000,000,000 (769,231/s), out 1,000,000,000, late 0, retained"
     )
     out = io.StringIO()
     PlainLines(out, frozenset({"a.n"})).tick(
         TickReport(1, 0.0, (InputReport("a", 0, 0, 0, 0, 0, {"n": 7}),), {}, {}, 0.0, 5), None
     )
-    assert out.getvalue() == "tick 1: 0.00 s, in 0 (0/s), out 0, late 0, kept 0; W[a.n] 7\n"
+    assert out.getvalue() == "tick 1: 0.00 s, in 0 (0/s), out 0, late 0, retained 0; W[a.n] 7\n"
 
 
 @pytest.mark.parametrize(
     ("out", "files", "begins", "ends"),
     [
-        (250, 0, "s, 4 tasks, in", "kept 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind"),
-        (25_000_000, 0, "s, in", "kept 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s behind"),
+        (250, 0, "s, 4 tasks, in", "retained 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s ago"),
+        (25_000_000, 0, "s, in", "retained 89; W[f.sched_dep] 2013-01-01 10:00:00, 3 s ago"),
         (250, 1, "s, in", "backlog 1 file; W[f.sched_dep] 2013-01-01 10:00:00"),
     ],
 )
@@ -225,7 +225,7 @@ def test_what_is_not_read_yet_is_said_where_it_is_known():
     PlainLines(out).tick(report, None)
     JsonLines(out).tick(report, None)
     plain, line = out.getvalue().splitlines()
-    assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, kept 0, backlog 1,203 files"
+    assert plain == "tick 1: 0.50 s, in 5 (10/s), out 0, late 0, retained 0, backlog 1,203 files"
     assert json.loads(line)["backlog"]["a"] == {"count": 1_200, "unit": "files"}
     assert TickReport(1, 0.5, (), {}, {}, backlog={"a": Backlog(1, "files")}).behind == "1 file"
     assert TickReport(1, 0.5, (), {}, {}, backlog={"b": Backlog(7, "rows"), **backlog}).behind == (

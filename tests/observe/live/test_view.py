@@ -66,11 +66,11 @@ def test_view_is_drawn_in_place_from_start_to_end():
         until(lambda: shown.says("delivered.o.t  2026-11-26 00:01:39"))  # the screen may be half drawn
         shown.job.watching.begin(4)
         shown.job.watching.end(None)
-    shown.console.print("Account of rows")
+    shown.console.print("Row accounting")
     (head,) = [line for line in shown.screen.all if line.startswith("job.sql")]
     assert head.startswith("job.sql  ended after ")
     assert shown.screen.all[0] == head
-    assert shown.screen.all[-3:] == ["", "Account of rows", ""]
+    assert shown.screen.all[-3:] == ["", "Row accounting", ""]
     assert not shown.screen.hidden
 
 

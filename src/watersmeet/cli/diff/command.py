@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,9 +11,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from watersmeet.cli.diff.decided import by_ticks, reads_changes
+from watersmeet.cli.diff.decided import by_ticks, inputs_of, reads_changes
 from watersmeet.cli.diff.here import TablesHere
 from watersmeet.cli.diff.outputs import Output, Wanted, output_of
+from watersmeet.cli.diff.progress import Step, is_terminal, progress
 from watersmeet.cli.diff.read import Read, history_of, read_of
 from watersmeet.cli.diff.shown import Shown, print_json, print_text
 from watersmeet.cli.diff.ticks import Ticks
@@ -87,7 +89,9 @@ def diff_text(
         db = opened(folder)
         try:
             undecided: list[WatersmeetError] = []
-            shown = list(_each(db, folder, compared, asked, settings, tick_now, undecided))
+            steps = len(compared.read) + 2 * len(compared.plan.queries)
+            with progress(steps, shown=not asked.as_json and is_terminal(sys.stderr)) as step:
+                shown = list(_each(db, folder, compared, asked, settings, tick_now, undecided, step))
         except duckdb.Error as error:
             raise EngineError(
                 f"DuckDB, by which rows are compared, cannot read them: {str(error).splitlines()[0]}",
@@ -190,17 +194,20 @@ def _each(
     settings: Mapping[str, str],
     tick_now: Callable[[], int | None],
     undecided: list[WatersmeetError],
+    step: Step,
 ) -> Iterator[Shown]:
     """What differs of each query, in the order of the text. ``undecided`` is filled with why others cannot be
-    compared."""
+    compared; ``step`` is told what is done."""
     import duckdb
 
-    answers = _Answers(db, folder, compared, asked.engine, settings)
-    notes = [note for read in compared.read.values() for note in read.notes()]
+    answers = _Answers(db, folder, compared, asked.engine, settings, step)
     inserts = [insert for insert in compared.job.inserts if not insert.is_index]
     for nth, insert in enumerate(inserts):
         query = next(q for q in compared.plan.queries if q.name == insert.name)
         facts = compared.facts.get(insert.name, Known(settled=False))
+        own = {source.name for given in inputs_of(insert) for source in given.sources}
+        read = {name: of for name, of in compared.read.items() if name in own}
+        step(f"{insert.name}: batch answer")
         try:
             ticks_matter = by_ticks(insert, compared.tables)
             if ticks_matter is None:
@@ -222,9 +229,10 @@ def _each(
             compared.outputs.get(insert.name),
             sum(other.sink.name == insert.sink.name for other in inserts) == 1,
         )
+        step(f"{insert.name}: output")
         try:
             output = output_of(db, wanted, answer, folder)
-            whole = _whole(facts, compared)
+            whole = _whole(facts, read)
             if whole is None and _is_later(output, compared.tick, tick_now):
                 whole = LATER
             rows = differences(
@@ -246,7 +254,8 @@ def _each(
         if asked.to is not None and rows.counts:
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
         late = [] if ticks_matter is None else _late_note(facts)
-        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(compared.read, rows), *late])
+        notes = [note for of in read.values() for note in of.notes()]
+        yield Shown(insert.name, rows, facts, by, why, [*notes, *_of_topics(read, rows), *late])
 
 
 def _late_note(facts: Known) -> list[str]:
@@ -277,14 +286,14 @@ def _file(to: str, query: str | None) -> str:
     return to if query is None else str(path.with_name(f"{path.stem}-{query.replace('/', '_')}{path.suffix}"))
 
 
-def _whole(facts: Known, compared: _Job) -> str | None:
+def _whole(facts: Known, read: Mapping[str, Read]) -> str | None:
     """A reason of whatever has no other one: what is known of the query says that rows may differ, and not
-    which."""
+    which. ``read``: of the query's sources."""
     if facts.counted("shed"):
         return SHED
     if facts.complete_from:
         return CHANGED_QUERY
-    if any(read.changed or read.gone for read in compared.read.values()):
+    if any(of.changed or of.gone for of in read.values()):
         return CHANGED_FILE
     return None
 
@@ -293,14 +302,20 @@ class _Answers:
     """Batch answers, by DuckDB where that is certain, else by Spark, which is started when it is needed."""
 
     def __init__(
-        self, db: Any, folder: str, compared: _Job, engine: str, settings: Mapping[str, str]
+        self,
+        db: Any,
+        folder: str,
+        compared: _Job,
+        engine: str,
+        settings: Mapping[str, str],
+        step: Step = lambda name: None,
     ) -> None:
         self._db = db
         self._folder = folder
         self._compared = compared
         self._engine = engine
         self._settings = settings
-        self._here = TablesHere(db, compared.read, compared.job.options.time_zone)
+        self._here = TablesHere(db, compared.read, compared.job.options.time_zone, step)
         self._spark: Any = None
         self._of_spark: set[str] = set()
         self._number = 0

@@ -11,7 +11,7 @@ _FINAL = ", which changes, and what became of a stream's row is final once it wa
 
 def reads_changes(insert: Insert) -> bool:
     """Whether rows of its sources are taken back."""
-    return any(source.changes or source.compared for given in _inputs(insert) for source in given.sources)
+    return any(source.changes or source.compared for given in inputs_of(insert) for source in given.sources)
 
 
 def by_ticks(insert: Insert, tables: WholeTables) -> str | None:
@@ -21,7 +21,7 @@ def by_ticks(insert: Insert, tables: WholeTables) -> str | None:
     Raises:
         SpecError: it goes by what is not kept, which is named.
     """
-    for given in _inputs(insert):
+    for given in inputs_of(insert):
         for source in given.sources:
             refused = tables.refused(insert.name, source.name) if given.as_of or source.compared else None
             if refused is not None:
@@ -42,5 +42,6 @@ def by_ticks(insert: Insert, tables: WholeTables) -> str | None:
     return None
 
 
-def _inputs(insert: Insert) -> list[Input]:
+def inputs_of(insert: Insert) -> list[Input]:
+    """Return the inputs of a query, and of the queries beneath it."""
     return [given for query in insert.query.every for given in query.inputs]

@@ -32,7 +32,7 @@ def diff(
         list[str] | None,
         typer.Option(
             "--output",
-            metavar="SINK=PATH",
+            metavar="QUERY=PATH",
             help="Parquet, CSV or JSON files with a query's output, instead of its sink; repeatable.",
         ),
     ] = None,

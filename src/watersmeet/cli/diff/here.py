@@ -4,7 +4,7 @@ changing tables, what they hold after all of that."""
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from watersmeet.diff.statement import AT, PART
 from watersmeet.engine.spark.misfits import has_length
 from watersmeet.engine.spark.sources.files.first_rows import first_rows
 from watersmeet.engine.values import arrow_type, to_table
-from watersmeet.errors import EngineError, SpecError
+from watersmeet.errors import EngineError, SpecError, counted
 from watersmeet.kernel.batches import one_table
 from watersmeet.names import ours
 from watersmeet.spec.model import Source
@@ -42,8 +42,11 @@ class TablesHere(dict[str, str]):
         SpecError: what a changing table holds cannot be decided.
     """
 
-    def __init__(self, db: Any, read: Mapping[str, Read], time_zone: str) -> None:
-        self._db, self._read, self._time_zone = db, read, time_zone
+    def __init__(
+        self, db: Any, read: Mapping[str, Read], time_zone: str, step: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """``step``: is told which source is read."""
+        self._db, self._read, self._time_zone, self._step = db, read, time_zone, step
         self._records = MOST_RECORDS
         self._refused: dict[str, Uncommon | SpecError] = {}
 
@@ -63,6 +66,7 @@ class TablesHere(dict[str, str]):
     def _made(self, name: str) -> str:
         db, of = self._db, self._read[name]
         files, source = of.local_files, of.source
+        self._step(f"{name}: {counted(len(of.files), 'file')}")
         if not source.traits.files and not of.named:
             raise Uncommon(f'"{name}" is {source.traits.called}')
         if files is None:

@@ -8,11 +8,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from watersmeet.diff.bags import EXTRA, LATE, MISSING, NOT_DUE, SHED, UNEXPLAINED, Differences
+from watersmeet.diff.bags import (
+    CHANGED_FILE,
+    CHANGED_QUERY,
+    EXTRA,
+    LATE,
+    LATER,
+    MISSING,
+    NOT_DUE,
+    SHED,
+    UNEXPLAINED,
+    Differences,
+)
 from watersmeet.diff.known import Known
 from watersmeet.errors import counted, printable
 
 _SIGNS = {MISSING: "-", EXTRA: "+"}
+_MEANINGS = {
+    CHANGED_FILE: "a file was changed or deleted since it was read, see the notes",
+    CHANGED_QUERY: "the query was another one when these rows arrived",
+    LATER: "the sink is newer than the state",
+}
 
 
 @dataclass(frozen=True)
@@ -68,20 +84,20 @@ def print_text(shown: Sequence[Shown], tick: int | None, seconds: float, to: str
             rows = [
                 [_SIGNS[side], str(n), reason, *map(_text, values)] for side, reason, n, values in both.rows
             ]
-            out.print(table_of(["", "n", "why", *both.names], rows))
+            out.print(table_of(["", "rows", "reason", *both.names], rows))
         if both.more:
             hint = "" if to else " (all of them: --to differences.parquet)"
             print(f"… and {counted(both.more, 'more row')}{hint}")
         for line in of.notes:
             print(printable(f"note: {line}"))
     when = "without a state" if tick is None else f"as of tick {tick:,}"
-    print(f"Compared {when}. Nothing was changed. {seconds:.1f} s")
+    print(f"Compared {when} in {seconds:.1f} s. Nothing was changed.")
 
 
 def _head(of: Shown) -> Iterator[str]:
     both = of.differences
-    rows = f"{counted(both.put_out, 'row')} put out, {both.answered:,} in the batch answer"
-    by = f" (by Spark, for {of.why})" if of.why else " (its ticks run again)" if of.by == "ticks" else ""
+    rows = f"{counted(both.put_out, 'row')} in the output, {both.answered:,} in the batch answer"
+    by = f" (by Spark: {of.why})" if of.why else " (from its ticks, run again)" if of.by == "ticks" else ""
     yield f"{of.query}: {'EQUAL' if both.equal else 'differs'}: {rows}{by}"
     for (side, reason), n in sorted(both.counts.items()):
         yield f"  {_SIGNS[side]} {counted(n, 'row')} {side}: {_words(reason, of.facts)}"
@@ -89,16 +105,16 @@ def _head(of: Shown) -> Iterator[str]:
 
 def _words(reason: str, facts: Known) -> str:
     if reason == NOT_DUE:
-        return "not yet due: a watermark has not passed yet what could still come"
+        return "not yet due: waiting for a watermark"
     if reason == LATE:
         late = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("late").items())
-        return f"late: a row that belongs to it may have come too late; counted late: {late}"
+        return f"late: late rows may explain it; late so far: {late}"
     if reason == SHED:
         shed = ", ".join(f"{rows:,} of {alias}" for alias, rows in facts.counted("shed").items())
-        return f"shed: which rows is not kept; counted: {shed}"
+        return f"shed: rows were shed at a limit, which ones is not recorded; shed so far: {shed}"
     if reason == UNEXPLAINED:
         return "UNEXPLAINED"
-    return reason
+    return f"{reason}: {_MEANINGS[reason]}" if reason in _MEANINGS else reason
 
 
 def _text(value: Any) -> str | None:

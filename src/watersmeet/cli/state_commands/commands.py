@@ -51,8 +51,8 @@ def show(
     json: Json = False,
 ) -> None:
     """Show rows and files in state per input, and which of them queries share."""
-    from watersmeet.cli.run import state_text
     from watersmeet.cli.state_commands.place import needs_job
+    from watersmeet.cli.state_commands.show import state_text
 
     if job.is_dir():
         raise needs_job(job)

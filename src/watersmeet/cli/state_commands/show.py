@@ -5,11 +5,15 @@ Nothing is changed, no file of rows is opened, and the job may be running.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -122,6 +126,36 @@ class StateReport:
         if self.differences:
             yield "the job's text is another one than that of the state:"
             yield from (f"  {text}" for text in self.differences)
+
+
+def state_text(
+    text: str, source_name: str, overrides: Mapping[str, str], default: Path, *, as_json: bool
+) -> None:
+    """Print what the job keeps.
+
+    Raises:
+        StateError: there is no state, or it cannot be read.
+    """
+    from watersmeet.cli.job_file import job_in, settings_in
+    from watersmeet.cli.measured import manifest_in
+    from watersmeet.engine.driver.opening.as_kept import as_kept
+    from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.objects.setting import store_of
+    from watersmeet.plan.planner import plan_job
+
+    settings = settings_in(text, source_name, overrides)
+    directory, store = settings.get("checkpoint", str(default)), store_of(settings)
+    manifest = manifest_in(directory, store)
+    infer = Inferring(directory, store=store)
+    job = job_in(text, source_name, overrides, infer=infer)
+    report = state_report(manifest, as_kept(plan_job(job), manifest))
+    if as_json:
+        print(json.dumps(report.as_dict()))
+        return
+    print(f"{directory if store is None else store.place.url}: {report.head()}")
+    Console(file=sys.stdout, highlight=False).print(report.table())
+    for line in report.lines():
+        print(line)
 
 
 def state_report(manifest: Manifest, plan: JobPlan) -> StateReport:

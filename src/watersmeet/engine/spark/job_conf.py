@@ -5,7 +5,7 @@ Loads little itself: what is loaded here, Java waits for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from watersmeet.engine.spark.job import session
@@ -50,8 +50,10 @@ def conf_of_run(job: Job, plan: JobPlan) -> dict[str, str]:
 
 
 @contextmanager
-def java_begun(job: Job, plan: JobPlan) -> Iterator[None]:
-    """Within, the Java starts that `run_job` will want, if there is none in this process. Raises: EngineError
-    as `conf_of`."""
-    with session.begun(conf_of_run(job, plan)):
+def java_begun(job: Job, plan: JobPlan, on_java: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Within, the Java starts that `run_job` will want, if there is none in this process; ``on_java`` is
+    called right before. Raises: EngineError as `conf_of`."""
+    conf = conf_of_run(job, plan)
+    on_java()
+    with session.begun(conf):
         yield

@@ -188,7 +188,7 @@ def _head(shot: Snapshot, now: Now, look: Look) -> Iterator[Line]:
     if shot.report is not None:
         yield _progress(shot, now, look)
         if held := ahead_words(shot.report.paused_sources, _in_time(shot)):
-            yield ((look.name(held), WARN),)
+            yield ((look.name(held), LOOK),)
 
 
 def _progress(shot: Snapshot, now: Now, look: Look) -> Line:
@@ -196,7 +196,7 @@ def _progress(shot: Snapshot, now: Now, look: Look) -> Line:
     assert shot.report is not None
     behind = shot.report.behind
     read: Line = (("read ", FAINT), (f"{count_in(shot.rows_in)} rows", ""))
-    unread: Line = ((f"  {behind} not read yet", ""),) if behind else ()
+    unread: Line = ((f"  backlog {behind}", ""),) if behind else ()
     if not now.bounded:
         return (*read, (f"  {short(shot.in_rate)} rows/s", ""), *unread)
     is_over = now.state not in (STARTING, RUNNING, FAILED)
@@ -208,7 +208,7 @@ def _progress(shot: Snapshot, now: Now, look: Look) -> Line:
     if behind and seconds is not None and now.state == RUNNING:
         words += f"  about {rough(int(seconds + 1) * 1_000_000)} left"
     cells = max(8, min(24, look.cells - cell_len(words)))
-    return ((bar(done, cells, look.glyphs), GOOD), (f"{words}  ", ""), *read, *unread)
+    return ((bar(done, cells, look.glyphs), GOOD), (words, ""), *unread, ("  ", ""), *read)
 
 
 def _queries(shot: Snapshot, look: Look) -> _Section:
@@ -240,7 +240,7 @@ def _marks(shot: Snapshot, now: Now, look: Look) -> _Section:
     columns = [
         Column("watermark", name=True),
         Column("at", drop=2),
-        Column("behind", right=True),
+        Column("ago", right=True),
         Column("", drop=1, rest=True),
     ]
     rows = []
@@ -258,6 +258,8 @@ def _marks(shot: Snapshot, now: Now, look: Look) -> _Section:
 
 
 def _inputs(shot: Snapshot, look: Look) -> _Section:
+    """``is_behind``: event times outrun the clock, which a forecast does not know of."""
+    is_behind = shot.report is not None and bool(shot.report.behind)
     aside = [place for place in SET_ASIDE if any(row.aside.get(place) for row in shot.inputs)]
     columns = [
         Column("input", name=True),
@@ -265,7 +267,7 @@ def _inputs(shot: Snapshot, look: Look) -> _Section:
         Column("late", right=True),
         Column("broken", right=True),
         *(Column(LABELS.get(place, place), drop=4, right=True) for place in aside),
-        Column("kept", right=True),
+        Column("retained", right=True),
         Column("forecast", drop=2, right=True),
         Column("", drop=5),
         Column("", drop=1, right=True),
@@ -275,7 +277,7 @@ def _inputs(shot: Snapshot, look: Look) -> _Section:
     rows = []
     for row in shot.inputs:
         share = row.share
-        style = "" if share is None or share <= 1 else BAD if share >= FAR_ABOVE else WARN
+        style = "" if share is None or share <= 1 or is_behind else BAD if share >= FAR_ABOVE else WARN
         rows.append(
             (
                 (look.name(row.name), ""),

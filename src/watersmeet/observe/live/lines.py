@@ -57,7 +57,7 @@ class PlainLines(Watcher):
         line = (
             f"tick {report.tick}: {report.seconds:.2f} s, {tasks and f'{tasks}, '}"
             f"in {report.read:,} ({report.read / report.lasted:,.0f}/s), "
-            f"out {report.written:,}, late {late:,}, {''.join(_dropped(report))}kept {kept:,}"
+            f"out {report.written:,}, late {late:,}, {''.join(_dropped(report))}retained {kept:,}"
         )
         if report.behind:
             line += f", backlog {report.behind}"
@@ -92,7 +92,7 @@ class PlainLines(Watcher):
         if name in self._integers or report.clock_us is None or mark in (NEVER, ENDED):
             return ""
         behind = report.clock_us - int(mark)
-        return f", {rounded_up(behind)} behind" if behind > 0 else ""
+        return f", {rounded_up(behind)} ago" if behind > 0 else ""
 
 
 def _dropped(report: TickReport) -> Iterator[str]:

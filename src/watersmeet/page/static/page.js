@@ -86,9 +86,10 @@
   }
 
   function state() {
+    const backlog = Object.values(doc.flows).some((flow) => flow.backlog > 0);  // the forecast is of rows as they come
     const rows = doc.sides.map((one) => {
       const used = percent(one.retained, one.forecast_rows), over = one.forecast_rows !== null && one.retained > one.forecast_rows;
-      return [one.name, figure("rows", one.retained), figure("rows", one.forecast_rows), over ? make("span", { class: "bad" }, used) : used,
+      return [one.name, figure("rows", one.retained), figure("rows", one.forecast_rows), over && !backlog ? make("span", { class: "bad" }, used) : used,
         figure("bytes", one.file_bytes), figure("bytes", one.forecast_bytes)];
     });
     const parts = doc.sides.length ? [table(["input", "retained rows", "forecast", "retained / forecast", "size", "forecast size"], rows, 1)] : [];
