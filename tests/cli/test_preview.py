@@ -115,16 +115,55 @@ def test_times_by_a_pattern_and_quotes_that_are_written_twice(watersmeet, files)
 def test_what_was_read_is_said(watersmeet, files):
     found = watersmeet("preview", "job.sql", "--rows", "2", "--limit", "1")
     assert found.status == 0, found.err
-    assert "o: the first 2 rows of 1 file, there are more" in found.out
+    assert "o: first 2 rows of 1 file; there are more" in found.out
     assert "… and 1 more row\n" in found.out
-    assert "Sources were cut: a row may be padded" in found.out
-    assert "2024-07-01T14:" in found.out
+    assert "Not all rows were read: a match or a part of a window may be missing here." in found.out
+    assert "out (2024-07-01, UTC)\n" in found.out
+    assert "│ 14:" in found.out
+    assert all(len(line) <= 80 for line in found.out.splitlines())
     assert "records left out" not in found.out
     whole = watersmeet("preview", "job.sql")
     assert "3 records left out" in whole.out
     assert ": +4,2024-07-01" in whole.out
     assert "(id is BIGINT, and has '+4': " in whole.out
-    assert "all that there are" in whole.out
+    assert "o: all 4 rows of 1 file" in whole.out
+
+
+OUTER = """
+CREATE TABLE o (id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'left', 'format' = 'csv');
+CREATE TABLE d (id BIGINT, t TIMESTAMP, u TIMESTAMP_NTZ, WATERMARK FOR t AS t - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'right', 'format' = 'csv');
+CREATE SINK out WITH ('connector' = 'file', 'path' = 'out');
+INSERT INTO out SELECT o.id, o.t, d.u FROM o {kind} JOIN d
+  ON o.id = d.id AND d.t BETWEEN o.t AND o.t + INTERVAL '1' HOUR;
+"""
+
+
+@pytest.mark.parametrize(("kind", "unmatched"), [("LEFT", "d"), ("FULL", "do"), ("INNER", "")])
+def test_rows_without_a_match_have_a_place_among_the_first_and_are_marked(
+    watersmeet, tmp_path, monkeypatch, kind, unmatched
+):
+    """Also beside matches whose columns of the other side are all NULL."""
+    monkeypatch.chdir(tmp_path)
+    for folder, head in (("left", "id,t"), ("right", "id,t,u")):
+        (tmp_path / folder).mkdir()
+        rows = [f"{n},2024-07-01T10:00:{n:02}Z" + ",,"[: folder == "right"] for n in range(40)]
+        rows = rows if folder == "left" else [*rows[:30], "99,2024-07-02T10:00:00.250Z,2024-07-02T10:00:00"]
+        (tmp_path / folder / "1.csv").write_text("\n".join([head, *rows, ""]))
+    (tmp_path / "job.sql").write_text(OUTER.format(kind=kind))
+    line, _ = lines_of(watersmeet("preview", "job.sql", "--json"))
+    assert line["columns"] == ["id", "t", "u"]
+    assert (len(line["rows"]), len(line["unmatched"])) == (20, 20)
+    marks = [name for own in line["unmatched"] for name in own]
+    assert sum(map(bool, line["unmatched"])) == (5 if unmatched else 0)
+    assert set(marks) <= set(unmatched)
+    shown = watersmeet("preview", "job.sql").out
+    assert ("no match in" in shown) is bool(unmatched)
+    assert "__ws" not in shown
+    all_rows, _ = lines_of(watersmeet("preview", "job.sql", "--json", "--limit", "99"))
+    alone = {name: sum(own == [name] for own in all_rows["unmatched"]) for name in "od"}
+    assert alone == {"INNER": {"o": 0, "d": 0}, "LEFT": {"o": 0, "d": 10}, "FULL": {"o": 1, "d": 10}}[kind]
 
 
 REFUSED = [
@@ -306,7 +345,7 @@ def test_empty_files_with_declared_columns_have_no_rows(watersmeet, files):
         path.write_bytes(b"")
     found = watersmeet("preview", "job.sql")
     assert found.status == 0, found.err
-    assert "first 0 rows of 0 files" in found.out
+    assert "o: 0 rows of 0 files" in found.out
 
 
 TWO = "CREATE TABLE a (t BIGINT, s STRING, WATERMARK FOR t) WITH ('connector' = 'file', 'path' = 'in', {}); "

@@ -99,14 +99,13 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     found = watersmeet("reset", left.file, "--yes")
     assert found.status == 0, found.err
     assert found.out.splitlines() == [
-        "this will be removed:",
+        "This will be deleted:",
         f"  checkpoint {left.checkpoint.root} (finished after tick 1)",
-        f'  sink "out": {left.out} (2 parts, and what was set aside of it; '
-        "what is not its own stays: notes.txt)",
-        f'  sink "late": {left.late} (2 parts, and what was set aside of it)',
-        '  stays: sink "topic": what was sent to Kafka',
-        '  stays: sink "rows": the rows of its table',
-        "removed: the job begins anew when it is run",
+        f'  sink "out": {left.out} (2 parts, and its files that were set aside; other files stay: notes.txt)',
+        f'  sink "late": {left.late} (2 parts, and its files that were set aside)',
+        '  not deleted: sink "topic": what was sent to Kafka',
+        '  not deleted: sink "rows": the rows of its table',
+        "Deleted. The next run starts from scratch.",
     ]
     assert [path.name for path in left.out.iterdir()] == ["notes.txt"]
     shutil.rmtree(left.out)
@@ -115,7 +114,7 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     assert engine.job is not None
     again = watersmeet("reset", left.file, "--yes")
     assert again.status == 0
-    assert "nothing to remove" in again.out
+    assert "Nothing to delete" in again.out
 
 
 @pytest.mark.parametrize(("answer", "status"), [("n", 1), ("", 1), ("y", 0)])
@@ -125,7 +124,7 @@ def test_reset_asks(watersmeet, left, monkeypatch, answer, status):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)
     assert watersmeet("reset", left.file).status == status
-    assert asked == ["Remove it? [y/N] "]
+    assert asked == ["Delete it? [y/N] "]
     assert left.is_gone() is (status == 0)
 
 
@@ -142,7 +141,7 @@ def test_a_sink_of_another_checkpoint_stays(watersmeet, left):
     left.make()
     (left.late / "_owner").write_text("0" * 32)
     found = watersmeet("reset", left.file, "--yes")
-    assert f'stays: sink "late": {left.late}, which is not this checkpoint\'s' in found.out
+    assert f'not deleted: sink "late": {left.late}, which is not this checkpoint\'s' in found.out
     assert not left.out.exists()
     assert len(FileSink(parse_job(JOB).sinks[2]).parts()) == 2
 

@@ -71,7 +71,7 @@ def test_rows_and_files_and_who_has_them(watersmeet, ran, monkeypatch):
     shown = watersmeet("state", "show", "job.sql", "--checkpoint", ".watersmeet/job")
     assert (shown.status, shown.err) == (0, "")
     assert "as of tick 2 (" in shown.out
-    assert "first/a is kept together with second/a\n" in shown.out
+    assert "first/a shares its rows with second/a\n" in shown.out
     assert "each counted once" in shown.out
 
 
@@ -84,18 +84,19 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     first, *others = told["differences"]
     assert first == (
-        'query "first" is changed: it would begin anew (its inputs were a of a, b of b, now they are b of b,'
-        " c of c; the join of a and b is now that of b and c; the join of a and b was ON a.k = b.k AND b.t"
-        " BETWEEN a.t AND a.t + 50, now it is ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1; rows lie by a.k ="
+        'query "first" is changed: it would start without state'
+        " (its inputs were a of a, b of b, now they are b of b, c of c; the join of a and b is now that of b"
+        " and c; the join of a and b was ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50, now it is ON b.k ="
+        " c.k AND c.t BETWEEN b.t AND b.t + 1; rows lie by a.k ="
         " b.k, and are not found by less or by something else)"
     )
     assert [text.split(" (")[0] for text in others] == [
-        'query "second" is changed: it would begin anew',
-        'query "third" is gone: its state would go',
+        'query "second" is changed: it would start without state',
+        'query "third" is removed: its state would be deleted',
         'source "a" is read no more',
         'source "c" is new to the job: it is read as by a job that begins',
     ]
-    assert "another one than that of the state" in watersmeet("state", "show", "job.sql").out
+    assert "the job's text differs from that of the state" in watersmeet("state", "show", "job.sql").out
 
 
 def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, ran, monkeypatch):
@@ -105,11 +106,9 @@ def test_how_a_query_differs_and_what_would_come_of_that(watersmeet, ran, monkey
     wider = text.replace("a.t + 50;", "a.t + 60;").replace("x.k < y.k", "x.k < y.k AND x.k > 1")
     Path("job.sql").write_text(wider)
     anew, *goes_on = json.loads(watersmeet("state", "show", "job.sql", "--json").out)["differences"]
-    assert anew.startswith('query "third" is changed: it would begin anew (')
+    assert anew.startswith('query "third" is changed: it would start without state (')
     for name, text in zip(("first", "second"), goes_on, strict=True):
-        assert text.startswith(
-            f'query "{name}" is changed: it would go on with its rows (the join of a and b'
-        )
+        assert text.startswith(f'query "{name}" is changed: it would keep its state (the join of a and b')
         assert "a.t + 60" in text
         assert "; complete are its results with a.t >= " in text
 

@@ -82,14 +82,14 @@ def test_ticks_are_listed(watersmeet, ran, named):
     manifest = load_newest(ran.checkpoint.store)
     assert told[-1]["files"] == len({live.run.name for live in manifest.runs()}) > 0
     assert told[-1]["rows"] == sum(ran.out[9][1].values()) > 0
-    assert "Ticks that are kept" in watersmeet("state", "ls", named).out
+    assert "Restorable ticks" in watersmeet("state", "ls", named).out
 
 
 def test_all_is_well(watersmeet, ran):
     found = watersmeet("state", "check", "job.sql")
     assert (found.status, found.err) == (0, "")
     assert "checked 5 ticks" in found.out
-    assert "as it was written" in found.out
+    assert "match their checksums" in found.out
 
 
 @pytest.mark.parametrize("how", ["missing", "flipped", "manifest", "older manifest", "job"])
@@ -119,7 +119,7 @@ def test_orphans_go_and_nothing_else(watersmeet, ran):
     for name in ("runs/orphan.arrow", "marks/orphan", "work/3-x"):
         ran.checkpoint.store.write(name, b"x")
     found = watersmeet("state", "check", "job.sql")
-    assert (found.status, "3 files that no kept tick names" in found.out) == (0, True)
+    assert (found.status, "3 files that no restorable tick needs" in found.out) == (0, True)
     assert watersmeet("state", "gc", "job.sql").out == "removed 3 files\n"
     assert names(ran.checkpoint.root) == before
     assert ran.run(12) == untouched(ran, 12)
@@ -284,12 +284,15 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     thread = threading.Thread(target=run)
     thread.start()
     entered.wait()
-    found = watersmeet("stop", "job.sql", "--savepoint", "saved")
+    found = watersmeet("stop", "job.sql", "--savepoint", "my saved")
     thread.join()
     assert (found.status, found.err, done) == (0, "", [True])
-    assert found.out.startswith("stopped\ncopied tick 10")
+    stopped, copied, run, _ = found.out.splitlines()
+    assert (stopped, copied[:14]) == ("Stopped.", "copied tick 10")
+    command = f"watersmeet run job.sql --checkpoint '{Path('my saved').resolve()}' --rebuild-spark-checkpoint"
+    assert run == f"To go on from the copy: {command}"
     assert not ran.checkpoint.stop_asked()
-    assert load_newest(Checkpoint("saved").store).tick == 10
+    assert load_newest(Checkpoint("my saved").store).tick == 10
 
 
 @pytest.mark.parametrize("to", ["job.sql/saved", "/proc/saved"])
@@ -343,7 +346,7 @@ def test_looking_who_holds_a_directory_stops_no_run_that_begins(ran):
 
 def test_stop_of_what_does_not_run(watersmeet, ran):
     found = watersmeet("stop", "job.sql")
-    assert (found.status, "no run holds" in found.out) == (0, True)
+    assert (found.status, "No job runs on" in found.out) == (0, True)
     with ran.checkpoint.locked():
         refused = watersmeet("stop", "job.sql", "--timeout", "0.2")
     assert (refused.status, "did not stop" in refused.err) == (2, True)
@@ -363,7 +366,7 @@ def test_what_is_mounted_read_only_can_be_looked_at_and_copied(watersmeet, ran, 
             found = watersmeet("state", *command)
             assert (found.status, found.err) == (0, ""), command
         assert watersmeet("state", "check", "copied").status == 0
-        assert "no run holds" in watersmeet("stop", at).out
+        assert "No job runs on" in watersmeet("stop", at).out
         refused = watersmeet("state", "gc", at)
         assert (refused.status, "checkpoint-not-writable" in refused.err) == (2, True)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from watersmeet.errors import EngineError, counted, printable
+from watersmeet.names import OURS, is_ours
 
 ROWS, LIMIT = 1_000, 20
 TABLE_ROWS = 100_000
@@ -22,12 +23,16 @@ TABLE_ROWS = 100_000
 
 @dataclass
 class Result:
-    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were. ``dropped``: per
-    input, by reason, rows that are in no result."""
+    """Of one INSERT: its columns, the first rows as JSON has them, and how many there were. ``unmatched``:
+    per row the inputs that have no match in it, whose columns are NULL; empty where no row can be so.
+    ``times``: the places of columns that are times. ``dropped``: per input, by reason, rows that are in no
+    result."""
 
     names: list[str] = field(default_factory=list)
     rows: list[list[Any]] = field(default_factory=list)
     count: int = 0
+    unmatched: list[list[str]] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     dropped: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
@@ -44,15 +49,20 @@ def preview_text(
     from watersmeet.cli.run import placed
     from watersmeet.engine.spark.job.inferring import Inferring
     from watersmeet.plan.planner import plan_job
+    from watersmeet.spec.model import OutputMode
 
     before = time.monotonic()
     job = job_in(text, source_name, overrides, Inferring(say=None if as_json else to_stderr))
     if not job.inserts:
         return
     plan = plan_job(job)
+    final = {query.name for query in plan.queries if query.options.mode is OutputMode.APPEND}
+    markers = {insert.name: _markers(insert, final) for insert in job.inserts}
     samples = _first_rows(plan, rows)
     try:
-        results = _computed(plan, {name: sample.rows for name, sample in samples.items()}, limit)
+        marked = plan_job(replace(job, inserts=tuple(_marked(own, markers[own.name]) for own in job.inserts)))
+        rows_of_all = {name: sample.rows for name, sample in samples.items()}
+        results = _computed(marked, rows_of_all, limit, markers)
     except EngineError as error:
         raise placed(error, job, text, source_name) from None
     took = time.monotonic() - before
@@ -91,8 +101,48 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     return samples
 
 
-def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[str, Result]:
+def _markers(insert: Any, final: Collection[str]) -> dict[str, str]:
+    """Return per input that may have no match in a result row an event time, which is NULL only there.
+    ``final``: names of the queries whose rows are final."""
+    query = insert.query
+    if insert.is_index or query.aggregation is not None or insert.name not in final:
+        return {}
+    return {own.alias: own.event_times[0] for own in _nullable(query.relation, False) if own.event_times}
+
+
+def _nullable(relation: Any, is_nullable: bool) -> Iterator[Any]:
+    """Yield the inputs whose columns are NULL in rows without a match."""
+    if not hasattr(relation, "kind"):
+        yield from [relation] if is_nullable else []
+        return
+    yield from _nullable(relation.left, is_nullable or relation.kind.pads_right)
+    if not relation.kind.hides_right:
+        yield from _nullable(relation.right, is_nullable or relation.kind.pads_left)
+
+
+def _marked(insert: Any, markers: Mapping[str, str]) -> Any:
+    """Return the INSERT with these event times as further, last columns."""
+    from sqlglot import exp
+
+    from watersmeet.spec.model import OutputColumn
+
+    columns = tuple(
+        OutputColumn(_marker(alias), exp.column(time, table=alias), f"{alias}.{time}")
+        for alias, time in markers.items()
+    )
+    return replace(insert, query=replace(insert.query, outputs=(*insert.query.outputs, *columns)))
+
+
+def _marker(alias: str) -> str:
+    return f"{OURS}match:{alias}"
+
+
+def _computed(
+    plan: Any, rows: Mapping[str, Sequence[Any]], limit: int, markers: Mapping[str, Mapping[str, str]]
+) -> dict[str, Result]:
     """All rows in one tick, then the end of input."""
+    import pyarrow as pa
+
     from watersmeet.engine.local import LocalJob
     from watersmeet.state.store import MemoryStore
     from watersmeet.types.json_values import rows_of
@@ -107,10 +157,19 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
     given = {name: [(row, 1) for row in source_rows] for name, source_rows in rows.items()}
     for output in (local.tick(given, clock_us=clock_us), local.tick({}, clock_us=clock_us, end=True)):
         for name, table in output.tables.items():
-            result = results[name]
-            result.names = table.column_names
+            result, aliases = results[name], list(markers.get(name, {}))
+            shown = table.select([column for column in table.column_names if not is_ours(column)])
+            result.names = shown.column_names
+            result.times = [n for n, own in enumerate(shown.schema) if pa.types.is_timestamp(own.type)]
             result.count += table.num_rows
-            result.rows += rows_of(table.slice(0, max(0, limit - len(result.rows))))
+            nulls = [table.column(_marker(alias)).is_null().to_pylist() for alias in aliases]
+            unmatched = [
+                [alias for alias, is_null in zip(aliases, row, strict=True) if is_null]
+                for row in (zip(*nulls, strict=True) if nulls else [()] * table.num_rows)
+            ]
+            first = _first(unmatched, limit)
+            result.rows += rows_of(shown.take(pa.array(first, pa.int64())))
+            result.unmatched += [unmatched[n] for n in first]
         for name in results:  # since the start, both ticks
             told = output.result.queries[name]
             results[name].dropped = {
@@ -118,7 +177,18 @@ def _computed(plan: Any, rows: Mapping[str, Sequence[Any]], limit: int) -> dict[
                 for alias, counts in told.account.items()
                 if (dropped := {reason: counts[reason] for reason in _REASONS if counts.get(reason)})
             }
+    for result in results.values():
+        first = _first(result.unmatched, limit)
+        result.rows = [result.rows[n] for n in first]
+        result.unmatched = [result.unmatched[n] for n in first]
     return results
+
+
+def _first(unmatched: Sequence[Sequence[str]], limit: int) -> list[int]:
+    """Return the places of the first ``limit`` rows; a quarter of them is for rows without a match."""
+    apart = [n for n, aliases in enumerate(unmatched) if aliases][: limit // 4]
+    others = sorted(set(range(min(len(unmatched), limit + len(apart)))) - set(apart))
+    return sorted(apart + others[: limit - len(apart)])
 
 
 _REASONS = {
@@ -132,6 +202,7 @@ def _print_json(results: Mapping[str, Result], samples: Mapping[str, Any], took:
     for name, result in results.items():
         line: dict[str, Any] = {"query": name, "columns": result.names, "rows": result.rows}
         line["more_rows"] = result.count - len(result.rows)
+        line["unmatched"] = result.unmatched
         line["dropped"] = result.dropped
         print(json.dumps(line, ensure_ascii=False, allow_nan=False))
     sources = {
@@ -156,10 +227,35 @@ def _print_tables(results: Mapping[str, Result]) -> None:
 
     out = Console(file=sys.stdout)
     for name, result in results.items():
-        out.print(printable(name), style="italic", markup=False, highlight=False)
-        out.print(table_of(result.names, [[_shown(value) for value in row] for row in result.rows]))
+        days = {row[n].partition("T")[0] for row in result.rows for n in result.times if row[n] is not None}
+        day = min(days) if len(days) == 1 else None
+        title = f"{name} ({day or 'times'}, UTC)" if days else name
+        out.print(printable(title), style="italic", markup=False, highlight=False)
+        rows = [
+            [_short_time(value, day) if n in result.times else _shown(value) for n, value in enumerate(row)]
+            for row in result.rows
+        ]
+        names = list(result.names)
+        if any(result.unmatched):
+            names.append("no match in")
+            rows = [[*row, ", ".join(own)] for row, own in zip(rows, result.unmatched, strict=True)]
+        out.print(table_of(names, rows))
         if result.count > len(result.rows):
             out.print(f"… and {counted(result.count - len(result.rows), 'more row')}", highlight=False)
+
+
+def _short_time(value: str | None, day: str | None) -> str | None:
+    """Return a time without its zone, without zeros at its end, and without ``day``.
+
+    >>> _short_time("2022-03-01T10:00:00.250000Z", None), _short_time("2022-03-01T10:00:00Z", "2022-03-01")
+    ('2022-03-01 10:00:00.25', '10:00:00')
+    """
+    if value is None:
+        return None
+    date, _, time_of_day = value.removesuffix("Z").partition("T")
+    whole, _, fraction = time_of_day.partition(".")
+    fraction = fraction.rstrip("0")
+    return ("" if date == day else f"{date} ") + whole + (f".{fraction}" if fraction else "")
 
 
 def _shown(value: Any) -> str | None:
@@ -182,15 +278,12 @@ def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]
     sources = {source.name: source for source in (*plan.sources, *plan.tables)}
     for name, sample in samples.items():
         files, first = counted(sample.files, "file"), counted(len(sample.rows), "row")
-        more = ", there are more" if sample.more else ", all that there are"
-        yield f"{name}: the first {first} of {files}{more}"
+        which, more = ("first ", "; there are more") if sample.more else ("all " if sample.rows else "", "")
+        yield f"{name}: {which}{first} of {files}{more}"
         if sample.left_out:
             yield f"  {left_out_words(sources[name], sample)}"
         if sample.unchecked:
             yield f"  not looked at: {', '.join(sample.unchecked)}"
     if any(source_rows.more for source_rows in samples.values()):
-        yield (
-            "Sources were cut: a row may be padded, or be missing from a result or a window, only because "
-            "what belongs to it was not read."
-        )
-    yield f"All rows in one tick, then the end of input: none is late. Nothing was written. {took:.1f} s"
+        yield "Not all rows were read: a match or a part of a window may be missing here."
+    yield f"One tick, then the end of input: no row is late. Nothing was written. {took:.1f} s"

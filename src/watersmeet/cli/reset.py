@@ -43,8 +43,8 @@ class Owned:
 
     def words(self) -> str:
         parts = sum(not name.startswith("_") for name in self.names)
-        stays = f"; what is not its own stays: {', '.join(self.others[:3])}" if self.others else ""
-        aside = ", and what was set aside of it" if SET_ASIDE in self.names else ""
+        stays = f"; other files stay: {', '.join(self.others[:3])}" if self.others else ""
+        aside = ", and its files that were set aside" if SET_ASIDE in self.names else ""
         words = f"{counted(parts, 'part')}{aside}{stays}"
         return f'sink "{self.sink}": {self.path} ({words})'
 
@@ -66,9 +66,9 @@ class Reset:
             yield f"checkpoint {root}{_state_in(root)}"
         if self.is_stored:
             yield f"state {self.checkpoint.place}"
-            yield "  a run on another machine is not seen from here, and would lose it: stop it first"
+            yield "  first stop a run on another machine: it is not seen from here and would lose its state"
         yield from (owned.words() for owned in self.owned)
-        yield from (f"stays: {kept}" for kept in self.kept)
+        yield from (f"not deleted: {kept}" for kept in self.kept)
 
     def run(self) -> None:
         """Remove it. May be called again after a kill.
@@ -125,21 +125,21 @@ def reset_text(
     job = job_in(text, source_name, overrides, infer=infer)
     removal = planned(job, job.run.get("checkpoint", str(default)))
     if not removal.roots and not removal.is_stored:
-        print(f"there is nothing to remove: no checkpoint in {removal.checkpoint.root}")
+        print(f"Nothing to delete: no checkpoint in {removal.checkpoint.root}")
         for line in removal.lines():
             print(f"  {line}")
         return True
-    print("this will be removed:")
+    print("This will be deleted:")
     for line in removal.lines():
         print(f"  {line}")
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
             raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
-        if input("Remove it? [y/N] ").strip().lower() not in ("y", "yes"):
-            print("nothing was removed")
+        if input("Delete it? [y/N] ").strip().lower() not in ("y", "yes"):
+            print("Nothing was deleted.")
             return False
     removal.run()
-    print("removed: the job begins anew when it is run")
+    print("Deleted. The next run starts from scratch.")
     return True
 
 
@@ -251,7 +251,7 @@ def _empty(owned: Owned) -> None:
 def _state_in(root: Path) -> str:
     """What is known of the state there, for people."""
     if (root / STORE).exists():
-        return " (its state is elsewhere)"
+        return " (its state is in a store)"
     try:
         manifest = load_newest(Checkpoint(root).store)
     except WatersmeetError:

@@ -30,11 +30,11 @@ class Checked:
             yield f"tick {tick:,}: {problem}"
         if self.orphans:
             yield (
-                f"{counted(len(self.orphans), 'file')} that no kept tick names: of attempts, and of one tick"
-                " alone: ticks remove them by and by, `watersmeet state gc` at once"
+                f"{counted(len(self.orphans), 'file')} that no restorable tick needs: the job deletes them"
+                " later, `watersmeet state gc` at once"
             )
         if not self.problems:
-            yield "all is there, and as it was written"
+            yield "all files are there and match their checksums"
 
 
 def checked(place: Place) -> Checked:

@@ -135,12 +135,12 @@ def restore(
 
     restoring = planned(_place(job, checkpoint), tick)
     _print(restoring.lines())
-    if not (yes or agreed("go back?")):
-        print("nothing was changed")
+    if not (yes or agreed("Restore?")):
+        print("Nothing was changed.")
         raise typer.Exit(1)
     restoring.run()
     flags = "--rebuild-spark-checkpoint --replace-newer-files"
-    print(f"done: the state is that of tick {tick:,}. Run the job with {flags}")
+    print(f"Restored tick {tick:,}. Now run the job with {flags}")
 
 
 def stop(
@@ -170,7 +170,7 @@ def stop(
             hint="stop it on its own machine, or by SIGTERM; `watersmeet state copy` copies it as it runs",
         )
     if run is None:
-        print(f"no run holds {directory.root}")
+        print(f"No job runs on {directory.root}.")
     else:
         directory.ask_to_stop(run)
         while directory.holder() == run:
@@ -182,7 +182,7 @@ def stop(
                 )
             time.sleep(0.1)
         directory.forget_stop()
-        print("stopped")
+        print("Stopped.")
     if savepoint is not None:
         _print(copied(place, savepoint))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -43,17 +44,24 @@ def copied(place: Place, to: str) -> Iterator[str]:
                 target.keep_settings(*settings)
             copy_history(place.checkpoint.store, target.store)
     files = counted(len(manifest.files()), "file")
-    yield f"copied tick {manifest.tick:,}, {files}, to {target.place}, and read it back"
+    yield f"copied tick {manifest.tick:,} ({files}) to {target.place} and verified the copy"
     pending = interrupted(place.checkpoint, manifest.tick) if stopped else None
     if pending is not None:
         yield (
-            f"tick {pending:,} was interrupted: what it may have put out is known to the original alone, by "
-            "which it is repeated"
+            f"tick {pending:,} was interrupted; what it may have written is known only to the original, which"
+            " repeats it"
         )
-    how = "--checkpoint DIR --rebuild-spark-checkpoint"
+    job = [place.named] if place.text is not None else ["JOB.SQL"]
     if target.stored_job is not None:
-        how = f"SET {STORE} = '{target.place}' and another --checkpoint"
-    yield f"run it with {how}, and not beside the original: they have the same sinks"
+        own = shlex.join(["watersmeet", "run", *job, "--checkpoint", f"{place.checkpoint.root}-copy"])
+        yield f"To go on from the copy, add SET {STORE} = '{target.place}'; to the job, then: {own}"
+    else:
+        flags = ["--rebuild-spark-checkpoint"]
+        if not stopped or pending is not None:
+            flags.append("--set-aside-newer-parts")
+        own = shlex.join(["watersmeet", "run", *job, "--checkpoint", target.place, *flags])
+        yield f"To go on from the copy: {own}"
+    yield "Never run the original and the copy at the same time: they write to the same sinks."
 
 
 @contextmanager

@@ -111,7 +111,7 @@ def exported(place: Place, to: Path) -> Iterator[str]:
     for file in files:
         what = counted(file.rows, "partial aggregate" if file.partial else "row")
         yield f"{file.file}: {what} of {file.query}/{file.input} ({file.node})"
-    yield f"exported tick {tick:,} to {to}; {INDEX} says what columns are"
+    yield f"exported tick {tick:,} to {to}; {INDEX} describes the columns"
 
 
 def _plan_of(place: Place) -> JobPlan:

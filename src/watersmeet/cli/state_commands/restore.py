@@ -26,11 +26,11 @@ class Restoring:
     def lines(self) -> Iterator[str]:
         """What it means."""
         where, newest = self.place.checkpoint.place, tick_of(self.later[0])
-        yield f"{where} goes back from tick {newest:,} to tick {self.tick:,}:"
-        yield f"  the state of {counted(len(self.later), 'later tick')} goes, and cannot be had again"
+        yield f"Restore {where} from tick {newest:,} to tick {self.tick:,}:"
+        yield f"  deletes the state of {counted(len(self.later), 'later tick')} for good"
         if self.place.checkpoint.stored_job is not None:
-            yield "  a run that goes on elsewhere cannot commit any more: stop it first"
-        yield "  what they read is read again, from the sources' own offsets as of that tick"
+            yield "  a run on another machine can commit no more: stop it first"
+        yield f"  the job reads again what came after tick {self.tick:,}"
         yield from (f"  {said}" for said in _of_sinks(self.place))
 
     def run(self) -> None:
@@ -107,7 +107,7 @@ def planned(place: Place, tick: int) -> Restoring:
 def _of_sinks(place: Place) -> Iterator[str]:
     """What becomes of what later ticks put out."""
     if place.text is None:
-        yield "sinks keep what later ticks put out: name the job's file, not its checkpoint, to see each"
+        yield "sinks keep the rows of later ticks: name the job's file, not its checkpoint, to see each"
         return
     from watersmeet.cli.job_file import job_in
     from watersmeet.engine.spark.job.inferring import Inferring
@@ -119,14 +119,14 @@ def _of_sinks(place: Place) -> Iterator[str]:
     job = job_in(place.text, place.named, infer=infer)
     for sink in written_sinks(job):
         if sink.traits.files:
-            means = "run once with --replace-newer-files, which moves its later parts out of sight"
+            means = "run once with --replace-newer-files, which moves its later files to _set_aside"
         elif isinstance(made := make_sink(sink), CallsInTasks):
             means = (
-                "what the function was given of later ticks stays, and other rows come under their numbers:"
-                " take them away by job, INSERT and tick"
+                "the function gets other rows under the same tick numbers: delete what it stored of later"
+                " ticks, by job, INSERT and tick"
             )
         elif made.idempotent:
-            means = "it has the rows of later ticks: restore it to the same moment, or the run is refused"
+            means = "it has the rows of later ticks: restore it to the same moment, or the run is rejected"
         else:
-            means = "what later ticks put out stays there, and goes out again"
+            means = "it keeps the rows of later ticks and gets them again"
         yield f'sink "{sink.name}" ({sink.connector}): {means}'

@@ -108,23 +108,24 @@ class StateReport:
             together = frozenset((kept.name, *kept.shared_with))
             if kept.shared_with and together not in said:
                 said.add(together)
-                yield f"{kept.name} is kept together with {', '.join(kept.shared_with)}"
+                yield f"{kept.name} shares its rows with {', '.join(kept.shared_with)}"
         for kept in self.inputs:
             for name, (least, most) in kept.times.items() if kept.rows else ():
                 yield f"{kept.name}: {name} from {least} to {most}"
         for query, times in self.complete_from.items():
             from_when = " and ".join(f"{key} >= {time}" for key, time in times.items())
-            withheld = f"; {self.unknown[query]:,} rows may have had a partner, and were not padded"
+            withheld = f"; {self.unknown[query]:,} rows may have had a match and were not padded"
             but = SHED if self.shed.get(query) or self.shed_joined.get(query) else ""
-            yield f"{query} was changed: complete{but} are its results with {from_when}{withheld}"
+            yield f"{query} was changed: its results are complete{but} with {from_when}{withheld}"
         for shed, what in ((self.shed, "rows"), (self.shed_joined, "joined rows")):
             for query, by_name in shed.items():
                 for name, count in by_name.items():
-                    yield f"{query}/{name}: {count:,} {what} shed so far: neither matched any more nor padded"
+                    lost = "they match no more rows and are not padded"
+                    yield f"{query}/{name}: {count:,} {what} shed so far: {lost}"
         files = "1 file" if self.files == 1 else f"{self.files:,} files"
-        yield f"together {size_of(self.bytes)} in {files}, each counted once"
+        yield f"total: {size_of(self.bytes)} in {files}, each counted once"
         if self.differences:
-            yield "the job's text is another one than that of the state:"
+            yield "the job's text differs from that of the state:"
             yield from (f"  {text}" for text in self.differences)
 
 
@@ -313,9 +314,9 @@ def _side_name(name: str) -> str:
 def _differences(change: Change, plan: JobPlan) -> Iterator[str]:
     for names, what in (
         (change.added, "new"),
-        ([name for name in change.changed if name in change.begins], "changed: it would begin anew"),
-        (change.goes_on, "changed: it would go on with its rows"),
-        (change.removed, "gone: its state would go"),
+        ([name for name in change.changed if name in change.begins], "changed: it would start without state"),
+        (change.goes_on, "changed: it would keep its state"),
+        (change.removed, "removed: its state would be deleted"),
     ):
         for name in names:
             how = "; ".join(change.how.get(name, ()))

@@ -63,7 +63,7 @@ def tick_of(name: str) -> int:
 
 
 def table_of(ticks: list[KeptTick]) -> Table:
-    table = Table(title="Ticks that are kept", title_justify="left", header_style="bold")
+    table = Table(title="Restorable ticks", title_justify="left", header_style="bold")
     for name in ("tick", "rows", "files", "size"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("clock (UTC)", overflow="fold")
