@@ -53,7 +53,7 @@ def test_what_was_measured_wins_and_stands_beside_what_is_declared_and_kept(wate
     assert d in found.out
     kept = job.state["console"]["o"]
     assert 55 <= kept <= 65
-    assert f"kept now: {kept} rows, " in found.out
+    assert f"retained now: {kept} rows, " in found.out
     assert "1,000 rows/s" not in found.out
     alone = watersmeet("explain", file)
     assert alone.out[: alone.out.index("State forecast")] == found.out[: found.out.index("State forecast")]
@@ -85,17 +85,17 @@ CREATE TABLE {name} (id BIGINT, t TIMESTAMP, s STRING, WATERMARK FOR t AS t - IN
     assert "\n  o, x, d: by the measured rates that would keep about " in told
     assert "to have it, declare rows_per_second: o '0.017', d '0.017', n '0.00061'\n" in told
     kept = watersmeet("explain", file, "--checkpoint", tmp_path / "c", "--plan", "cascade")
-    assert "kept now" in kept.out
+    assert "retained now" in kept.out
     assert "Another order" not in kept.out
 
     rates = {"o": 0.017, "d": 0.017, "n": 0.00061}
     declared = (streams.format(name=n, rate=f", 'rows_per_second' = '{r}'") for n, r in rates.items())
     file.write_text("".join(declared) + query)
     found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
-    assert "o, d, x: so its rows are kept" in found.out
-    assert "kept now" in found.out
+    assert "o, d, x: the order of the stored state" in found.out
+    assert "retained now" in found.out
     anew = watersmeet("explain", file)
-    assert "o, x, d: less is kept than in the query's order" in anew.out
+    assert "o, x, d: it retains less than the query's order" in anew.out
 
 
 def test_the_state_is_read_and_not_touched(watersmeet, file, tmp_path):

@@ -73,7 +73,7 @@ def test_other_jars_are_another_file(monkeypatch, tmp_path):
 
 def test_what_is_there_is_not_made_again(kept, capsys):
     assert main(["prepare"]) == 0
-    assert "it is there" in capsys.readouterr().out
+    assert "exists already" in capsys.readouterr().out
     assert kept.read_bytes() == b"classes"
 
 

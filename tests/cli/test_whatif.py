@@ -257,7 +257,7 @@ def test_times_without_a_zone_are_of_the_jobs(watersmeet, files):
 def test_a_table_for_people(watersmeet, files):
     found = watersmeet("whatif", "job.sql", *sampled(), "--late-share", "0", "--idle", "none", "--idle", "9s")
     assert found.status == 0, found.err
-    for words in ("late o", "matches", "kept at", "a row", "as it is", "suggested"):
+    for words in ("late o", "matches", "retained", "a row", "as it is", "suggested"):
         assert words in found.out
     assert "For at most 0% late rows:\n  WATERMARK FOR t AS t - INTERVAL" in found.out
     assert "note: rows arrived in the order of the files" in found.out

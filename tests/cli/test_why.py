@@ -113,7 +113,7 @@ def why(ran, capsys, monkeypatch):
         ),
         ("NULL", "in tick 2, at once, because it can match nothing: order_id is NULL"),
         ("22", "a record that was not read here: it is broken, or only Spark knows what it is"),
-        ("23", "kept until the watermark of d.delivery_time is above 2026-03-01 15:20:00"),
+        ("23", "stays until the watermark of d.delivery_time is above 2026-03-01 15:20:00"),
         ("25", "without an event time: order_time is NULL"),
         ("26", "d.address <> 'nowhere': both are nowhere"),
         ("30", "not read yet"),

@@ -404,7 +404,7 @@ def test_explain_says_whose_order_it_is() -> None:
     job = opened(f"{SHOWN}u b RIGHT JOIN s a ON {AB};", store)
     told = watersmeet.explain(job.plan)
     assert "Order of the joins (that of the state; under another sink's name the query's)" in told
-    assert "  a, b: so its rows are kept" in told
+    assert "  a, b: the order of the stored state" in told
     assert "that of the state" not in watersmeet.explain(
         opened(f"{SHOWN}s a LEFT JOIN u b ON {AB};", store).plan
     )

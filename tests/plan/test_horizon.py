@@ -201,7 +201,7 @@ def test_explain_says_the_rule_and_its_figures() -> None:
     assert "a: until the least watermark of a.t and b.t is above a.t + 29; then emitted with NULLs" in text
     assert "b: until the least watermark of a.t and b.t is above b.t + 29; then dropped" in text
     assert "Eviction bounds" not in text
-    assert "goes by the join's horizon, 9 behind the least watermark of its two sides (36)" in text
+    assert "follows the join's horizon, 9 behind the least watermark of its two sides (36)" in text
     assert "lateness by the join, output mode append" in text
 
 

@@ -174,13 +174,13 @@ def test_a_query_and_its_stages_each_have_their_order():
     first, third = (tuple(f"u.{branch}.{alias}" for alias in "acb") for branch in (1, 3))
     assert found.queries[0].reordered == (("u", "c", "b"), first, third)
     text = watersmeet.explain(found)
-    assert "  u, c, b: less is kept than in the query's order\n  u.1.a, u.1.c, u.1.b: less is kept" in text
+    assert "  u, c, b: it retains less than the query's order\n  u.1.a, u.1.c, u.1.b: it retains less" in text
 
 
 def test_explain_says_so():
     text = watersmeet.explain(plan(UNCONNECTED.format(ac=AC, cb=CB)))
     assert "Order of the joins" in text
-    assert "a, c, b: less is kept" in text
+    assert "a, c, b: it retains less" in text
     assert "Order of the joins" not in watersmeet.explain(plan(chain(), type_="TIMESTAMP"))
 
 

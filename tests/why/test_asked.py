@@ -164,7 +164,7 @@ def test_of_rolled_up_ticks_nothing_is_told_that_is_not_known() -> None:
     (fate,) = asked(run, Question("b", ["k=v"]), past).fates
     assert (fate.what, fate.until) == (
         "retained",
-        "kept until the watermark of a.t is above 40 (it is 38)",
+        "stays until the watermark of a.t is above 40 (it is 38)",
     )
 
 

@@ -32,7 +32,7 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
 
     if remove:
         deleted = remove_all()
-        print(f"{folder()}: nothing is kept" + (f"; {deleted} deleted" if deleted else ""))
+        print(f"{folder()}: no archive is left" + (f"; {deleted} deleted" if deleted else ""))
         return
     path = place()
     if path is None:
@@ -48,12 +48,14 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
             hint=f"let XDG_CACHE_HOME name a directory without {os.pathsep} in its path",
         )
     if is_whole(path) and not again:
-        print(f"{path}: it is there ({_megabytes(path)} MB)")
+        print(f"{path}: exists already ({_megabytes(path)} MB)")
         return
     started = time.monotonic()
-    print("a small job is run, to see which classes it loads …", file=sys.stderr)
+    print("Running a small job to record the classes that it loads …", file=sys.stderr)
     make(path)
-    print(f"{path}: {_megabytes(path)} MB, made in {time.monotonic() - started:.0f} s; jobs find it there")
+    print(
+        f"{path}: {_megabytes(path)} MB, made in {time.monotonic() - started:.0f} s; jobs use it from now on"
+    )
 
 
 def make(path: Path) -> None:

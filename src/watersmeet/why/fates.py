@@ -95,7 +95,7 @@ class Fates:
         if came == MAY_MATCH:
             return self._of_candidate(spot, number)
         simple: dict[int, tuple[What, str]] = {
-            BENEATH: ("beneath", "no part of the stream, for it does not pass"),
+            BENEATH: ("beneath", "not part of the stream, because it does not pass"),
             FILTERED: ("filtered", "filtered by"),
         }
         if came in simple:
@@ -423,7 +423,7 @@ class Fates:
             texts.append(
                 f"the watermark of {key} is above {shown_time(past, integer)} (it is {_mark(mark, integer)})"
             )
-        return f"kept until {' or '.join(texts)}" if texts else "kept until the input ends"
+        return f"stays until {' or '.join(texts)}" if texts else "stays until the input ends"
 
     def _bounds(self, spot: Spot, slot: int) -> list[tuple[str, Watermark, int]]:
         """What lets go of a row: watermark keys, their watermarks after a tick, and what these have to be

@@ -64,7 +64,7 @@ def _columns(findings: Findings, name: str, outcomes: Sequence[Outcome]) -> Iter
         yield f"late {alias}", _late_of(name, alias)
     if any(outcome.queries[name].matches is not None for outcome in outcomes):
         yield "lost matches", lambda outcome: _lost(outcome.queries[name])
-    yield "kept at most", lambda outcome: f"{outcome.queries[name].most:,}"
+    yield "retained at most", lambda outcome: f"{outcome.queries[name].most:,}"
     yield "on average", lambda outcome: number_of(outcome.queries[name].average)
     yield "bytes at most", lambda outcome: size_of(outcome.queries[name].most_bytes)
     if any(_waits(outcome.queries[name]) is not None for outcome in outcomes):

@@ -101,10 +101,10 @@ def explain_query(
     if alone and joins:
         head.append(("Join", [title_of(query.root)]))
     head.append(("Inputs", inputs))
-    orders = [f"{', '.join(order)}: less is kept than in the query's order" for order in query.reordered]
+    orders = [f"{', '.join(order)}: it retains less than the query's order" for order in query.reordered]
     head.append(("Plan of the joins (SET plan = auto | delta | cascade)", list(query.joins_run)))
     head.append(("Order of the joins (SET plan = cascade keeps the query's)", orders))
-    of_state = [f"{', '.join(order)}: so its rows are kept" for order in query.ordered_by_state]
+    of_state = [f"{', '.join(order)}: the order of the stored state" for order in query.ordered_by_state]
     head.append(("Order of the joins (that of the state; under another sink's name the query's)", of_state))
     for node in query.nodes:
         sections = _sections(node, query)
@@ -122,8 +122,8 @@ def explain_query(
         ("Watermark flow (in parentheses: how far behind the clock at most)", list(flow_lines(query))),
         *state_sections(query, measured),
         ("Limits", list(limit_lines(query, measured.sides if measured is not None else None))),
-        ("Rows that are kept once for several inputs", list(shared_lines(query))),
-        ("Rows that are made and kept once for several queries", list(taken_lines(query, queries))),
+        ("Rows shared by several inputs", list(shared_lines(query))),
+        ("Rows shared by several queries", list(taken_lines(query, queries))),
         (
             "Output columns",
             []
@@ -188,7 +188,7 @@ def _source(side: SidePlan, branch: Branch, planned: BranchPlan) -> Iterator[str
         return
     change = branch.source.change_column
     if change is not None and change.is_diff:
-        yield f"{INDENT}changes: {change.column} says how often a row comes (below zero: goes)"
+        yield f"{INDENT}changes: {change.column} says how many times a row is added (below zero: removed)"
     elif change is None and branch.source.changes and (told := changes_told(branch.source)):
         yield f"{INDENT}changes: {told}"
     elif change is not None:
@@ -232,19 +232,19 @@ def _shedding(query: QueryPlan) -> Iterator[str]:
     options, oldest = query.options, query.options.at_limit is AtLimit.SHED_OLDEST
     if options.max_rows is not None or options.max_bytes is not None:
         which = "the oldest" if oldest else "those of the heaviest keys"
-        yield f"of more rows {which} are shed: neither matched any more, nor padded nor put out by ANTI"
+        yield f"of more rows {which} are shed: they match no more rows and are not emitted unmatched"
     if options.max_rows_per_key is not None:
         which = "the oldest of it" if oldest else "all of it"
         yield (
-            f"of more rows of one key {which} are shed on that side: neither matched any more, nor padded nor"
-            " put out by ANTI"
+            f"of more rows of one key {which} are shed on that side: they match no more rows and are not"
+            " emitted unmatched"
         )
     together = [f'of the source "{source.name}"' for source in limited_sources(query.alone.nodes)]
     if any(getattr(options, limit) is not None for limit in SHEDDING_OF_JOB):
         together.append("of the whole job")
     for whose in together:
         which = "the oldest" if oldest else "those of the heaviest keys"
-        yield f"of more rows {whose} {which} are shed, of whatever joins they are kept by"
+        yield f"of more rows {whose} {which} are shed, whichever joins retain them"
     stop = [] if options.max_output_rows_per_tick is None else ["max_output_rows_per_tick"]
     stop += [f'limits of the table "{s.name}"' for s in _met_tables(query) if is_limited(s)]
     if stop:
@@ -257,7 +257,7 @@ def _met_tables(query: QueryPlan) -> list[Source]:
 
 
 _CHANGES = (
-    f"{SHOWN_DIFF} = how often the row comes, below zero: goes; summed per row and tick",
+    f"{SHOWN_DIFF} = how many times the row is added (below zero: removed), summed per row and tick",
     f"{SHOWN_TICK} = the number of the tick",
 )
 
@@ -270,7 +270,7 @@ def _options(query: QueryPlan) -> Iterator[str]:
     if options.allowed_lateness:
         timed = any(is_timed(s.input, c) for s in query.sides for c in s.event_times)
         lateness = distance(options.allowed_lateness, timed)
-        yield f"allowed lateness {lateness}: rows are kept that much longer"
+        yield f"allowed lateness {lateness}: rows are retained that much longer"
     if options.time_zone != UTC:
         yield f"time zone {options.time_zone}: days and texts of TIMESTAMPs; windows stay aligned to UTC"
     if options.on_null_time is NullTime.FAIL:

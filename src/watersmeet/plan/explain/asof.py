@@ -45,7 +45,7 @@ def _left(join: JoinPlan, asof: AsofRule) -> str:
         until = (
             f"the watermark of {right} is at its nearest row, or above {shifted(left, band.upper, in_time)}"
         )
-    return f"{join.left.title}: until {until}; then put out with its nearest row, or {alone} without one"
+    return f"{join.left.title}: until {until}; then emitted with its nearest row, or {alone} without one"
 
 
 def _right(join: JoinPlan, asof: AsofRule) -> str:

@@ -121,7 +121,7 @@ def _held_back(query: QueryPlan, join: JoinPlan, key: str, came: Behind, left: B
         )
         return f"{name}: ends here, for {why}"
     if join.horizon is not None:
-        return f"{name}: goes by the join's horizon{_horizon_words(join, left)}"
+        return f"{name}: follows the join's horizon{_horizon_words(join, left)}"
     if left.held_by is None:
         is_sought = join.asof is not None and key == join.right.watermark_key(join.bands[0].right.column)
         if is_sought and left.at_most is None and came.at_most is not None:
@@ -148,7 +148,7 @@ def _by_rows_kept(
         return f"{name}: passes through"
     bound = left.held_by
     far = f" ({distance(left.at_most, in_time)})" if left.at_most is not None else ""
-    how = "goes by its limit" if is_limit else "held back by retained rows"
+    how = "follows its limit" if is_limit else "held back by retained rows"
     most = "" if is_limit else "at most "
     if bound.c == 0:
         return f"{name}: {how}, {most}as far as {bound.by}{far}"

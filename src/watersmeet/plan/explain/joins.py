@@ -76,8 +76,8 @@ def horizon_lines(join: JoinPlan, lateness: int) -> Iterator[str]:
         yield f"{back} is the horizon: W less the reach and allowed lateness {distance(lateness, in_time)}"
     else:
         yield f"{back} is the horizon: W less the reach"
-    yield "a row below the horizon is late; none is kept below it; it is the output watermark of both times"
-    yield "a row below W meets what is still kept: what comes of it may depend on the order of arrival"
+    yield "a row below the horizon is late, and none is retained; it is the output watermark of both times"
+    yield "a row below W meets rows that are still in state: its result may depend on the order of arrival"
 
 
 def _retention(join: JoinPlan, side: Side, lateness: int) -> str:
@@ -85,16 +85,16 @@ def _retention(join: JoinPlan, side: Side, lateness: int) -> str:
     if all(i.is_table for i in plan.inputs):
         return f"{plan.title}: until the row is deleted"
     if not join.matchable:
-        pads = "put out as it comes" if join.kind is JoinKind.ANTI else "padded with NULLs as it comes"
+        pads = "emitted at once" if join.kind is JoinKind.ANTI else "emitted with NULLs at once"
         end = pads if plan.padded else "dropped"
-        return f"{plan.title}: not at all, for nothing can match; {end}"
+        return f"{plan.title}: not at all, because nothing can match; {end}"
     if join.asof is not None:
         return retention_line(join, join.asof, side)
     end = "then emitted with NULLs if it never matched" if plan.padded else "then dropped"
     if side is Side.LEFT and join.kind is JoinKind.ANTI:
-        end = "then put out if it never matched"
+        end = "then emitted if it never matched"
     if side is Side.LEFT and join.kind is JoinKind.SEMI:
-        end = "then dropped; or until its first match, with which it is put out"
+        end = "then dropped; or until its first match, when it is emitted"
     keys = {plan.watermark_key(column) for column in plan.event_times}
     if join.horizon is not None:
         (key,), in_time = keys, key_in_time(join, join.horizon.keys[0])

@@ -45,7 +45,7 @@ def _told(expected: Expected, known_by: str = "") -> str:
     line = f"{expected.limit} = {most}: "
     if expected.holds is None:
         return f"{line}no forecast, for nothing says how many rows of {' and '.join(expected.unknown)} come"
-    besides = f" and what is kept of {' and '.join(expected.unknown)}" if expected.unknown else ""
+    besides = f" and the retained rows of {' and '.join(expected.unknown)}" if expected.unknown else ""
     line += f"forecast{known_by} {shown(expected.amount)}{besides}"
     if expected.holds:
         return f"{line}, it holds"

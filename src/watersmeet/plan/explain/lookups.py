@@ -55,17 +55,17 @@ def _reading(source: Source) -> str:
     if source.traits.snapshot:
         default = f"{(source.traits.refresh_us or 0) // 1_000_000} s"
         every = default if source.refresh_us is None else duration(source.refresh_us)
-        return f"read anew after {every}, when a row comes"
+        return f"reread after {every}, when a row arrives"
     if source.refresh_us is None:
-        return "read anew when it has changed, when a row comes"
-    return f"looked at after {duration(source.refresh_us)}, when a row comes; read anew when it has changed"
+        return "reread if it has changed, when a row arrives"
+    return f"checked after {duration(source.refresh_us)}, when a row arrives; reread if it has changed"
 
 
 def _fate(join: LookupPlan) -> str:
     fates = {
-        JoinKind.INNER: "it goes out with each row that it meets, or is dropped,",
-        JoinKind.LEFT: "it goes out with each row that it meets, or with NULLs,",
-        JoinKind.SEMI: "it goes out if it meets a row, or is dropped,",
-        JoinKind.ANTI: "it goes out if it meets no row, or is dropped,",
+        JoinKind.INNER: "it is emitted with each matching row, or dropped,",
+        JoinKind.LEFT: "it is emitted with each matching row, or with NULLs,",
+        JoinKind.SEMI: "it is emitted if it matches a row, or dropped,",
+        JoinKind.ANTI: "it is emitted if it matches no row, or dropped,",
     }
     return fates[join.kind]

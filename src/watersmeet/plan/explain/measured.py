@@ -31,7 +31,7 @@ def now_line(forecast: SideForecast) -> Iterator[str]:
     if measured is not None:
         rows = "1 row" if measured.retained == 1 else f"{number_of(measured.retained)} rows"
         files = f"{size_of(measured.file_bytes)} in files"
-        yield INDENT + f"kept now: {rows}, {files}; at most {number_of(measured.most)} so far"
+        yield INDENT + f"retained now: {rows}, {files}; at most {number_of(measured.most)} so far"
 
 
 def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
@@ -49,7 +49,7 @@ def reach_advice(name: str, forecast: SideForecast) -> Iterator[str]:
     if forecast.kept is not None and reach > _MUCH_LONGER * max(forecast.kept, least):
         back = rounded_up(reach) if forecast.in_time else f"{reach:,}"
         yield (
-            f"{name}: rows are kept from {back} before their watermark, far longer than forecast:"
+            f"{name}: rows are retained from {back} before their watermark, far longer than forecast:"
             f" the watermark of {bound.by} is that far behind; what holds it back?"
         )
 

@@ -74,7 +74,7 @@ def state_sections(query: QueryPlan, measured: MeasuredQuery | None = None) -> S
     lines += [f"assumed: {text}" for text in _assumptions(kept)]
     return [
         (f"State forecast ({known_by(run, every)})", lines),
-        ("Could be kept shorter", [line for of in sides for line in _advice(of)]),
+        ("Could be retained for less time", [line for of in sides for line in _advice(of)]),
         ("Another order of the joins", list(order_lines(run))),
     ]
 
@@ -148,7 +148,7 @@ def _expected(query: QueryPlan, of: _Of) -> Iterator[str]:
     elif bound is None and of.join.asof is not None and of.join.matchable:
         yield from _last_of_each_key(of)
     elif bound is None:
-        yield f"{of.name}: nothing is kept"
+        yield f"{of.name}: no rows are retained"
     elif forecast.kept is None or forecast.behind is None:
         yield f"{of.name}: as long as {bound.by} takes, {number_of(forecast.row.bytes)} bytes a row"
     else:
@@ -228,7 +228,7 @@ def _total(sides: Sequence[SideForecast]) -> Iterator[str]:
     if not any(not side.side.feeds for side in counted) or None in row_counts:
         return
     total = sum((rows or 0.0) * side.row.bytes for rows, side in zip(row_counts, counted, strict=True))
-    besides = "" if len(counted) == len(rows) else ", and what is kept of joined rows"
+    besides = "" if len(counted) == len(rows) else ", and retained joined rows"
     besides += "" if len(rows) == len(sides) else ", and partial aggregates"
     yield f"together: {size_of(total)}{besides}"
 
@@ -245,7 +245,7 @@ def _assumptions(kept: Sequence[SideForecast]) -> Iterator[str]:
     if any(side.rows_per_unit is None and not side.side.feeds and side.in_time for side in kept):
         yield "1,000 rows/s of a source that declares no 'rows_per_second'"
     if any(not side.in_time and side.pace is None for side in kept):
-        yield "nothing of the rate of integer times: kept is what comes while they move by that much"
+        yield "integer times have no rate: retained are the rows that arrive while they move by that much"
     assumed = [name for side in kept for name in side.row.assumed]
     long = list(dict.fromkeys("what is computed" if is_computed(name) else name for name in assumed))
     if long:

@@ -41,7 +41,9 @@ def window_group_sections(node: WindowGroupPlan, query: QueryPlan) -> Sections:
     if node.kind is WindowKind.SESSION:
         until = "until its session closes, or no row is left there"
     else:
-        until = f"until the last of its windows closes: at most {most} after its start, as the watermark goes"
+        until = (
+            f"until the last of its windows closes: at most {most} after its start, as the watermark moves"
+        )
     kept = f"one row of sums per {pane_name(node)} and group{values} {until}"
     return [
         ("Windows", [f"{_window(node)}, and {'its rows' if node.is_final else 'changes'} go out {when}"]),
@@ -108,7 +110,7 @@ def _kept(node: AggregatePlan) -> str:
         what, since = f"every row, because of {calls}:", f"its {node.time_key}"
     else:
         what, since = f"one row of partial aggregates per {pane_name(node)} and group,", "its start"
-    return f"{what} until {which}: at most {most} after {since}, as the watermark goes"
+    return f"{what} until {which}: at most {most} after {since}, as the watermark moves"
 
 
 def pane_name(node: WindowedPlan) -> str:
