@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from watersmeet.errors import EngineError, counted, printable
-from watersmeet.names import OURS, is_ours
+from watersmeet.names import is_ours
 
 ROWS, LIMIT = 1_000, 20
 TABLE_ROWS = 100_000
@@ -48,6 +48,7 @@ def preview_text(
     from watersmeet.cli.output import to_stderr
     from watersmeet.cli.run import placed
     from watersmeet.engine.spark.job.inferring import Inferring
+    from watersmeet.plan.match_markers import match_markers, with_markers
     from watersmeet.plan.planner import plan_job
     from watersmeet.spec.model import OutputMode
 
@@ -57,10 +58,12 @@ def preview_text(
         return
     plan = plan_job(job)
     final = {query.name for query in plan.queries if query.options.mode is OutputMode.APPEND}
-    markers = {insert.name: _markers(insert, final) for insert in job.inserts}
+    markers = {own.name: match_markers(own) if own.name in final else {} for own in job.inserts}
     samples = _first_rows(plan, rows)
     try:
-        marked = plan_job(replace(job, inserts=tuple(_marked(own, markers[own.name]) for own in job.inserts)))
+        marked = plan_job(
+            replace(job, inserts=tuple(with_markers(own, markers[own.name]) for own in job.inserts))
+        )
         rows_of_all = {name: sample.rows for name, sample in samples.items()}
         results = _computed(marked, rows_of_all, limit, markers)
     except EngineError as error:
@@ -101,42 +104,6 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     return samples
 
 
-def _markers(insert: Any, final: Collection[str]) -> dict[str, str]:
-    """Return per input that may have no match in a result row an event time, which is NULL only there.
-    ``final``: names of the queries whose rows are final."""
-    query = insert.query
-    if insert.is_index or query.aggregation is not None or insert.name not in final:
-        return {}
-    return {own.alias: own.event_times[0] for own in _nullable(query.relation, False) if own.event_times}
-
-
-def _nullable(relation: Any, is_nullable: bool) -> Iterator[Any]:
-    """Yield the inputs whose columns are NULL in rows without a match."""
-    if not hasattr(relation, "kind"):
-        yield from [relation] if is_nullable else []
-        return
-    yield from _nullable(relation.left, is_nullable or relation.kind.pads_right)
-    if not relation.kind.hides_right:
-        yield from _nullable(relation.right, is_nullable or relation.kind.pads_left)
-
-
-def _marked(insert: Any, markers: Mapping[str, str]) -> Any:
-    """Return the INSERT with these event times as further, last columns."""
-    from sqlglot import exp
-
-    from watersmeet.spec.model import OutputColumn
-
-    columns = tuple(
-        OutputColumn(_marker(alias), exp.column(time, table=alias), f"{alias}.{time}")
-        for alias, time in markers.items()
-    )
-    return replace(insert, query=replace(insert.query, outputs=(*insert.query.outputs, *columns)))
-
-
-def _marker(alias: str) -> str:
-    return f"{OURS}match:{alias}"
-
-
 def _computed(
     plan: Any, rows: Mapping[str, Sequence[Any]], limit: int, markers: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Result]:
@@ -144,6 +111,7 @@ def _computed(
     import pyarrow as pa
 
     from watersmeet.engine.local import LocalJob
+    from watersmeet.plan.match_markers import marker_name
     from watersmeet.state.store import MemoryStore
     from watersmeet.types.json_values import rows_of
 
@@ -162,7 +130,7 @@ def _computed(
             result.names = shown.column_names
             result.times = [n for n, own in enumerate(shown.schema) if pa.types.is_timestamp(own.type)]
             result.count += table.num_rows
-            nulls = [table.column(_marker(alias)).is_null().to_pylist() for alias in aliases]
+            nulls = [table.column(marker_name(alias)).is_null().to_pylist() for alias in aliases]
             unmatched = [
                 [alias for alias, is_null in zip(aliases, row, strict=True) if is_null]
                 for row in (zip(*nulls, strict=True) if nulls else [()] * table.num_rows)
