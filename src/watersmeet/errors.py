@@ -333,10 +333,26 @@ def flat_enough() -> Iterator[None]:
 
 def raise_all(errors: Sequence[WatersmeetError]) -> None:
     """Raise the one error, or all of them together; do nothing when there is none."""
+    errors = _without_repeats(errors)
     if len(errors) == 1:
         raise errors[0]
     if errors:
         raise SeveralErrors(errors)
+
+
+def _without_repeats(errors: Sequence[WatersmeetError]) -> list[WatersmeetError]:
+    """Drop the error for a missing option that another error suggests as the spelling of an unknown one."""
+    suggested = [error for error in errors if error.code == "unknown-option" and error.hint]
+    return [
+        error
+        for error in errors
+        if error.code != "missing-option"
+        or not any(
+            error.message == other.message.split(" has no option ")[0] + f' needs the option "{name}"'
+            for other in suggested
+            for name in re.findall(r'^did you mean "([^"]*)"', other.hint or "")
+        )
+    ]
 
 
 _WORD = 3

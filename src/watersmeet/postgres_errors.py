@@ -52,6 +52,8 @@ NO_RIGHT = "42501"
 """The SQLSTATE of a right that is lacking, and of a row that a policy (row-level security) does not allow."""
 
 _CONNECTING = "Failed to connect: "
+_QUESTION = "Is the server running on that host and accepting TCP/IP connections?"
+"""The client's last sentence about a server that does not answer, which the hint says, too."""
 _ADDRESS = re.compile(
     r'connection to server (?:at|on socket) "([^"]*)"(?: \([^)]*\))?(?:, port (\d+))? failed: '
 )
@@ -115,12 +117,12 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (
         r"no password supplied|password authentication failed|not permitted to log in|role .* does not exist"
         r"|authentication|channel binding|SCRAM",
-        "see to user and password: in the url or the options beside it, or PGUSER, PGPASSWORD or ~/.pgpass in"
-        " each process, on workers too; and to the role on the server (LOGIN, VALID UNTIL)",
+        "check user and password: in the url, its options, PGUSER and PGPASSWORD, or ~/.pgpass, also on"
+        " Spark's workers; the role needs LOGIN",
     ),
     (
         r"database .* does not exist|no such database|not currently accepting",
-        "make the database (CREATE DATABASE), or see to its name in the url",
+        "create the database (CREATE DATABASE), or correct its name in the url",
     ),
     (
         r"permission denied for database",
@@ -254,6 +256,7 @@ def words(error: BaseException, url: str) -> str:
         text = re.sub(r"^[A-Z_]+: (\[libpq\] )?|\. SQLSTATE: \w+$", "", text.strip())
     detail = told.get("PG_DIAG_MESSAGE_DETAIL")
     line = " ".join(f"{text}{f' ({detail})' if detail else ''}".split())
+    line = line.removeprefix(_CONNECTING).removesuffix(_QUESTION).rstrip()
     return _without_password(line, url)
 
 

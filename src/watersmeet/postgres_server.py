@@ -133,15 +133,15 @@ class Server:
         """What is raised when it was away for too long."""
         if has_no_room(said):
             return EngineError(
-                f"the server of {self.whose()} has had no connection left for {seconds:.0f} s: {said}",
+                f"the server of {self.whose()} had no free connection for {seconds:.0f} s: {said}",
                 code="sink-unreachable",
                 hint=MORE_ROOM,
             )
         return EngineError(
-            f"the server of {self.whose()} has been away for {seconds:.0f} s: {said}",
+            f"the server of {self.whose()} did not answer for {seconds:.0f} s: {said}",
             code="sink-unreachable",
-            hint="check the url, and that the server runs and lets clients in; then run again: nothing is"
-            " lost. How long it is waited for says the option 'max_wait'",
+            hint="check 'url', and that the server runs and accepts connections; then run again: no row is"
+            " lost. The option 'max_wait' sets how long the job retries",
         )
 
     def run(self, work: Callable[[Cursor], Result], wait_s: float | None = None) -> Result:

@@ -70,7 +70,7 @@ def test_a_plain_explain_works_where_the_data_is_not(watersmeet, job):
     found = watersmeet("explain", job)
     assert found.status == 0
     assert "x.k = y.k" in found.out
-    assert found.err == 'warning: file source "a": there is no "in"; a run is refused for it\n'
+    assert found.err == 'warning: file source "a": the path "in" does not exist; a run is refused for it\n'
 
 
 def test_with_sources_checked_it_is_an_error(watersmeet, job, tmp_path):
@@ -192,7 +192,7 @@ def test_a_run_is_refused_before_spark_starts(watersmeet, job, monkeypatch):
     monkeypatch.setattr(session, "start", started)
     found = watersmeet("run", job)
     assert found.status == 2
-    assert found.err.startswith('EngineError[path-missing]: file source "a": there is no "in"')
+    assert found.err.startswith('EngineError[path-missing]: file source "a": the path "in" does not exist')
 
 
 def test_names_that_spark_takes_for_patterns(watersmeet, job, tmp_path):
@@ -288,7 +288,7 @@ FILES = {
     ),
     "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is no text", "'format'"),
     "pretty": ("json", b'[\n{"t":\n"x"}]\n', "none of its first lines is a JSON", "'multiLine' = 'true'"),
-    "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format' says"),
+    "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format'"),
 }  # fmt: skip
 
 
@@ -317,7 +317,11 @@ def test_a_torn_archive_and_one_that_is_whole(watersmeet, tmp_path):
     assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0
     (tmp_path / "2.json.gz").write_bytes(gzip.compress(GOOD_JSON)[:-12])
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
-    assert (found.status, "it is no whole .gz file" in found.err, "2.json.gz" in found.err) == (2, True, True)
+    assert (found.status, "it is not a complete .gz file" in found.err, "2.json.gz" in found.err) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_good_files_and_odd_characters_are_no_errors(watersmeet, tmp_path):

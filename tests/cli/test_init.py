@@ -232,7 +232,7 @@ def test_a_file_that_comes_meanwhile_is_kept(tmp_path, monkeypatch):
 def test_a_kind_that_is_none_is_told_with_near_names(tmp_path, watersmeet):
     done = watersmeet("init", "kafak", tmp_path)
     assert done.status == 2
-    assert 'there is no project of "kafak"' in done.err
+    assert 'there is no project template "kafak"' in done.err
     assert "kafka" in done.err.split("Hint:")[1]
     far = watersmeet("init", "shop")
     assert far.status == 2
@@ -270,7 +270,7 @@ def delivered(project: Path) -> list[tuple[int, str | None]]:
 def test_a_directory_in_the_place_of_the_kind(tmp_path):
     with pytest.raises(SpecError) as raised:
         make_project("my shop", tmp_path)
-    assert "the second word: watersmeet init files 'my shop')" in str(raised.value.hint)
+    assert "watersmeet init files 'my shop')" in str(raised.value.hint)
 
 
 @pytest.mark.spark

@@ -97,6 +97,54 @@ def test_a_broken_job_is_one_readable_message(watersmeet, job, text, code):
     assert str(job) in found.err, "the place in the text"
 
 
+GOOD = """CREATE TABLE orders (id BIGINT, at TIMESTAMP, item STRING,
+  WATERMARK FOR at AS at - INTERVAL '10' SECONDS)
+  WITH ('connector' = 'file', 'path' = 'in/orders', 'format' = 'csv');
+CREATE TABLE payments (id BIGINT, at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '1' MINUTE)
+  WITH ('connector' = 'file', 'path' = 'in/payments', 'format' = 'csv');
+CREATE SINK paid WITH ('connector' = 'file', 'path' = 'out', 'format' = 'json');
+INSERT INTO paid SELECT o.id, o.item FROM orders o JOIN payments p
+  ON o.id = p.id AND p.at BETWEEN o.at AND o.at + INTERVAL '1' HOUR;
+"""
+MISTAKES = [
+    ("SELECT o.id, o.item", "SELECT o.id, o.itm", "unknown-column", '"itm"'),
+    ("FROM orders o", "FROM oders o", "unknown-table", '"oders"'),
+    ("'path' = 'in/orders'", "'pth' = 'in/orders'", "unknown-option", '"path"'),
+    ("CREATE SINK", "SET max_row = 5; CREATE SINK", "unknown-setting", '"max_rows"'),
+    (", WATERMARK FOR at AS at - INTERVAL '1' MINUTE", "", "unbounded-state", "WATERMARK FOR"),
+    (" AND p.at BETWEEN o.at AND o.at + INTERVAL '1' HOUR", "", "unbounded-state", "p.at BETWEEN o.at - "),
+    ("BETWEEN o.at AND o.at + INTERVAL '1' HOUR", ">= o.at", "unbounded-state", "o.at >= p.at - "),
+    ("at TIMESTAMP, item", "at STRING, item", "wrong-type", "TIMESTAMP"),
+    ("at TIMESTAMP, item", "at BIGINT, item", "bad-lag", "at - 10000"),
+    ("item STRING", "item DECIMAL(5, 10)", "unknown-type", "scale"),
+    ("item STRING", "item TIME", "unknown-type", '"TIME"'),
+    ("item STRING", "item STRING, item STRING", "duplicate-column", '"item"'),
+    ("SELECT o.id, o.item", "SELECT id, o.item", "ambiguous-column", "o.id or p.id"),
+    ("SELECT o.id, o.item", "SELECT o.id o.item", "syntax", "comma"),
+    ("INTERVAL '10' SECONDS)", "INTERVAL '10' SECONDS", "syntax", "parenthesis )"),
+    ("'path' = 'in/orders'", "'path' = 'in/orders", "syntax", "no closing '"),
+    ("INTERVAL '1' HOUR;", "INTERVAL '1' HOUR ORDER BY o.at;", "not-supported", "ORDER BY"),
+    ("o.id = p.id", "o.id = p.at", "wrong-types", "BIGINT = TIMESTAMP"),
+    ("SELECT o.id, o.item", "SELECT o.id, clean(o.item)", "unknown-function", "clean()"),
+    ("'path' = 'in/orders'", "'path' = '${NOT_SET}'", "not-set", "export NOT_SET="),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "words"), MISTAKES, ids=[f"{m[2]} {m[1][:30]}" for m in MISTAKES]
+)
+def test_a_mistake_gives_one_short_message_with_a_hint(watersmeet, tmp_path, old, new, code, words):
+    assert old in GOOD
+    job = tmp_path / "job.sql"
+    job.write_text(GOOD.replace(old, new, 1))
+    shown = watersmeet("explain", job)
+    message, hint = shown.err.strip().split("\n")
+    assert (shown.status, message.partition("[")[2].partition("]")[0]) == (2, code)
+    assert hint.startswith("Hint: ")
+    assert words in shown.err
+    assert max(len(message.split()), len(hint.split())) <= 50
+
+
 def test_a_missing_file_is_said_so(watersmeet, tmp_path):
     found = watersmeet("run", tmp_path / "no.sql")
     assert found.status == 2

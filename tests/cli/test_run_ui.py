@@ -75,7 +75,7 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     with socket.create_server(("127.0.0.1", 0)) as other:
         told = refused("--ui", str(other.getsockname()[1]))
     assert told.startswith("EngineError[port-taken]: the page cannot be shown at 127.0.0.1:")
-    assert "another program listens there\nHint: another port, such as 8766" in told
+    assert "another program uses this port\nHint: use another port, such as 8766" in told
     assert "ui is '70000'" in refused("--ui", "70000")
     assert "ui is 'localhost'" in refused("--ui", "localhost")
     assert "exclude each other" in refused("--ui", "0", "--token-file", "x", "--no-token")

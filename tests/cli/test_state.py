@@ -84,11 +84,10 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
     told = json.loads(watersmeet("state", "show", "job.sql", "--json").out)
     first, *others = told["differences"]
     assert first == (
-        'query "first" is changed: it would start without state'
-        " (its inputs were a of a, b of b, now they are b of b, c of c; the join of a and b is now that of b"
-        " and c; the join of a and b was ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50, now it is ON b.k ="
-        " c.k AND c.t BETWEEN b.t AND b.t + 1; rows lie by a.k ="
-        " b.k, and are not found by less or by something else)"
+        'query "first" is changed: it would start without state (its inputs were a of a, b of b, now they are b of b,'
+        " c of c; the join of a and b is now that of b and c; the join of a and b was ON a.k = b.k AND b.t"
+        " BETWEEN a.t AND a.t + 50, now it is ON b.k = c.k AND c.t BETWEEN b.t AND b.t + 1; rows are"
+        " stored by a.k = b.k, and cannot be looked up by other keys)"
     )
     assert [text.split(" (")[0] for text in others] == [
         'query "second" is changed: it would start without state',
@@ -150,4 +149,4 @@ def test_no_state_is_an_error(watersmeet, tmp_path, monkeypatch):
     Path("job.sql").write_text(DECLARED + insert("first"))
     refused = watersmeet("state", "show", "job.sql")
     assert refused.status == 2
-    assert "no tick was committed" in refused.err
+    assert "has not committed a tick" in refused.err

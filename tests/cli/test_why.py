@@ -165,8 +165,8 @@ def test_without_a_key_all_rows_are_told_up_to_a_limit(why):
         (["x"], 'no query has an input "x"'),
         (["o", "--query", "deliverd"], 'there is no query "deliverd"'),
         (["o", "--key", "17", "--key", "18"], '--key "18" is a value of no key'),
-        (["o", "--key", "seventeen"], '"seventeen" is no value of order_id'),
-        (["o", "--time", "noon"], '"noon" is no value of o.order_time'),
+        (["o", "--key", "seventeen"], '"seventeen" is not a value of order_id (BIGINT)'),
+        (["o", "--time", "noon"], '"noon" is not a value of o.order_time (TIMESTAMP)'),
     ],
 )
 def test_what_is_asked_wrongly(ran, capsys, monkeypatch, words, said):

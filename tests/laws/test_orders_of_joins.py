@@ -392,7 +392,7 @@ def test_orders_with_other_results_are_refused_by_name(before: str, after: str, 
     with pytest.raises(StateError) as refused:
         opened(f"{SHOWN}{after};", store)
     assert told in refused.value.message
-    assert "begins anew at the offsets of the state" in str(refused.value.hint)
+    assert "starts without its stored rows" in str(refused.value.hint)
     assert why in str(refused.value.hint)
     job = opened(f"{SHOWN}{after};", store, change=True)
     assert any(told in said and why in said for said in job.driver.said)

@@ -38,7 +38,7 @@ WRONG = {
     ),
     "wrong-type": (
         [('max_delta = "5 minutes"', 'max_delta = "300 parsecs"')],
-        [("bad-value", "transform.join.max_delta", "max_delta", "it is no length of time")],
+        [("bad-value", "transform.join.max_delta", "max_delta", "it is not a length of time")],
     ),
     "a-number-as-a-truth": (
         [('lag = "10 seconds"', "lag = true")],

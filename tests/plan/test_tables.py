@@ -77,9 +77,9 @@ def test_a_table_that_is_joined_like_a_stream(source):
     text = problem(f"SELECT a.t FROM a JOIN {source} c ON c.k = a.k")
     assert "FOR SYSTEM_TIME AS OF" in text
     if source == "base":
-        assert '"base" (c) is a table, for it is what a database holds' in text
+        assert '"base" (c) is a table of a database' in text
     refreshed = DECLARED.replace("'path' = 'in/files'", "'path' = 'in/files', 'refresh' = '1 minute'")
-    assert "it has the option 'refresh'" in problem("SELECT * FROM files", refreshed)
+    assert "(option 'refresh')" in problem("SELECT * FROM files", refreshed)
 
 
 def test_a_changelog_is_refused():

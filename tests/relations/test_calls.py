@@ -317,7 +317,7 @@ WRONG = {
         "{'t'",
     ),
     "no name": (lambda: ws.stream(ORDERS, time="order_time", name=" "), "name is ' '", "name='orders'"),
-    "no frame": (lambda: ws.stream([1, 2], time="t", name="o"), "is given list", "DataFrame"),
+    "no frame": (lambda: ws.stream([1, 2], time="t", name="o"), "got a list", "DataFrame"),
     "a type that is none": (
         lambda: ws.stream({"t": "BIGINT", "x": "GEOMETRY"}, time="t", name="o"),
         'column "x"',
@@ -339,7 +339,7 @@ WRONG = {
     "no expression": (lambda: orders.where("item_id >"), "syntax", None),
     "two expressions": (lambda: orders.select("item_id; order_id"), "found 2", None),
     "a SELECT": (lambda: orders.where("SELECT 1"), "not a SELECT", None),
-    "no text": (lambda: orders.where(True), "not a text", None),  # type: ignore[arg-type]
+    "no text": (lambda: orders.where(True), "not SQL text", None),  # type: ignore[arg-type]
     "no condition": (lambda: orders.where(), "no condition", None),
     "nothing chosen": (lambda: orders.select(), "no columns", None),
     "another kind": (lambda: o_and_d(how="outter"), "how is 'outter'", "full"),
@@ -489,7 +489,7 @@ WRONG = {
         "stays what it was",
         "table(lambda:",
     ),
-    "a maker of nothing": (lambda: ws.table(lambda: None, name="t"), "is given NoneType", "DataFrame"),
+    "a maker of nothing": (lambda: ws.table(lambda: None, name="t"), "got a NoneType", "DataFrame"),
     "a maker of columns": (
         lambda: ws.table(lambda: {"id": "INT"}, name="t"), "makes no DataFrame", "spark.read"
     ),

@@ -124,7 +124,7 @@ def test_a_text_of_any_characters_stays_itself():
 REFUSED = {
     "df['x']": Answers("ExpressionColumnNode"),
     "DataFrame's own": name("a", plan=some(3)),
-    "not known (Window)": call("=", A, Answers("Window")),
+    "no SQL text (Window)": call("=", A, Answers("Window")),
     "calls count": call("count", A, distinct=True),
     "calls days": call("days", A, internal=True),
     "value of [I": value(Answers("[I"), "?"),
@@ -155,7 +155,7 @@ def test_calls_take_columns_where_they_take_texts():
         ws.job(texts.to_sink(ws.memory("m"))).plan.queries[0].fingerprint
     )
     assert repr(o.join(d, on=[same, large], within=within)).count(" AND ") >= 2
-    with pytest.raises(ws.SqlError, match="where has a column that belongs to a DataFrame") as refused:
+    with pytest.raises(ws.SqlError, match="where contains a column of a DataFrame") as refused:
         o.where(column(Answers("ExpressionColumnNode")))
     assert "col('o.order_id')" in str(refused.value.hint)
 

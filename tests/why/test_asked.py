@@ -322,7 +322,7 @@ def test_texts_that_are_none_are_refused(kind: pa.DataType) -> None:
     ],
 )
 def test_texts_beyond_their_columns_are_refused(text: str, kind: pa.DataType) -> None:
-    with pytest.raises(SpecError, match="is no value of k"):
+    with pytest.raises(SpecError, match="is not a value of k"):
         parsed(text, kind, "k", "Europe/Berlin")
 
 

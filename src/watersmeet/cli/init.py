@@ -75,9 +75,9 @@ def make_project(kind: str, directory: Path) -> Project:
     """
     if kind not in kinds():
         raise SpecError(
-            f'there is no project of "{kind}"',
+            f'there is no project template "{kind}"',
             code="unknown-template",
-            hint=f"{near_names(kind, kinds())} (a directory is the second word: watersmeet init"
+            hint=f"{near_names(kind, kinds())} (to name a directory, write watersmeet init"
             f" {DEFAULT_KIND} {shlex.quote(kind)})",
         )
     wanted = dict(_files(_templates().joinpath(kind)))

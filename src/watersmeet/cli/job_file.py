@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from watersmeet.earlier_names import without_notices
-from watersmeet.errors import SpecError
+from watersmeet.errors import SpecError, near_names
 from watersmeet.regular_files import read_text as read_regular
 
 if TYPE_CHECKING:
@@ -69,7 +69,19 @@ def read_text(path: Path) -> str:
         return read_regular(path, "utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise SpecError(f'cannot read "{path}": {reason}', code="file-not-readable") from error
+        raise SpecError(
+            f'cannot read "{path}": {reason}', code="file-not-readable", hint=_instead_of(path)
+        ) from error
+
+
+def _instead_of(path: Path) -> str:
+    """Return a hint with the job files that are beside a path."""
+    try:
+        names = [one.name for one in path.parent.iterdir() if one.suffix in (".sql", ".toml")]
+    except OSError:
+        names = []
+    near = near_names(path.name, sorted(names))
+    return "name the SQL or TOML file of a job" + (f"; {near}" if near else "")
 
 
 def text_of(job: Path) -> str:

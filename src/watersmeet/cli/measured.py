@@ -37,9 +37,9 @@ def manifest_in(checkpoint: str | Path, store: RemoteStore | None = None) -> Man
     if manifest is None:
         place = checkpoint if store is None else store.place.url
         raise StateError(
-            f"there is no state in {place}: no tick was committed there",
+            f"there is no state in {place}: the job has not committed a tick there",
             code="no-state",
-            hint="name the directory that `watersmeet run` was given, or leave --checkpoint out",
+            hint="run the job first (watersmeet run), or name its directory: --checkpoint DIR",
         )
     return manifest
 

@@ -222,11 +222,11 @@ class _Reader:
         word = cursor.take().text.upper().split()[0]
         hint = f"statements are {', '.join(STATEMENTS[:-1])} and {STATEMENTS[-1]}"
         if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
-            hint = f"a job has no lasting names to {word}; " + hint
+            hint = "remove it: a job only reads sources and inserts into sinks; " + hint
         elif (near := near_names(word, _KNOWN)) and near.startswith("did"):
             hint = near
         raise self.text.error(
-            f"the statement {word} is not known here", "not-supported", cursor.tokens[0].start, hint
+            f"the statement {word} is not supported", "not-supported", cursor.tokens[0].start, hint
         )
 
     def _create(self, cursor: Cursor) -> None:

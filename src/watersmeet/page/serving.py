@@ -109,5 +109,5 @@ def _listening(address: Address) -> socket.socket:
         family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((address.host, address.port), family=family)
     except OSError as error:
-        hint = "another port, such as 8766; 0 takes one that is free"
+        hint = "use another port, such as 8766, or 0 for any free one"
         raise cannot_listen("the page cannot be shown", address, error, hint) from None

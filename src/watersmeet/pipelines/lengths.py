@@ -20,7 +20,7 @@ from watersmeet.types.sql_type import INTEGERS, SqlType
 
 _MILLISECOND = timedelta(milliseconds=1)
 _MAX_NUMBER = 2**53
-_HINT = 'a text such as "5 minutes", "1 hour 30 minutes" or "500 milliseconds"'
+_HINT = 'write a number and a unit: "5 minutes", "1 hour 30 minutes" or "500 milliseconds"'
 _UNITS = (
     ("days", timedelta(days=1)),
     ("hours", timedelta(hours=1)),
@@ -43,8 +43,8 @@ def _read(given: Any) -> timedelta | int:
         raise _refused("a length of time is expected", _HINT)
     try:
         return timedelta(microseconds=length_us(given, "length"))
-    except WatersmeetError as error:
-        raise _refused("it is no length of time", error.hint or _HINT) from None
+    except WatersmeetError:
+        raise _refused("it is not a length of time", _HINT) from None
     except OverflowError:
         raise _refused("it is longer than a billion days", _HINT) from None
 

@@ -184,12 +184,17 @@ def loads(text: str, source_name: str | None) -> Mapping[str, Any]:
     except tomllib.TOMLDecodeError as error:
         match = _WRONG.fullmatch(str(error))
         message, line, column = (str(error), None, None) if match is None else match.groups()
+        if message.startswith("Illegal character '\\n'"):
+            message = "a text has no closing quote in this line"
         at_end = (text.count("\n") + 1, len(text) - text.rfind("\n"))
         where = (int(line), int(column)) if line and column else at_end
         raise SpecError(
-            f"this is no TOML: {message[:1].lower()}{message[1:]}",
+            f"TOML syntax: {message[:1].lower()}{message[1:]}",
             code="syntax",
+            hint="check this line and the one before: quotes, brackets and = must be complete",
             location=Location(*where, source_name),
         ) from None
     except RecursionError:
-        raise SpecError("this is no TOML: it is nested too deeply", code="syntax") from None
+        raise SpecError(
+            "TOML syntax: it is nested too deeply", code="syntax", hint="use fewer levels"
+        ) from None

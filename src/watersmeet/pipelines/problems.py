@@ -74,11 +74,23 @@ _WORDS = {
     "tuple_type": "a list is expected",
     "string_too_short": "is empty",
 }
+_HINTS = {
+    "string_type": 'put the value in quotes: "…"',
+    "dict_type": '{ name = "value" }',
+    "tuple_type": 'write a list: ["a", "b"]',
+}
 
 
 def shape_problems(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
     """Of values that have not the shape that a part has."""
-    return [_shape(detail, model) for detail in error.errors(include_url=False)]
+    problems = [_shape(detail, model) for detail in error.errors(include_url=False)]
+    suggested = {(p.key[:-1], (p.hint or "").split('"')[1]) for p in problems if _suggests(p)}
+    return [p for p in problems if p.code != "missing-key" or (p.key[:-1], p.key[-1]) not in suggested]
+
+
+def _suggests(problem: Problem) -> bool:
+    """Return True if a key is unknown and resembles a known one."""
+    return problem.code == "unknown-key" and (problem.hint or "").startswith("did you mean")
 
 
 def _shape(detail: Any, model: type[BaseModel]) -> Problem:
@@ -90,7 +102,7 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
     if kind == "extra_forbidden":
         return Problem(
             key,
-            "is no key that is known here",
+            "is not a known key",
             "unknown-key",
             near_names(str(key[-1]), known_keys(model, key[:-1])),
         )
@@ -115,7 +127,7 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
         return Problem(key, "is one table, and a list of them is expected", "bad-value", "write [[sources]]")
     if words == "is empty":
         return Problem(key, words, "bad-value")
-    return Problem(key, f"is {_shown(given)}: {words or detail['msg']}", "bad-value")
+    return Problem(key, f"is {_shown(given)}: {words or detail['msg']}", "bad-value", _HINTS.get(kind))
 
 
 def _shown(given: Any) -> str:

@@ -81,9 +81,9 @@ def option_problems(
         elif isinstance(value, str) and _is_secret(name, value):
             yield Problem(
                 place,
-                "is a secret, and written down here",
+                "has a password or another secret in it",
                 "open-secret",
-                f'"${{{_upper(name)}}}" takes it from the environment, {{ {FROM_FILE} = "…" }} from a file',
+                f'write "${{{_upper(name)}}}" to read it from the environment, or {{ {FROM_FILE} = "…" }}',
             )
 
 

@@ -237,6 +237,12 @@ def selected(relation: Relation, text: str, label: str) -> Relation:
     return relation.checked(tree, fragment)
 
 
+def _kind_of(rows: Any) -> str:
+    """Return the name of a value's class, with the library that it is from."""
+    library = type(rows).__module__.partition(".")[0]
+    return f"a {'' if library == 'builtins' else f'{library} '}{type(rows).__name__}"
+
+
 def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     """The columns, and the DataFrame if it is one."""
     if not isinstance(name, str) or not name.strip():
@@ -248,8 +254,9 @@ def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     else:
         raise whole_error(
             f'"{name}"',
-            f"is given {type(rows).__name__}",
-            "a DataFrame of Spark's, or columns with their types: {'id': 'BIGINT', 't': 'TIMESTAMP'}",
+            f"got {_kind_of(rows)}, not a DataFrame of Spark",
+            "pass a DataFrame (spark.readStream…), or columns and types: {'id': 'BIGINT', 't': 'TIMESTAMP'};"
+            " watersmeet.local joins Arrow, pandas and Polars data",
         )
     problems: list[WatersmeetError] = []
     columns: dict[str, Column] = {}

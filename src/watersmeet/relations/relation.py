@@ -119,7 +119,7 @@ class Relation(WithSinks):
             raise whole_error("join", f"is given {type(other).__name__}, not a relation", "stream(df, …)")
         wanted = _ALSO.get(how, how) if isinstance(how, str) else None
         if wanted not in HOW:
-            raise whole_error("how", f"is {how!r}", near_names(str(how), HOW))
+            raise whole_error("how", f"is {how!r}, not a kind of join", near_names(str(how), HOW))
         columns = None if using is None else names_of(using, "using")
         conditions, fragments = self._conditions(on, within)
         if columns is not None and conditions:

@@ -54,10 +54,10 @@ def _text(node: Any) -> str:
     if kind not in _TEXTS:
         if kind == "ExpressionColumnNode":
             raise NoText(
-                "has a column that belongs to a DataFrame (df['x']), or a function that was made in Python",
-                "name columns as the relation does: col('o.order_id'); or a text of SQL",
+                "contains a column of a DataFrame (df['x']) or a Python function (UDF)",
+                "write SQL text, or col('o.order_id'); apply a UDF to the DataFrame before stream(df, …)",
             )
-        raise NoText(f"has a part of which the text is not known ({kind})")
+        raise NoText(f"contains a part that has no SQL text ({kind})")
     return _TEXTS[kind](node)
 
 

@@ -138,7 +138,7 @@ class FileSink:
         return EngineError(
             f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
             code="sink-not-writable",
-            hint="give a directory that exists or can be made, that you may write to, with room in it",
+            hint="use a directory that this user may write to, and free some space there",
         )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -305,9 +305,9 @@ class FileSink:
         foreign = sorted(name for name in os.listdir(self._path) if name[0] not in "._")
         if foreign:
             raise EngineError(
-                f'{self._path} holds what no run put there: "{foreign[0]}", … (sink "{self._spec.name}")',
+                f'{self._path} has files of others, such as "{foreign[0]}" (sink "{self._spec.name}")',
                 code="sink-not-empty",
-                hint="give a directory of its own, empty or not yet there",
+                hint="use an empty or a new directory, or move these files away",
             )
         return False
 

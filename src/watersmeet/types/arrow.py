@@ -46,6 +46,25 @@ def in_arrow(type_: SqlType, times: pa.DataType = PLAIN_IN_ARROW["TIMESTAMP"]) -
     return pa.list_(inner[0]) if len(inner) == 1 else pa.map_(*inner)
 
 
+def sql_name(kind: pa.DataType) -> str:
+    """Return the name in SQL of an Arrow type, for messages.
+
+    >>> sql_name(pa.int64()), sql_name(pa.decimal128(5, 2)), sql_name(pa.list_(pa.string()))
+    ('BIGINT', 'DECIMAL(5,2)', 'ARRAY<STRING>')
+    """
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision},{kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{field.name}: {sql_name(field.type)}' for field in kind)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{sql_name(kind.key_type)}, {sql_name(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{sql_name(kind.value_type)}>"
+    return next((name for name, own in PLAIN_IN_ARROW.items() if own == kind), str(kind))
+
+
 def has_longer(texts: pa.Array | pa.ChunkedArray, type_: SqlType) -> bool:
     """Return whether some texts are longer than their VARCHAR(n) or CHAR(n).
 

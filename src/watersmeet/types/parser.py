@@ -116,9 +116,11 @@ def _type(cursor: Cursor, *, declared: bool) -> SqlType:
         digits, scale = lengths[0], lengths[1] if len(lengths) > 1 else 0
         if not 0 < digits <= MOST_DIGITS or scale > digits:
             raise cursor.wrong(
-                f"{word}({digits},{scale}): a DECIMAL has 1 to {MOST_DIGITS} digits, and no more places",
+                f"{word}({digits},{scale}) is not a type: "
+                + ("its scale is greater than its precision" if scale > digits else "its precision is wrong"),
                 "unknown-type",
                 start,
+                f"write DECIMAL(precision, scale): precision 1 to {MOST_DIGITS}, scale 0 to the precision",
             )
         return decimal(digits, scale)
     if word in _NESTED:

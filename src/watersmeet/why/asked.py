@@ -86,7 +86,7 @@ class Asked:
             raise SpecError(
                 f'no query has an input "{question.input}"',
                 code="unknown-input",
-                hint=near_names(question.input, names),
+                hint=f"--input takes an alias of the query: {', '.join(names)}",
             )
         inserts = {insert.name: insert for insert in job.inserts}
         asked = cls(question, tuple(own), inserts, sources_of(job))

@@ -15,6 +15,7 @@ from watersmeet.kernel.times import known_times
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.time_zones import UTC as UTC_ZONE
+from watersmeet.types.arrow import sql_name
 from watersmeet.why.recorded import Recorded
 from watersmeet.zones import zone
 
@@ -25,7 +26,9 @@ def parsed(text: str, kind: pa.DataType, name: str, zone_name: str) -> pa.Scalar
         return pa.scalar(_plain(text, kind, zone_name), kind)
     except (ValueError, KeyError, InvalidOperation, OverflowError, pa.ArrowException):
         raise SpecError(
-            f'"{text}" is no value of {name}', code="wrong-option", hint=f"it is {kind}"
+            f'"{text}" is not a value of {name} ({sql_name(kind)})',
+            code="wrong-option",
+            hint="--key takes VALUE for the join key, or COLUMN=VALUE for a column of the input",
         ) from None
 
 

@@ -98,7 +98,7 @@ def test_a_job_goes_on_with_another_text(seed, tmp_path, ended):
     narrower = text_of(turned(NARROW), CHAINS[1])
     refused = ended(narrower, 2)
     assert f"the join of a and b was ON {OLD.text('a', 'b')}, now it is ON b.k = a.k AND a.t BETW" in refused
-    assert 'with that "o" keeps its rows, which are all that it needs' in refused
+    assert '"o" then keeps its rows, which are all that it needs' in refused
     run(1, narrower, NARROW, "--change-queries", changed=True)
     said = run(2, text_of(straight(WIDE), CHAINS[2]), WIDE, "--change-queries", changed=True)
     assert "complete are its results with a.t >= " in said

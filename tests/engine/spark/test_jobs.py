@@ -581,7 +581,7 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
     put("deliveries", delivery(1, 1, "10:10:00"))
     job(sinks + LEFT + first)
     assert found("first") == {(1, 1): 1}
-    with pytest.raises(StateError, match="late came; first went"):
+    with pytest.raises(StateError, match='"late" is new; "first" is not in the job'):
         job(sinks + LEFT + late)
     said = []
     put("orders", order(3, "10:20:00", 9))
@@ -590,7 +590,7 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
         patched.setattr(Commits, "commit", failing)
         with pytest.raises(WatersmeetError, match="power went"):  # before the tick that says what changed
             job(sinks + LEFT + late, change_queries=True)
-    with pytest.raises(StateError, match="late came; first went"):
+    with pytest.raises(StateError, match='"late" is new; "first" is not in the job'):
         job(sinks + LEFT + late)
     job(sinks + LEFT + late, change_queries=True, on_notice=said.append)
     assert any('"first" is gone' in text for text in said), said

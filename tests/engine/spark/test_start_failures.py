@@ -49,17 +49,17 @@ def refusal(**environment: str) -> EngineError:
 
 def test_a_java_home_without_java_is_named(tmp_path):
     message = refusal(JAVA_HOME=str(tmp_path), PATH=os.environ["PATH"]).message
-    assert message == f"JAVA_HOME is {tmp_path}, and {tmp_path}/bin/java is no program"
+    assert message == f"JAVA_HOME is {tmp_path}, but {tmp_path}/bin/java is not a program"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may execute what has any right to be executed")
 def test_a_java_that_is_not_executable_is_named(java):
-    assert "is no program" in refusal(JAVA_HOME=str(java("17.0.1", 0o644))).message
+    assert "is not a program" in refusal(JAVA_HOME=str(java("17.0.1", 0o644))).message
 
 
 def test_a_directory_is_no_java(tmp_path):
     (tmp_path / "bin" / "java").mkdir(parents=True)
-    assert "is no program" in refusal(JAVA_HOME=str(tmp_path)).message
+    assert "is not a program" in refusal(JAVA_HOME=str(tmp_path)).message
 
 
 def test_no_java_on_the_path_is_told(tmp_path):

@@ -243,7 +243,7 @@ def test_a_port_that_is_taken_is_told():
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = Address("127.0.0.1", other.getsockname()[1])
-        with pytest.raises(EngineError, match="another program listens there") as refused:
+        with pytest.raises(EngineError, match="another program uses this port") as refused:
             Endpoint(taken).watch(WatchedJob().about(), None)
     assert refused.value.code == "port-taken"
     assert refused.value.hint

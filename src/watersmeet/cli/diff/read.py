@@ -145,9 +145,10 @@ def _by_state(
 ) -> Read:
     if manifest is None:
         raise SpecError(
-            f'nothing says what was read of "{source.name}": there is no state',
+            f'it is not known which rows of "{source.name}" the job has read: no tick is committed',
             code="no-state",
-            hint=f"name the checkpoint of the run, or the rows by --input {source.name}=FILES",
+            hint="run the job first, or name its checkpoint directory (--checkpoint DIR), or the rows:"
+            f" --input {source.name}=FILES",
         )
     if source.traits.files:
         there: list[tuple[str, file_lists.FileRead]] = []

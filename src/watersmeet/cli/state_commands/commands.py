@@ -170,7 +170,7 @@ def stop(
             hint="stop it on its own machine, or by SIGTERM; `watersmeet state copy` copies it as it runs",
         )
     if run is None:
-        print(f"No job runs on {directory.root}.")
+        print(f"nothing to stop: no run uses {directory.root}")
     else:
         directory.ask_to_stop(run)
         while directory.holder() == run:

@@ -8,17 +8,23 @@ from pathlib import Path
 from types import MappingProxyType
 
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint, check_not_half_gone
-from watersmeet.errors import SpecError, StateError
+from watersmeet.errors import SpecError, StateError, WatersmeetError
 from watersmeet.objects.setting import CACHE, STORE, store_of
 from watersmeet.state.manifest import manifest_names
 
 
-def needs_job(named: Path | str) -> SpecError:
-    """What is said where the text of a job is needed, and a directory was named."""
+def needs_job(named: Path | str) -> WatersmeetError:
+    """Return the error for a directory where a command needs the text of a job."""
+    if not any((Path(named) / name).exists() for name in ("state", "spark", "job")):
+        return StateError(
+            f"{named} is not a checkpoint directory",
+            code="not-a-checkpoint",
+            hint="name the job's file, or its checkpoint directory, such as .watersmeet/job",
+        )
     return SpecError(
-        f"{named} is the directory of a state, which does not say what its columns are",
+        f"{named} is a checkpoint directory, which does not record the columns of the job",
         code="no-job",
-        hint="name the job's file, with --checkpoint DIR for a state that is elsewhere",
+        hint="name the job's file; --checkpoint DIR if its state is in another directory",
     )
 
 
@@ -96,8 +102,8 @@ class Place:
         names = manifest_names(self.checkpoint.store)
         if not names:
             raise StateError(
-                f"there is no state in {self.checkpoint.place}: no tick was committed there",
+                f"there is no state in {self.checkpoint.place}: the job has not committed a tick there",
                 code="no-state",
-                hint="name the directory that `watersmeet run` was given (--checkpoint DIR)",
+                hint="run the job first (watersmeet run), or name its directory: --checkpoint DIR",
             )
         return names

@@ -114,13 +114,14 @@ def read(words: Words, streams: Mapping[str, Stream]) -> Request:
         return read_values
 
     samples = _named(words.sample, "--sample", "orders='orders/*.parquet'", streams, problems)
+    if missing := [name for name in streams if name not in samples]:
+        problems.append(_no_sample(missing))
     arrivals = _named(words.arrival, "--arrival", "orders=ingested_at", streams, problems)
     partitions = _named(words.partition, "--partition", "orders=part", streams, problems)
     problems += _once(arrivals, "--arrival") + _once(partitions, "--partition")
     asked = []
     for name, stream in streams.items():
         if name not in samples:
-            problems.append(_no_sample(name, samples))
             continue
         problems += _wrong_with_partitions(stream.source, name in partitions)
         arrival = arrivals.get(name, [None])[0]
@@ -159,12 +160,13 @@ def _wrong(message: str, hint: str) -> SpecError:
     return SpecError(message, code="wrong-option", hint=hint)
 
 
-def _no_sample(name: str, given: Mapping[str, object]) -> SpecError:
-    more = "" if given else "; files are Parquet, CSV with a header, or JSON with a record a line"
+def _no_sample(names: Sequence[str]) -> SpecError:
+    quoted = " and ".join(f'"{name}"' for name in names)
+    flags = " ".join(f"--sample {name}='{name}/*.parquet'" for name in names)
     return SpecError(
-        f'there is no sample of "{name}"',
+        f"there is no sample of {quoted}",
         code="no-sample",
-        hint=f"--sample {name}='{name}/*.parquet'{more}",
+        hint=f"{flags} names files: Parquet, CSV with a header, or one JSON object per line",
     )
 
 

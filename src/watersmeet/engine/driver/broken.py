@@ -102,9 +102,10 @@ def _too_many(
                 yield EngineError(
                     f'"{query.name}", input {side.name}: {rows["broken"]:,} of {records} do not parse into'
                     f" the declared columns, more than max_broken = {shown_share(limit)},"
-                    f" such as {broken.text}{files}. Nothing of the tick was committed",
+                    f" such as {broken.text}{files}",
                     code="max-broken",
-                    hint="mend the records or the declaration, or raise max_broken",
+                    hint="correct the records or the declared columns, or raise max_broken; the tick was not"
+                    " committed",
                 )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-from watersmeet.errors import EngineError
+from watersmeet.errors import EngineError, near_names
 from watersmeet.regular_files import matching_paths, special_kind
 from watersmeet.spec.model import Source
 
@@ -23,15 +23,30 @@ def local_files(source: Source, path: str) -> list[Entry]:
     """
     roots = matching_paths(path)
     if not roots:
-        raise EngineError(
-            f'table "{source.name}": there is no "{path}"',
-            code="path-missing",
-            hint="name a file, or a directory of files, that is there",
-        )
+        raise missing_path(f'table "{source.name}"', path)
     try:
         return sorted(entry for root in roots for entry in files_beneath(root))
     except OSError as error:
         raise not_listed(f'"{source.name}"', path, error) from None
+
+
+def missing_path(what: str, path: str) -> EngineError:
+    """Return the error for a path at which nothing is; the hint names what is beside it under a similar name.
+
+    Args:
+        what: the source, for messages.
+    """
+    folder, name = os.path.split(path.rstrip("/"))
+    try:
+        near = near_names(name, sorted(os.listdir(folder or "."))) or ""
+    except OSError:
+        near = ""
+    similar = f"{near} Or create" if near.startswith("did you mean") else "correct the path, or create"
+    return EngineError(
+        f'{what}: the path "{path}" does not exist',
+        code="path-missing",
+        hint=f"{similar} the directory: it can be empty at first",
+    )
 
 
 def not_listed(what: str, path: str, error: OSError) -> EngineError:
@@ -40,7 +55,7 @@ def not_listed(what: str, path: str, error: OSError) -> EngineError:
     return EngineError(
         f"{what}: {where} cannot be listed: {error.strerror}",
         code="path-not-readable",
-        hint="the job needs the right to read it, and links that do not go in circles",
+        hint="the job's user must be able to read it, and symbolic links must not form a loop",
     )
 
 

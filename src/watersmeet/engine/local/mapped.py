@@ -67,7 +67,7 @@ def _timestamp(value: Any) -> datetime:
 def _instant(value: Any) -> datetime:
     moment = _moment(value)
     if moment.tzinfo is None:
-        raise ValueError(f"{value} says no time zone, and the job computes in one of its own")
+        raise ValueError(f"{value} has no time zone, but time_zone is not UTC")
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 

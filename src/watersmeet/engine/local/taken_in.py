@@ -167,7 +167,7 @@ def _missing(source: Source, name: str) -> SpecError:
     return SpecError(
         f'the rows of "{source.name}" have no column "{name}"',
         code="missing-column",
-        hint="where nothing is known, give it as NULLs",
+        hint="add the column; use NULL where a value is not known",
     )
 
 
@@ -191,9 +191,9 @@ def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_
         )
     if not naive_is_utc and _is_zoneless(column.type, given.type) and given.null_count < len(given):
         raise SpecError(
-            f"{where} is TIMESTAMP, and its values say no time zone",
+            f"{where} is TIMESTAMP, but its values have no time zone",
             code="wrong-type",
-            hint="the job computes in a zone of its own: give instants, such as timestamp[us, tz=UTC]",
+            hint="pass times with a zone, such as timestamp[us, tz=UTC], or set time_zone to UTC",
         )
     try:
         return given if given.type == kind else given.cast(kind, safe=True)

@@ -55,6 +55,18 @@ _LONGEST_PYTHON = 400
 """Characters of what a Python exception says, before its place."""
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
+_ADVICE_BY_WORDS = (
+    ("does not exist", "create it, or correct its name in the job"),
+    ("TABLE_OR_VIEW_NOT_FOUND", "create it, or correct its name in the job"),
+    ("password authentication failed", "correct the options 'user' and 'password'"),
+    ("No suitable driver", "add the jar of the JDBC driver: --jars DIR"),
+    (
+        ".py, line ",
+        "correct the function, or the rows that it fails for, and run again: the tick is repeated",
+    ),
+)
+"""Words of an error that has no code of its own, and what to do."""
+
 # (text in Spark's message, code, what is wrong, hint)
 _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
     (
@@ -143,7 +155,9 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
             code="file-unreadable",
             hint="nothing of this tick was put out: put the whole file in its place and run again",
         )
-    return EngineError(f"{where}{readable(error)}", code="spark-failed")
+    said = readable(error)
+    hint = next((advice for words, advice in _ADVICE_BY_WORDS if words in said), None)
+    return EngineError(f"{where}{said}", code="spark-failed", hint=hint)
 
 
 def colon_in_name(what: str) -> EngineError:

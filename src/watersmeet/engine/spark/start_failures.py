@@ -142,7 +142,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
         program: str | None = os.path.join(home, "bin", "java")
         if not os.path.isfile(program or "") or not os.access(program or "", os.X_OK):
             raise EngineError(
-                f"JAVA_HOME is {printable(home)}, and {printable(str(program))} is no program",
+                f"JAVA_HOME is {printable(home)}, but {printable(str(program))} is not a program",
                 code="no-java",
                 hint=_INSTALL,
             )
@@ -150,7 +150,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
         program = shutil.which("java", path=environment.get("PATH"))
         if program is None:
             raise EngineError(
-                "there is no Java: JAVA_HOME is not set, and no java is on the PATH",
+                "Java is not installed: JAVA_HOME is not set, and the PATH has no java",
                 code="no-java",
                 hint=_INSTALL,
             )

@@ -284,7 +284,9 @@ def _column(cursor: Cursor, before: _Columns) -> Column | None:
     start = cursor.offset
     name = cursor.name("a column name")
     if name.lower() in before.names:
-        raise cursor.text.error(f'column "{name}" is declared twice', "duplicate-column", start)
+        raise cursor.text.error(
+            f'column "{name}" is declared twice', "duplicate-column", start, "remove or rename one of them"
+        )
     before.names.add(name.lower())
     if cursor.accept("AS"):
         before.computed.append(computed_clause(cursor, name, start, len(before.columns)))

@@ -62,7 +62,7 @@ def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
             f'"{column}" is {kind} and cannot be an event time',
             "wrong-type",
             expr,
-            "event times are TIMESTAMP, DATE or an integer type",
+            "declare it as TIMESTAMP, DATE or an integer type, the types of event times",
         )
     plain = expr.unnest()
     sign = 1
@@ -72,8 +72,11 @@ def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
     if number and kind in INTEGERS:
         lag = sign * int(plain.name)
     elif number or (is_interval(expr) and kind in INTEGERS):
-        needed = "an integer" if kind in INTEGERS else "an interval, such as INTERVAL '10' SECONDS"
-        raise text.error(f'the lag of "{column}" ({kind}) must be {needed}', "bad-lag", expr)
+        needed, lag_text = "an integer", "10000, in the unit of the column; or declare it as TIMESTAMP"
+        if kind not in INTEGERS:
+            needed, lag_text = "an interval", "INTERVAL '10' SECONDS"
+        hint = f"WATERMARK FOR {column} AS {column} - {lag_text}"
+        raise text.error(f'the lag of "{column}" ({kind}) must be {needed}', "bad-lag", expr, hint)
     else:
         lag = duration_us(expr, text)
     if lag < 0:

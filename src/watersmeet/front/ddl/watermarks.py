@@ -82,7 +82,8 @@ def event_times_of(
                 f'"{column.name}" is {column.type} and cannot be an event time',
                 "wrong-type",
                 clause.start,
-                "event times are TIMESTAMP, DATE or an integer type" + (inferred if by_files else ""),
+                "declare it as TIMESTAMP, DATE or an integer type, the types of event times"
+                + (inferred if by_files else ""),
             )
         lag = 0 if clause.lag is None else lag_of(clause.lag, column.name, column.type, text)
         times.append(EventTime(column.name, lag))

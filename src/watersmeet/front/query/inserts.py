@@ -107,11 +107,11 @@ def insert_of(
     if wanted is not None:
         if len(wanted) != len(outputs):
             raise text.error(
-                f'"{sink.name}" takes {len(wanted)} columns ({", ".join(wanted)}), the SELECT gives'
+                f'"{sink.name}" has {len(wanted)} columns ({", ".join(wanted)}), but the SELECT gives'
                 f" {len(outputs)} ({', '.join(output.name for output in outputs)})",
                 "column-count",
                 start,
-                "columns are matched by position",
+                "select as many columns as the sink has: they are matched by position",
             )
         outputs = tuple(
             replace(output, name=wanted_name) for output, wanted_name in zip(outputs, wanted, strict=True)

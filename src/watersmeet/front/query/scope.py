@@ -280,7 +280,7 @@ def _unqualified(
             f'column "{name}" is ambiguous: {origins}',
             "ambiguous-column",
             parts[0],
-            "write its input before it",
+            f"write {origins}",
         )
     elif len(parts) > 1:
         text.problem(

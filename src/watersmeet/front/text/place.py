@@ -18,6 +18,10 @@ _TYPES = (
 )
 _STATEMENT = re.compile(r"(CREATE|INSERT|SELECT|SET|WITH|EXPLAIN)\b", re.IGNORECASE)
 _TOKEN = re.compile(r"<Token .*>")
+_UNEXPECTED = re.compile(r"^Invalid expression / Unexpected token")
+_QUOTED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'", re.DOTALL)
+"""Comments, and texts in single quotes."""
+_CHECK_BEFORE = "check just before this place: often a comma, a parenthesis or an operator is missing"
 _MOST_SHOWN = 100
 """Characters of the token at which a parser stumbled."""
 
@@ -87,8 +91,15 @@ class Text:
             return None
         return f"is a semicolon missing before {word[1].upper()}?"
 
+    def _missing_before(self, offset: int) -> str:
+        """Return a hint about what is probably missing before the token at which a parser stumbled."""
+        statement = _QUOTED.sub("", self.sql[:offset]).rpartition(";")[2]
+        if statement.count("(") > statement.count(")"):
+            return "add a closing parenthesis ) before this place, or remove an opening one"
+        return self.missing_semicolon(offset) or _CHECK_BEFORE
+
     def _offset(self, where: Location) -> int:
-        """The opposite of `at`."""
+        """Return the offset of a location."""
         lines = self.sql.split("\n")[: where.line - 1]
         return sum(len(line) + 1 for line in lines) + where.column - 1
 
@@ -100,20 +111,29 @@ class Text:
             token = first.get("highlight") or ""
             message = _REQUIRED.sub(r"\1 is incomplete", str(first.get("description") or "cannot be parsed"))
             message = _TOKEN.sub("more", message).rstrip(".")
+            message = _UNEXPECTED.sub("unexpected text", message)
             shown = token if len(token) <= _MOST_SHOWN else f"{token[:_MOST_SHOWN]}…"
             near = f' near "{shown}"' if token else ""
             where = None
             if line and column:
                 where = Location(line, max(1, column - len(token) + 1), self.source_name)
-            hint = None if where is None else self.missing_semicolon(self._offset(where))
+            hint: str | None = _CHECK_BEFORE
+            if where is not None:
+                hint = self._missing_before(self._offset(where))
+            if message.startswith("Expected END after CASE"):
+                message, near, hint = "CASE has no END", "", "a column of that name is written `case`"
             if token and message.startswith(("Expected TYPE", "Expected type")):
                 message, hint = "there is no such type", near_names(token, _TYPES)
             return SqlError(f"syntax: {message}{near}", code="syntax", hint=hint, location=where)
         # sqlglot says "Missing ' from line:offset", the offset from the start of the text.
         match = re.search(r"Missing (.*?) from \d+:(\d+)", str(error.__cause__ or error))
         if match is not None:
+            opened = _over_lines(self.sql) if match[1] == "'" else None
             return self.error(
-                f"syntax: {match[1]} is missing at the end of what starts here", "syntax", int(match[2])
+                f"syntax: the text that starts here has no closing {match[1]}",
+                "syntax",
+                int(match[2]) if opened is None else opened,
+                f"add {match[1]} where the text ends",
             )
         digits = re.search(r"Numeric string .* from \d+:(\d+)", str(error.__cause__ or error))
         if digits is not None:
@@ -125,8 +145,16 @@ class Text:
             )
         opened = self.sql.rfind("/*")
         if opened > self.sql.rfind("*/"):
-            return self.error("syntax: the comment that starts here has no end", "syntax", opened)
+            return self.error("syntax: the comment that starts here has no end", "syntax", opened, "add */")
         return self.error("syntax: the text cannot be read", "syntax")
+
+
+def _over_lines(sql: str) -> int | None:
+    """Return where the first text in single quotes starts that goes on in the next line; None: none does."""
+    for part in _QUOTED.finditer(sql):
+        if part[0].startswith("'") and "\n" in part[0]:
+            return part.start()
+    return None
 
 
 def _order(error: WatersmeetError) -> tuple[int, int]:

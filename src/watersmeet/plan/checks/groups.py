@@ -40,8 +40,7 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
     if is_final:
         return [
             PlanError(
-                "GROUP BY without a window, or an aggregate or DISTINCT over all rows: groups over all of a"
-                " stream would never be finished, and in output_mode append no result is taken back",
+                "GROUP BY, DISTINCT or an aggregate without a window over a stream never has a final result",
                 code="unbounded",
                 hint=_EMIT if stream is None else instead_of_groups(stream),
             )
@@ -62,12 +61,10 @@ def instead_of_groups(stream: Input) -> str:
     """Return what to write in place of groups over all rows of a stream."""
     name = source_name(stream)
     if is_whole_table(stream):
-        return (
-            f"declare {name} with 'changes' = 'snapshot': it is a table that changes, whose groups are kept"
-        )
+        return f"declare {name} with 'changes' = 'snapshot': a changing table can be grouped"
     return (
-        f"group over windows: {_by_window(stream)}; or declare {name} as a table that changes ('op.column',"
-        " 'diff.column' or a PRIMARY KEY, no WATERMARK FOR), whose groups are kept, and write EMIT CHANGES"
+        f"group by a window: {_by_window(stream)}; or declare {name} as a changing table ('op.column',"
+        " 'diff.column' or a PRIMARY KEY, no WATERMARK FOR) and write EMIT CHANGES"
     )
 
 

@@ -56,12 +56,12 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
         )
         if source is None or i.as_of:
             continue
-        why = "it is what a database holds" if source.traits.snapshot else "it has the option 'refresh'"
+        why = "a table of a database" if source.traits.snapshot else "a table (option 'refresh')"
         errors.append(
             PlanError(
-                f'"{source.name}" ({i.alias}) is a table, for {why}, and a table cannot be read as a stream',
+                f'"{source.name}" ({i.alias}) is {why}, and cannot be read as a stream',
                 code="not-a-stream",
-                hint=f"meet it as it is when a row comes: stream JOIN {read_as_of(i)} ON …; {in_python(i)}",
+                hint=f"join it as it is when a row arrives: stream JOIN {read_as_of(i)} ON …; {in_python(i)}",
             )
         )
     return errors

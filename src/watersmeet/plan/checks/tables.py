@@ -51,13 +51,11 @@ def refuse_whole_table(table: Input, node: JoinNode, side: Side) -> PlanError:
             hint=f"table(…, changes=True) in Python; {_snapshot(table)}",
         )
     return PlanError(
-        f'"{table.alias}" is a table: write {_written(table, node, side)}; event-time columns: none, so rows'
-        " that are joined with it could never be dropped, and state would grow without limit",
+        f'"{table.alias}" is a table, because it has no event time; rows joined with it could never be'
+        " dropped, and state would grow without limit",
         code="unbounded-state",
-        hint=f"{AS_OF} is the table as it is in a row's tick, {in_python(table)}; if it is a stream, declare"
-        " its event time: WATERMARK FOR … AS … - INTERVAL '10' SECONDS"
-        + _OF_VIEWS
-        * (source_name(table) == "…"),
+        hint="declare WATERMARK FOR … AS … - INTERVAL '10' SECONDS if it is a stream; if it is a table, write"
+        f" {_written(table, node, side)} ({in_python(table)})" + _OF_VIEWS * (source_name(table) == "…"),
     )
 
 

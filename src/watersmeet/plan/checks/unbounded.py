@@ -156,6 +156,7 @@ def _(node: AggregateNode, given: _Arriving, problems: _Problems) -> None:
 @_check.register
 def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
     draft, bounds = given.draft, given.bounds
+    limitless: list[Input] = []
     for side in Side:
         child, inputs = node.side(side), node.inputs(side)
         if all(i.is_table for i in inputs):
@@ -173,9 +174,11 @@ def _(node: JoinNode, given: _Arriving, problems: _Problems) -> None:
         elif held:
             problems.of_inputs.append(_by_limit(draft, side, held[0]))
         elif isinstance(child, Input):
-            problems.of_inputs.append(_refusal(child, node.asked, given))
+            limitless.append(child)
         else:
             problems.joined.append(_joined_refusal(draft, side, bounds, _place(node.asked)))
+    both = _refusal_of_both(limitless, node.asked, given)
+    problems.of_inputs += [both] if both else [_refusal(i, node.asked, given) for i in limitless]
 
 
 def _of_tables(node: JoinNode, side: Side) -> list[PlanError] | None:
@@ -327,19 +330,41 @@ def _times(i: Input) -> str:
     return f"event-time columns: {columns or 'none'}"
 
 
-def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
-    joined, inputs = (
-        {source_input.alias for source_input in given.draft.join_inputs.in_order},
-        given.join_inputs,
+def _refusal_of_both(sides: Sequence[Input], join: Join, given: _Arriving) -> PlanError | None:
+    """Refuse the two sides of a join at once, with the condition that bounds both; None: there is none."""
+    if len(sides) != 2 or any("." in i.alias or not i.event_times for i in sides):
+        return None
+    one, other = sides
+    (left, right), inputs = (i.event_times[0] for i in sides), given.join_inputs
+    distance = example_distance((one.alias, left), (other.alias, right), inputs)
+    if distance is None or any(_reasons(i, given) for i in sides):
+        return None
+    start = f"{one.alias}.{left}"
+    bound = f"{other.alias}.{right} BETWEEN {start} - {distance} AND {start} + {distance}"
+    times = ", ".join(name_of((i.alias, column)) for i in sides for column in i.event_times)
+    return PlanError(
+        f"state would grow without limit: no time bound says when rows of {_named(one)} and {_named(other)}"
+        f" can be dropped; event-time columns: {times}",
+        code="unbounded-state",
+        hint=_to_add(join, bound),
     )
-    aliases = {source_input.alias for source_input in inputs.in_order}  # without tables as of the tick
+
+
+def _reasons(i: Input, given: _Arriving) -> list[str]:
+    """Return why each condition over an input bounds nothing."""
+    joined, inputs = {joined.alias for joined in given.draft.join_inputs.in_order}, given.join_inputs
+    aliases = {own.alias for own in inputs.in_order}  # without tables as of the tick
     own = (c for c in given.conjuncts if {alias for alias, _ in refs(c.expr)} <= aliases)
     why = (why_not(conjunct, i, inputs, joined) for conjunct in own)
-    reasons = list(dict.fromkeys(reason for reason in why if reason is not None))
+    return list(dict.fromkeys(reason for reason in why if reason is not None))
+
+
+def _refusal(i: Input, join: Join, given: _Arriving) -> PlanError:
+    reasons, inputs = _reasons(i, given), given.join_inputs
     but = "; but " + "; ".join(reasons) if reasons else ""
     return PlanError(
-        f"state would grow without limit: rows of {_named(i)} could never be dropped, for no condition "
-        f"bounds them by the watermark of another input; {_times(i)}{but}",
+        f"state would grow without limit: no time bound says when rows of {_named(i)} can be dropped;"
+        f" {_times(i)}{but}",
         code="unbounded-state",
         hint=_hint(i, inputs, join),
     )

@@ -94,7 +94,7 @@ def hindrance(old: Described, new: Described) -> str:
     if old["rest"] != new["rest"] or len(old["joins"]) != len(new["joins"]):
         gone = _keys_gone(old, new)
         if gone:
-            return f"rows lie by {' and '.join(gone)}, and are not found by less or by something else"
+            return f"rows are stored by {' and '.join(gone)}, and cannot be looked up by other keys"
         return "more is different than how far apart times may be, and conditions over both sides"
     if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
         return "it needs columns that were not kept"

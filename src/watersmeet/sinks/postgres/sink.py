@@ -149,13 +149,13 @@ class PostgresSink:
         if wait_s is None:
             return
         try:
-            self._do(lambda c: check_schema(c, self._find(c).schema, self._spec.name), "be asked", wait_s)
+            self._do(lambda c: check_schema(c, self._find(c).schema, self._spec.name), "be read", wait_s)
         finally:
             self.server.close()
 
     def _take(self, columns: Sequence[Column], owner: str | None, *, is_first: bool) -> None:
         """Find the table, make or check it, and hold it for this job; then what earlier runs left goes."""
-        ledger = self._ledger = self._do(self._find, "be asked", _FIRST_WAIT_S)
+        ledger = self._ledger = self._do(self._find, "be read", _FIRST_WAIT_S)
         if has_dead_letters(self._spec.options):
             self._aside = RefusedRows(self._spec.name, ledger.schema, ledger.table)
         if is_first:
@@ -179,12 +179,12 @@ class PostgresSink:
         self._target = self._do(take, "be written", _FIRST_WAIT_S)
         if is_first:
             self._owner = owner
-            left = self._do(lambda cursor: leftovers(cursor, ledger), "be asked")
+            left = self._do(lambda cursor: leftovers(cursor, ledger), "be read")
             self._stages.drop_leftovers(ledger, left)
 
     def resume(self, inserts: Sequence[str], resumed: Resumed) -> list[str]:
         ledger = self._there()
-        parts = self._do(ledger.ticks, "be asked")
+        parts = self._do(ledger.ticks, "be read")
         try:
             newer = newer_parts(
                 self._spec.name,
@@ -264,13 +264,13 @@ class PostgresSink:
             ledger = self._ledger or self._find(cursor)
             return ledger.is_there(cursor) and ledger.tick(cursor, insert, tick) is not None
 
-        return bool(self._do(look, "be asked"))
+        return bool(self._do(look, "be read"))
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         def look(cursor: Cursor) -> bool:
             return self._is_there(cursor, insert, tick, identity, is_own=True)
 
-        self._do(look, "be asked")
+        self._do(look, "be read")
 
     def publish(self, insert: str, tick: int, attempt: str, identity: Identity) -> bool:
         def show(cursor: Cursor) -> bool:
@@ -389,7 +389,7 @@ class PostgresSink:
         try:
             take_lock(self.server, beside, ledger.lock, ledger.place, self._spec.name)
         except Exception as error:
-            raise self._failed(error, "be asked") from None
+            raise self._failed(error, "be read") from None
         self._is_locked = True
 
     def _is_there(
@@ -458,9 +458,9 @@ class PostgresSink:
         said = words(error, self._url)
         if staged is None or self._target is None or not self._target.refuses_row(error):
             return EngineError(
-                f'the table of sink "{self._spec.name}" cannot {what}: {said}',
+                f'sink "{self._spec.name}": its table cannot {what}: {said}',
                 code="sink-failed",
-                hint=advice(error) or "put right what the server says, and run again",
+                hint=advice(error) or "correct what the server reports, and run again",
             )
         constraint = constraint_of(error)
         named = f" (constraint {quoted(constraint)})" if constraint else ""
@@ -469,7 +469,7 @@ class PostgresSink:
             f'{self._there().place} refuses a row of "{insert}", tick {tick} (sink "{self._spec.name}"):'
             f" {said}{named}{f'; the row: {row}' if row else ''}. Nothing of the tick was published",
             code="sink-refused-row",
-            hint="change the table or what the query puts out, and run again: the tick is repeated",
+            hint="change the table or the query, and run again: the tick is repeated",
         )
 
     def _row_in(self, staged: Staged) -> str | None:

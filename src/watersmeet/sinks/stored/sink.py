@@ -283,7 +283,7 @@ class StoredFileSink:
             raise of_another(self._url, self._spec.name, has_parts=True)
         if others:
             raise EngineError(
-                f'{self._url} holds what no run put there: "{others[0]}", … (sink "{self._spec.name}")',
+                f'{self._url} has objects of others, such as "{others[0]}" (sink "{self._spec.name}")',
                 code="sink-not-empty",
                 hint="give a path of its own, with nothing there yet",
             )

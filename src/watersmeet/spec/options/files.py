@@ -223,12 +223,9 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
     """A path is there, and a format that there is."""
     problems = []
     if not path_of(options):
-        near = near_names("path", options) or ""
         problems.append(
             SpecError(
-                f'{what} needs the option "path"',
-                code="missing-option",
-                hint=f"'path' = '{example}'" + (f" ({near})" if near.startswith("did") else ""),
+                f'{what} needs the option "path"', code="missing-option", hint=f"add 'path' = '{example}'"
             )
         )
     wanted = format_of(options)

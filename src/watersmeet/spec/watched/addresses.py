@@ -63,7 +63,7 @@ def cannot_listen(what: str, address: Address, error: Exception, hint: str) -> E
     """The error of who cannot listen at an address. ``what``: is not possible then; ``error``: of the system;
     ``hint``: where else."""
     taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-    why = "another program listens there" if taken else str(getattr(error, "strerror", None) or error)
+    why = "another program uses this port" if taken else str(getattr(error, "strerror", None) or error)
     return EngineError(
         f"{what} at {address.words}: {why}", code="port-taken" if taken else "cannot-listen", hint=hint
     )

@@ -131,26 +131,24 @@ class Change:
         return bool(self.added or self.changed or self.removed)
 
     def __str__(self) -> str:
-        parts = [(self.changed, "changed"), (self.added, "came"), (self.removed, "went")]
-        texts = [f"{', '.join(names)} {what}" for names, what in parts if names]
-        return "; ".join([*texts, *(f'of "{name}" {"; ".join(how)}' for name, how in self.how.items())])
+        parts = [(self.changed, "changed"), (self.added, "is new"), (self.removed, "is not in the job")]
+        texts = [f'"{name}" {what}' for names, what in parts for name in names if name not in self.how]
+        return "; ".join([*texts, *(f'"{name}" changed: {"; ".join(how)}' for name, how in self.how.items())])
 
     @property
     def way_on(self) -> list[str]:
         """What --change-queries would make of each changed query."""
         return [
-            f'with that "{name}" keeps its rows, {self._what_of_them(name)}'
+            f'"{name}" then keeps its rows, {self._what_of_them(name)}'
             if name in self.goes_on
-            else f'with that "{name}" begins anew at the offsets of the state, without its rows from before'
-            f" ({self.why_not.get(name, 'the state does not say what was asked')})"
+            else f'"{name}" then starts without its stored rows'
+            f" ({self.why_not.get(name, 'the state does not record its old text')})"
             for name in self.changed
         ]
 
     def _what_of_them(self, name: str) -> str:
         return (
-            "of which some may be gone that it would need"
-            if name in self.wider
-            else "which are all that it needs"
+            "but some that it would need may be gone" if name in self.wider else "which are all that it needs"
         )
 
     def from_when(self, plan: JobPlan, name: str) -> str:

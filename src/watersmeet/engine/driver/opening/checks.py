@@ -14,7 +14,7 @@ from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.runs.run import Run
 from watersmeet.state.store import Store
 
-_AS_IT_WAS = "run the query that the checkpoint was made with, or use a new checkpoint directory"
+_AS_IT_WAS = "restore the old query, or use a new checkpoint directory (--checkpoint DIR)"
 
 
 def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = False) -> None:
@@ -29,7 +29,7 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
         raise StateError(
             f"the stored state is of another query: {change}",
             code="changed-query",
-            hint="; ".join([_AS_IT_WAS, "queries may come and go with --change-queries", *change.way_on]),
+            hint="; ".join([_AS_IT_WAS, "--change-queries accepts the change", *change.way_on]),
         )
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources and not may_change:
@@ -37,8 +37,8 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
             f"the sources are {', '.join(sources)}, "
             f"but the state was made with {', '.join(manifest.sources)}",
             code="changed-sources",
-            hint="keep the sources and their order, or use a new checkpoint directory; with --change-queries "
-            "they may come, go and change their order",
+            hint="keep the sources and their order, or use a new checkpoint directory; --change-queries"
+            " accepts the change",
         )
 
 
@@ -48,7 +48,7 @@ def check_not_finished(manifest: Manifest | None) -> None:
         raise StateError(
             "the job is finished: its input was ended and it takes no more rows",
             code="job-finished",
-            hint="use a new checkpoint directory to run it again",
+            hint="to run it again, use a new checkpoint directory (--checkpoint DIR), or watersmeet reset",
         )
 
 
@@ -72,8 +72,7 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
                 f"the {rows} were stored for another query: they lack {names}, or it was another expression "
                 "or type then",
                 code="changed-query",
-                hint="leave that out of the query until those rows are released; if another query kept"
-                f" them, call their input alike in both, or leave the INSERTs in order; or {_AS_IT_WAS}",
+                hint=f"remove these columns from the query until the rows are released, or {_AS_IT_WAS}",
             )
         for key in side.layout.found_by:
             if key.prefixes not in schema.names:

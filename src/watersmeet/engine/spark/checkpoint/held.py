@@ -90,7 +90,7 @@ def _in_use(root: Path) -> StateError:
     return StateError(
         f"another run of the job uses the checkpoint directory {root}",
         code="checkpoint-locked",
-        hint="stop it first, or give this job a directory of its own: --checkpoint DIR",
+        hint="stop it first (watersmeet stop), or use another directory: --checkpoint DIR",
     )
 
 

@@ -29,7 +29,7 @@ READ = "read"
 _TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, READ)
 """Of a host, what tells one tick's input from another's."""
 
-_ANEW = "restore the checkpoint directory from a copy, or start anew with an empty one (and an empty sink)"
+_ANEW = "restore the checkpoint directory from a copy, or start over with an empty one and an empty sink"
 
 
 def host_of(
@@ -156,10 +156,10 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
     if host is None:
         if committed is not None:
             raise StateError(
-                f"the state is gone: {checkpoint.state} holds no manifest, but Spark has committed "
-                f"batch {committed}. What was put out is whole; nothing was read",
+                f"the state in {checkpoint.state} is gone, but Spark has committed batch"
+                f" {committed}; the output so far is complete",
                 code="state-lost",
-                hint=f"joining from nothing would lose matches: {_ANEW}",
+                hint=_ANEW,
             )
         return
     if not host:

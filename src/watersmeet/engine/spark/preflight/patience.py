@@ -18,7 +18,7 @@ PAUSE_S = 0.5
 
 def waiting_notice(message: str, limit_s: float) -> str:
     """Return what is said of a server that is asked again."""
-    return f"{message}. It is asked again for up to {limit_s:.0f} s; Java starts when it answers"
+    return f"{message}. Retrying for up to {limit_s:.0f} s before Java starts"
 
 
 def _say_nothing(notice: str) -> None:

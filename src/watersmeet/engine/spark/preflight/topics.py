@@ -105,7 +105,7 @@ def _ask(
     raise EngineError(
         f"{what}: no broker answers at {', '.join(servers)}: {reason}",
         code=code,
-        hint="check 'bootstrap.servers', whether the broker runs, and 'kafka.security.protocol'",
+        hint="check 'bootstrap.servers' and 'kafka.security.protocol', and that the broker runs",
     )
 
 

@@ -28,7 +28,7 @@ from watersmeet.engine.files.partitions import (
     partition_columns,
     partitions_of,
 )
-from watersmeet.engine.files.table_files import local_files
+from watersmeet.engine.files.table_files import local_files, missing_path
 from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.counted_times import counted_of
 from watersmeet.engine.spark.errors import colon_in_name
@@ -434,11 +434,7 @@ def check_there(what: str, path: str) -> None:
     if odd is not None:
         raise colon_in_name(f"{what}: {shown(odd)}")
     if not exists and not matched:
-        raise EngineError(
-            f'{what}: there is no "{path}"',
-            code="path-missing",
-            hint="name a directory that exists (it may be empty, and grow)",
-        )
+        raise missing_path(what, path)
 
 
 def local_names(source: Source) -> list[str]:

@@ -20,7 +20,7 @@ from watersmeet.engine.driver.tables import TableReader, TableWriter
 from watersmeet.engine.files import csv_header
 from watersmeet.engine.files.long_lines import check_lines
 from watersmeet.engine.files.partitions import check_partitions
-from watersmeet.engine.files.table_files import Entry, local_files, version_of
+from watersmeet.engine.files.table_files import Entry, local_files, missing_path, version_of
 from watersmeet.engine.messages.shapes import SideShape
 from watersmeet.engine.spark import lazy_functions as F
 from watersmeet.engine.spark.broken_records import record_check
@@ -246,11 +246,7 @@ def _listed(spark: SparkSession, source: Source, path: str) -> list[Entry]:
     system = root.getFileSystem(spark._jsc.hadoopConfiguration())
     roots = system.globStatus(root)
     if not roots:
-        raise EngineError(
-            f'table "{source.name}": there is no "{path}"',
-            code="path-missing",
-            hint="name a file, or a directory of files, that is there",
-        )
+        raise missing_path(f'table "{source.name}"', path)
     entries: list[Entry] = []
     for file_root in roots:
         files = system.listFiles(file_root.getPath(), True)

@@ -66,27 +66,25 @@ _CLAUSES = {
     "into": "SELECT INTO",
     "match": "MATCH_RECOGNIZE",
 }
-_ENDLESS = (
-    "a stream never ends: projections, filters, joins, UNION ALL, and aggregation over windows are supported"
-)
+_ENDLESS = "remove it: projections, filters, joins, UNION ALL and aggregation over windows are supported"
 _INSTEAD = {
-    "limit": "a stream never ends, and which rows were first would depend on ticks: leave it out; a console"
-    " sink shows the first rows of each tick ('rows' = '20')",
-    "order": "a stream never ends, so no row is known to be the first: sort what the sink got. Of groups the"
-    " nearest by time are min_by and max_by over windows; ASOF JOIN finds the nearest row",
+    "limit": "remove it: a stream never ends; a console sink shows the first rows of each tick"
+    " ('rows' = '20')",
+    "order": "remove it and sort in the target: a stream never ends; for the first row use min_by over"
+    " windows, for the nearest one ASOF JOIN",
     "distinct": "group by the columns: SELECT k FROM TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k",
 }
 UNNESTED = (
-    "a row stays one row here: ask within it, as in array_contains(a, x), exists(a, e -> e > x), a[0] or"
-    " transform(a, e -> e.field), in ON as well; or take it apart before it comes in"
+    "use array_contains(a, x), exists(a, e -> e > x), a[0] or transform(a, e -> e.field), in ON as well; or"
+    " split the rows before they reach the source"
 )
 WINDOWED = (
-    "in a query that emits changes the first rows are: SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION"
-    " BY a ORDER BY b DESC) AS rn FROM …) WHERE rn <= 3"
+    "with EMIT CHANGES write SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS"
+    " rn FROM …) WHERE rn <= 3"
 )
 _AGGREGATED = (
-    "aggregates stand in SELECT and HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…))"
-    " GROUP BY window_start, window_end, …"
+    "use aggregates in SELECT or HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…)) GROUP BY"
+    " window_start, window_end, …"
 )
 
 

@@ -131,7 +131,9 @@ def _wrong_call(called: Call, kind: Callable[[Expr], SqlType], text: Text) -> Pr
         return (
             f"there is no function {name}() in Spark {spark_version()}",
             "unknown-function",
-            hint if hint and hint.startswith("did") else "functions are Spark SQL's",
+            hint
+            if hint and hint.startswith("did")
+            else "use a function of Spark SQL; in Python, apply a UDF to the DataFrame before stream(df, …)",
         )
     if arguments is None:
         return None

@@ -203,7 +203,7 @@ def _text(path: str, wanted: str, options: Mapping[str, str]) -> Wrong | None:
     except BROKEN_ARCHIVE as error:
         if isinstance(error, OSError) and error.strerror:
             return _unreadable(error)
-        return Wrong(f"it is no whole {suffix} file", WHOLE)
+        return Wrong(f"it is not a complete {suffix} file", WHOLE)
     wrong = no_text(start, (options.get("encoding") or options.get("charset") or "utf-8").strip())
     if wrong is None and wanted == "csv" and options.get("header", "true").strip().lower() == "true":
         return _is_json(start)
@@ -218,7 +218,7 @@ def _is_json(start: bytes) -> Wrong | None:
     """Whether what should be a header of CSV is a JSON object: no column is named like that."""
     line = start.split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip()
     if line.startswith("{") and isinstance(parsed(line, {}), dict):
-        return Wrong("its first line is a JSON object, and no header of CSV", "'format' = 'json' reads it")
+        return Wrong("its first line is a JSON object, not a CSV header", "'format' = 'json' reads it")
     return None
 
 
@@ -233,19 +233,19 @@ def _no_lines(start: bytes, options: Mapping[str, str]) -> Wrong | None:
     if any(may_be_record(text) for text in texts):
         return Wrong(
             "none of its first lines is a JSON object as it should be",
-            "a run counts what Spark does not read; 'multiLine' = 'true' is for values over several lines",
+            "write one object per line; 'multiLine' = 'true' reads objects that span several lines",
             certain=False,
         )
     return Wrong(
         "none of its first lines is a JSON object",
-        "'multiLine' = 'true' reads files that are one value over several lines"
+        "'multiLine' = 'true' reads a file with one value that spans several lines"
         if texts[0].lstrip(" \t")[:1] in ("[", "{")
-        else "'format' says what the files are",
+        else "set 'format' to what the files are, such as 'format' = 'csv'",
     )
 
 
 def _unreadable(error: OSError) -> Wrong:
-    return Wrong(f"it cannot be read: {error.strerror or error}", "the job needs the right to read it")
+    return Wrong(f"it cannot be read: {error.strerror or error}", "the job's user must be able to read it")
 
 
 def _error(words: str, files: Sequence[str], code: str, hint: str) -> EngineError:
