@@ -222,7 +222,7 @@ class _Reader:
         word = cursor.take().text.upper().split()[0]
         hint = f"statements are {', '.join(STATEMENTS[:-1])} and {STATEMENTS[-1]}"
         if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
-            hint = "remove it: a job only reads sources and inserts into sinks; " + hint
+            hint = f"remove it: a job reads sources and inserts into sinks; {word} in the target system"
         elif (near := near_names(word, _KNOWN)) and near.startswith("did"):
             hint = near
         raise self.text.error(

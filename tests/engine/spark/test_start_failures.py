@@ -64,7 +64,7 @@ def test_a_directory_is_no_java(tmp_path):
 
 def test_no_java_on_the_path_is_told(tmp_path):
     message = refusal(PATH=str(tmp_path)).message
-    assert message == "there is no Java: JAVA_HOME is not set, and no java is on the PATH"
+    assert message == "Java is not installed: JAVA_HOME is not set, and the PATH has no java"
 
 
 @pytest.mark.parametrize(("version", "major"), [("11.0.22", 11), ("1.8.0_402", 8), ("16", 16)])

@@ -27,9 +27,7 @@ MIN_PYSPARK, END_PYSPARK = 4, 5
 MAX_LINES = 5
 """Lines of what Java said last that an error shows."""
 
-_INSTALL = (
-    f"install Java {MIN_JAVA} or newer, and let JAVA_HOME name its directory (the one that has bin/java)"
-)
+_INSTALL = f"install Java {MIN_JAVA} or newer, and set JAVA_HOME to its directory (the one with bin/java)"
 SPARK_EXTRA = "pip install 'watersmeet[spark]'"
 _VERSION = re.compile(r'^JAVA_VERSION="(?:1\.)?([0-9]+)[^"]*"', re.MULTILINE)
 
