@@ -311,7 +311,10 @@ def test_a_run_says_at_its_end_how_output_is_read_and_what_stays(watersmeet, job
     engine.ticks = [make_tick(1, **{"in": 2, "late": 1, "retained": 1})]
     engine.ticks[0].queries["out"] = engine.ticks[0].queries.pop("q")
     *_, out, late, state = watersmeet("run", job, "--until-caught-up").out.splitlines()
-    assert (out, late) == ('Read out: spark.read.parquet("my out")', 'Read late: spark.read.json("late")')
+    assert (out, late) == (
+        'Read out: spark.read.parquet("my out/*/*.parquet")',
+        'Read late: spark.read.json("late/*/*.json")',
+    )
     assert state == (
         "Caught up; 1 row stays in state for the next run. --finish closes the input and emits what is left."
     )

@@ -13,16 +13,17 @@ KAFKA = {"topic": "delivered", "kafka.bootstrap.servers": "h:9092"}
 @pytest.mark.parametrize(
     ("connector", "options", "hint"),
     [
-        ("file", {"path": "out/delivered"}, 'spark.read.parquet("out/delivered")'),
-        ("file", {"path": "out", "format": "JSON"}, 'spark.read.json("out")'),
-        ("file", {"PATH": "my out", "format": "csv"}, 'spark.read.csv("my out", header=True)'),
+        ("file", {"path": "out/delivered"}, 'spark.read.parquet("out/delivered/*/*.parquet")'),
+        ("file", {"path": "out", "format": "JSON"}, 'spark.read.json("out/*/*.json")'),
+        ("file", {"PATH": "my out", "format": "csv"}, 'spark.read.csv("my out/*/*.csv", header=True)'),
         (
             "file",
             {"path": "o", "format": "csv", "header": "false", "sep": ";"},
-            'spark.read.csv("o", sep=";")',
+            'spark.read.csv("o/*/*.csv", sep=";")',
         ),
-        ("file", {"path": "a[1]"}, 'spark.read.parquet("a\\\\[1\\\\]")'),
-        ("file", {"path": "s3://b/out"}, 'spark.read.parquet("s3a://b/out")'),
+        ("file", {"path": "a[1]"}, 'spark.read.parquet("a\\\\[1\\\\]/*/*.parquet")'),
+        ("file", {"path": "s3://b/out"}, 'spark.read.parquet("s3a://b/out/*/*.parquet")'),
+        ("file", {"path": "o", "format": "json", "compression": "gzip"}, 'spark.read.json("o/*/*.json*")'),
         ("delta", {"path": "tables/d"}, 'spark.read.format("delta").load("tables/d")'),
         ("iceberg", {"table": "shop.d"}, "SELECT * FROM shop.d"),
         ("postgres", {"table": "shop.Orders"}, 'SELECT * FROM shop."Orders"'),
