@@ -81,11 +81,9 @@ def settings_of(pairs: Sequence[str]) -> dict[str, str]:
 def explain_text(
     text: str, source_name: str | None, overrides: Mapping[str, str], checkpoint: str | None = None
 ) -> str:
-    """The plans of all queries of the job, those of EXPLAIN statements last. ``checkpoint``: the directory of
-    a run of the job, whose measured rates the forecasts of its INSERTs are made from.
+    """Return the plans of all queries of the job, those of EXPLAIN statements last.
 
-    Raises:
-        StateError: there is no state, or it cannot be read.
+    Forecasts use the rates that a run measured in ``checkpoint``. Raises: StateError: it cannot be read.
     """
     from watersmeet.cli.job_file import job_in, settings_in
     from watersmeet.objects.setting import store_of
