@@ -57,7 +57,7 @@ def test_a_port_that_is_taken_is_told_before_spark_is_started(run):
         status, told = run("--metrics", str(other.getsockname()[1]))
     assert status == 2
     assert told.startswith("EngineError[port-taken]: metrics cannot be shown at 127.0.0.1:")
-    assert "another program uses this port\nHint: use another port" in told
+    assert "another program uses this port\nHint: another port" in told
     assert "Traceback" not in told
 
 

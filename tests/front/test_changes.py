@@ -35,7 +35,7 @@ def test_the_column_that_says_it_is_none_of_the_rows() -> None:
     assert all(source.changes and source.is_table for source in sources)
     text = explain(watersmeet.plan_job(job))
     assert "changes: op says insert (new, again) or delete (old)" in text
-    assert "changes: d says how often a row comes" in text
+    assert "changes: d says how many times a row is added (below zero: removed)" in text
 
 
 @pytest.mark.parametrize(

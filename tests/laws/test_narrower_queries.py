@@ -131,6 +131,17 @@ class Killing(MemoryStore):
         return super().create(name, data)
 
 
+@pytest.mark.xfail(strict=True, reason="one join found rows by abs before, and the other one does not yet")
+def test_abs_is_added_beside_another_abs() -> None:
+    """Conditions are planned all in today's form or all as written; this state needs one of each."""
+    kinds, second = ["JOIN", "JOIN"], Condition(0, 6, 2)
+    store = MemoryStore()
+    opened(text_of(kinds, [Condition(-12, 8, None), second]), store).tick({name: [] for name in "suv"})
+    with pytest.raises(StateError) as refused:
+        opened(text_of(kinds, [Condition(-12, 8, 1), second]), store)
+    assert "keeps its rows" in str(refused.value.hint)
+
+
 def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
     seen = Counter[str]()
     for number in range(seed, seed + CASES):
@@ -149,6 +160,9 @@ def test_a_narrower_query_goes_on_with_its_state(seed: int) -> None:
         # none may that condition change
         may_change = [True, kinds[0] == "JOIN"]
         new = [each.narrower(rng) if may_change[place] else each for place, each in enumerate(old)]
+        if any(each.more is not None for each in old):  # see test_abs_is_added_beside_another_abs
+            for was, now in zip(old, new, strict=True):
+                now.more = was.more
         count, came = 14, rng.randrange(2, 11)
         rows, ticks = ticks_of(rng, count)
         texts = [text_of(kinds, old), text_of(kinds, new)]

@@ -253,7 +253,7 @@ def test_what_may_be_missing_is_told(select: str, how: str, from_when: str) -> N
     with pytest.raises(StateError) as refused:
         opened(f"{TARGET}{select};", store)
     assert how in refused.value.message
-    assert "keeps its rows, of which some may be gone" in str(refused.value.hint)
+    assert "keeps its rows, but some that it would need may be gone" in str(refused.value.hint)
     (said,) = opened(f"{TARGET}{select};", store, change=True).driver.said
     assert f"complete are its results with {from_when}; rows before that without a match" in said
 

@@ -22,11 +22,11 @@ def test_from_a_machine_that_has_nothing_of_the_job(ran, capsys):
     assert command("reset", "job.sql", "--yes") == 0
     out = capsys.readouterr().out
     assert f"state {ran.checkpoint.place}" in out
-    assert "a run on another machine is not seen" in out
+    assert "first stop a run on another machine" in out
     assert manifest_names(ran.checkpoint.store) == []
     assert ran.checkpoint.store.names("job") == []
     assert command("reset", "job.sql", "--yes") == 0
-    assert "there is nothing to remove" in capsys.readouterr().out
+    assert "Nothing to delete" in capsys.readouterr().out
 
 
 def test_no_run_begins_once_the_first_sink_is_touched(ran, monkeypatch, capsys):

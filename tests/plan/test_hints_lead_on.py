@@ -346,7 +346,7 @@ def test_a_text_that_is_meant_as_an_interval_in_a_condition(bound: str) -> None:
 )
 def test_a_sub_query_of_an_aggregate_is_said_to_be_a_view_of_windows(query: str) -> None:
     hint = hint_of(query, "not-supported")
-    view, _, joined = hint.partition("view, ")[2].partition("; and ask for its rows: ")
+    view, _, joined = hint.partition("view, ")[2].partition("; and join its rows: ")
     plan_job(parse_job(f"{DECLARED} {view}; SELECT o.id {joined}"))
     assert "over an aggregate" in refused(query).message
 

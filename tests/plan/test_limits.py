@@ -100,7 +100,7 @@ def test_rates_that_nobody_knows():
     plan = planned("SET max_rows = 1000;", unknown)
     (told,) = section(plan, "Limits")
     assert told.startswith(
-        "max_rows = 1,000: forecast 3,660,000 rows and what is kept of d: the job would stop"
+        "max_rows = 1,000: forecast 3,660,000 rows and the retained rows of d: the job would stop"
     )
 
 

@@ -30,7 +30,7 @@ def planned(query, settings="SET max_rows = 9; SET at_limit = shed_oldest;"):
 @pytest.mark.parametrize("keyed", ["a.k = b.k AND ", ""])
 def test_joins_of_two_streams(kind, keyed):
     text = explain(planned(f"INSERT INTO x SELECT a.n FROM a {kind} JOIN b ON {keyed}{BAND}"))
-    assert "of more rows the oldest are shed: neither matched any more" in text
+    assert "of more rows the oldest are shed: they match no more rows" in text
 
 
 def test_chains_of_joins_and_joins_of_what_meets_a_table():
@@ -165,25 +165,25 @@ def test_the_heaviest_key_needs_a_key():
     [
         (
             "SET max_rows = 9; SET at_limit = shed_oldest",
-            ["of more rows the oldest are shed: neither matched any more, nor padded nor put out by ANTI"],
+            ["of more rows the oldest are shed: they match no more rows and are not emitted unmatched"],
         ),
         (
             "SET max_bytes = 9; SET at_limit = shed_heaviest",
-            ["of more rows those of the heaviest keys are shed: neither matched any more, nor padded"],
+            ["of more rows those of the heaviest keys are shed: they match no more rows and are not"],
         ),
         (
             "SET max_rows_per_key = 9; SET max_output_rows_per_tick = 8; SET at_limit = shed_oldest",
             [
-                "of more rows of one key the oldest of it are shed on that side: neither matched any more",
+                "of more rows of one key the oldest of it are shed on that side: they match no more rows",
                 "no rows are shed at max_output_rows_per_tick: more stops the job",
             ],
         ),
         (
             "SET max_rows_per_key = 9; SET max_job_bytes = 8; SET at_limit = shed_heaviest",
             [
-                "of more rows of one key all of it are shed on that side: neither matched any more",
-                'of more rows of the source "a" those of the heaviest keys are shed, of whatever joins',
-                "of more rows of the whole job those of the heaviest keys are shed, of whatever joins",
+                "of more rows of one key all of it are shed on that side: they match no more rows",
+                'of more rows of the source "a" those of the heaviest keys are shed, whichever joins',
+                "of more rows of the whole job those of the heaviest keys are shed, whichever joins",
             ],
         ),
     ],

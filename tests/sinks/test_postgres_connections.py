@@ -76,7 +76,7 @@ def test_a_connection_is_waited_for_and_nothing_is_lost(small, caplog):
 def test_one_that_is_never_free_ends_the_wait_with_what_to_do(small):
     sink = prepared(small, "never", {"id": "BIGINT"}, max_wait="1 s")
     client.close_idle(sink._url)
-    with all_taken(small), pytest.raises(EngineError, match="no connection left for") as caught:
+    with all_taken(small), pytest.raises(EngineError, match="had no free connection for") as caught:
         stage(sink, rows_of_tick(1), 1)
     assert caught.value.code == "sink-unreachable"
     assert "max_connections" in (caught.value.hint or "")

@@ -223,6 +223,7 @@ class _Reader:
         hint = f"statements are {', '.join(STATEMENTS[:-1])} and {STATEMENTS[-1]}"
         if word in ("DROP", "ALTER", "DELETE", "UPDATE", "TRUNCATE"):
             hint = f"remove it: a job reads sources and inserts into sinks; {word} in the target system"
+            hint += "; the one DROP here is DROP INDEX" if word == "DROP" else ""
         elif (near := near_names(word, _KNOWN)) and near.startswith("did"):
             hint = near
         raise self.text.error(

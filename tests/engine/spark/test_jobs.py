@@ -367,7 +367,7 @@ def test_the_result_does_not_depend_on_the_partitions(job, put):
 
 def test_a_path_that_is_not_there_is_named(job, tmp_path):
     shutil.rmtree(tmp_path / "orders")
-    with pytest.raises(EngineError, match=r"orders.*there is no"):
+    with pytest.raises(EngineError, match=r"orders.*does not exist"):
         job()
 
 

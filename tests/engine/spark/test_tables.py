@@ -297,7 +297,7 @@ def test_postgres_is_not_as_declared(spark, folder, postgres):
 @pytest.mark.parametrize(
     ("table", "code", "words"),
     [
-        ("'path' = '{folder}/nowhere'", "path-missing", 'there is no "'),
+        ("'path' = '{folder}/nowhere'", "path-missing", "does not exist"),
         ("'format' = 'json'", "missing-option", 'needs the option "path"'),
         ("'path' = '{folder}/customers', 'format' = 'avro'", "unknown-format", '"avro"'),
         ("'path' = '{folder}/customers', 'latestFirst' = 'true'", "unknown-option", "for streams"),

@@ -40,8 +40,10 @@ Read = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 
 _BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
 _OF_GROUPS = (
-    "aggregate over windows in a view (CREATE VIEW top AS …), and write FROM o LEFT SEMI JOIN top ON"
-    " top.id = o.id AND top.window_end BETWEEN o.ts AND o.ts + INTERVAL '1' HOUR"
+    "aggregate over windows in a view, CREATE VIEW top AS SELECT window_end, max(id) AS id FROM"
+    " TABLE(TUMBLE(TABLE d, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end; and join"
+    " its rows: FROM o LEFT SEMI JOIN top ON top.id = o.id AND top.window_end BETWEEN o.ts AND o.ts +"
+    " INTERVAL '1' HOUR"
 )
 _LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI, ASOF and LEFT ASOF are"
 
