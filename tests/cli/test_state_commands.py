@@ -295,6 +295,12 @@ def test_stop_asks_the_run_that_holds_the_directory(watersmeet, ran):
     assert load_newest(Checkpoint("my saved").store).tick == 10
 
 
+def test_the_copy_of_a_running_job_names_the_flag_for_newer_files(watersmeet, ran):
+    with ran.checkpoint.locked():
+        found = watersmeet("state", "copy", "job.sql", "copied")
+    assert (found.status, "--rebuild-spark-checkpoint --replace-newer-files\n" in found.out) == (0, True)
+
+
 @pytest.mark.parametrize("to", ["job.sql/saved", "/proc/saved"])
 def test_a_run_is_not_stopped_for_a_savepoint_that_cannot_be_made(watersmeet, ran, to):
     with ran.checkpoint.locked():

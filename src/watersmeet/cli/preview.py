@@ -61,9 +61,10 @@ def preview_text(
     markers = {own.name: match_markers(own) if own.name in final else {} for own in job.inserts}
     samples = _first_rows(plan, rows)
     try:
-        marked = plan_job(
-            replace(job, inserts=tuple(with_markers(own, markers[own.name]) for own in job.inserts))
-        )
+        marked = plan
+        if any(markers.values()):
+            inserts = tuple(with_markers(own, markers[own.name]) for own in job.inserts)
+            marked = plan_job(replace(job, inserts=inserts))
         rows_of_all = {name: sample.rows for name, sample in samples.items()}
         results = _computed(marked, rows_of_all, limit, markers)
     except EngineError as error:

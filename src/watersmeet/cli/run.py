@@ -247,8 +247,8 @@ def _run_text(
     stopped, changed, ticks = False, {}, deque[Any](maxlen=1)
 
     def begin() -> None:
-        for line in start_lines(source_name, directory, overrides.get("checkpoint"), checkpoint, before):
-            if appearance.hints and not appearance.quiet:
+        if appearance.hints and not appearance.quiet:
+            for line in start_lines(source_name, directory, overrides.get("checkpoint"), checkpoint, before):
                 said.plain(line)
 
     with _stopping_as_interrupt(), ExitStack() as opened:

@@ -24,6 +24,7 @@ JAVA = "\n\tat org.apache.spark.api.python.BasePythonRunner.handlePythonExceptio
         ("shop.errors.Oops: no half of zero", "shop.errors.Oops: no half of zero"),
         ("Oops: [DIVIDE_BY_ZERO] says a value", "Oops: [DIVIDE_BY_ZERO] says a value"),
         ("StopIteration", "StopIteration"),
+        ("OSError: table does not exist", "OSError: table does not exist"),
     ],
 )
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_an_exception_of_a_function_has_its_type_and_place(written: str, raised:
     error = readable_error(RuntimeError(f"{written}{FRAMES}{raised}\n{JAVA}"))
     assert error.code == "spark-failed"
     assert error.message == f"{words} (/home/shop/job.py, line 7, in helper)"
+    assert (error.hint or "").startswith("correct the function")
 
 
 def test_the_last_of_several_exceptions_counts() -> None:

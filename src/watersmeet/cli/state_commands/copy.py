@@ -16,6 +16,7 @@ from watersmeet.engine.spark.checkpoint.held import LOCK
 from watersmeet.errors import EngineError, StateError, counted
 from watersmeet.history.copied import copy_history
 from watersmeet.objects.setting import STORE, store_at
+from watersmeet.sinks.part_mark import SET_ASIDE
 from watersmeet.spec.options.files import local_path
 from watersmeet.state.copied import copy_newest
 from watersmeet.state.manifest import Manifest, manifest_names
@@ -58,7 +59,7 @@ def copied(place: Place, to: str) -> Iterator[str]:
     else:
         flags = ["--rebuild-spark-checkpoint"]
         if not stopped or pending is not None:
-            flags.append("--set-aside-newer-parts")
+            flags.append(SET_ASIDE)
         own = shlex.join(["watersmeet", "run", *job, "--checkpoint", target.place, *flags])
         yield f"To go on from the copy: {own}"
     yield "Never run the original and the copy at the same time: they write to the same sinks."

@@ -11,6 +11,7 @@ from watersmeet.cli.state_commands.ticks import tick_of
 from watersmeet.engine.spark.checkpoint.rebuild import put_aside
 from watersmeet.errors import StateError, counted
 from watersmeet.objects.setting import store_of
+from watersmeet.sinks.part_mark import ASIDE, SET_ASIDE
 from watersmeet.state.manifest import PARTS, load, manifest_name
 from watersmeet.state.whole import verify_files
 
@@ -119,7 +120,7 @@ def _of_sinks(place: Place) -> Iterator[str]:
     job = job_in(place.text, place.named, infer=infer)
     for sink in written_sinks(job):
         if sink.traits.files:
-            means = "run once with --replace-newer-files, which moves its later files to _set_aside"
+            means = f"run once with {SET_ASIDE}, which moves its later files to {ASIDE}"
         elif isinstance(made := make_sink(sink), CallsInTasks):
             means = (
                 "the function gets other rows under the same tick numbers: delete what it stored of later"

@@ -56,16 +56,16 @@ _LONGEST_PYTHON = 400
 _WRAPPERS = ("FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED", "TASK_WRITE_FAILED", "FAILED_READ_FILE")
 
 _ADVICE_BY_WORDS = (
-    ("does not exist", "create it, or correct its name in the job"),
-    ("TABLE_OR_VIEW_NOT_FOUND", "create it, or correct its name in the job"),
-    ("password authentication failed", "correct the options 'user' and 'password'"),
-    ("No suitable driver", "add the jar of the JDBC driver: --jars DIR"),
     (
         ".py, line ",
         "correct the function, or the rows that it fails for, and run again: the tick is repeated",
     ),
+    ("does not exist", "create it, or correct its name in the job"),
+    ("TABLE_OR_VIEW_NOT_FOUND", "create it, or correct its name in the job"),
+    ("password authentication failed", "correct the options 'user' and 'password'"),
+    ("No suitable driver", "add the jar of the JDBC driver: --jars DIR"),
 )
-"""Words of an error that has no code of its own, and what to do."""
+"""Words of an error that has no code of its own, and what to do; a function's own words come first."""
 
 # (text in Spark's message, code, what is wrong, hint)
 _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (

@@ -128,9 +128,8 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
         if isinstance(sink, ChecksTarget) and state.is_known:  # else nobody knows whose targets should be
             of_target = problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
             if sinks_s and not problems and [problem.code for problem in of_target] == ["sink-unreachable"]:
-                say(
-                    waiting_notice(f'the server of sink "{name}" does not answer', sinks_s)
-                )  # or its 'max_wait'
+                # the sink's own 'max_wait' may be shorter
+                say(waiting_notice(f'the server of sink "{name}" does not answer', sinks_s))
                 of_target = problems_in(partial(sink.check_target, state.owner, sinks_s))
             problems += of_target
     return problems
