@@ -107,7 +107,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"SSL error|sslmode|invalid response to|expected authentication request|gssencmode",
-        "see to host and port, that a PostgreSQL server answers there, and to what the url says of TLS",
+        "check host and port, that a PostgreSQL server answers there, and the TLS parameters of the url",
     ),
     (
         r"pg_hba\.conf",
@@ -117,8 +117,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     (
         r"no password supplied|password authentication failed|not permitted to log in|role .* does not exist"
         r"|authentication|channel binding|SCRAM",
-        "check user and password: in the url, its options, PGUSER and PGPASSWORD, or ~/.pgpass, also on"
-        " Spark's workers; the role needs LOGIN",
+        "correct the user or the password: in the url, in PGUSER and PGPASSWORD, or in ~/.pgpass",
     ),
     (
         r"database .* does not exist|no such database|not currently accepting",
@@ -144,7 +143,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"configuration parameter|invalid value for parameter",
-        "see to 'options' in the url: the server does not take a setting there",
+        "check 'options' in the url: the server does not take a setting there",
     ),
 )
 _REFUSED = re.compile(

@@ -268,12 +268,12 @@ def declared(path, kind, more=""):
 
 
 FILES = {
-    "torn": ("parquet", good_parquet()[:-20], "it is no whole Parquet file", "elsewhere"),
-    "text": ("parquet", GOOD_CSV, "it is no Parquet file, but text", "'format' = 'csv'"),
-    "bytes": ("parquet", bytes(range(256)) * 9, "it is no Parquet file, but something else", "'format'"),
+    "torn": ("parquet", good_parquet()[:-20], "it is not a whole Parquet file", "elsewhere"),
+    "text": ("parquet", GOOD_CSV, "it is not a Parquet file, but text", "'format' = 'csv'"),
+    "bytes": ("parquet", bytes(range(256)) * 9, "it is not a Parquet file, but something else", "'format'"),
     "csv in UTF-16": ("csv", GOOD_CSV.decode().encode("utf-16"), "it is UTF-16, not UTF-8 text", "iconv"),
     "json in UTF-16": ("json", GOOD_JSON.decode().encode("utf-16-le"), "it is UTF-16LE, not", "iconv"),
-    "csv of bytes": ("csv", bytes(range(256)) * 9, "it is no text", "'format'"),
+    "csv of bytes": ("csv", bytes(range(256)) * 9, "it is not text", "'format'"),
     "csv in UTF-16 without a mark": ("csv", GOOD_CSV.decode().encode("utf-16-be"), "it is UTF-16BE", "iconv"),
     "csv in UTF-32": ("csv", GOOD_CSV.decode().encode("utf-32"), "it is UTF-32, not UTF-8 text", "iconv"),
     "csv of json": ("csv", GOOD_JSON, "its first line is a JSON object", "'format' = 'json'"),
@@ -283,10 +283,10 @@ FILES = {
     "csv of a program": (
         "csv",
         b"\x7fELF\2\1\1" + bytes(200) + bytes(range(256)) + bytes(100),
-        "it is no text",
+        "it is not text",
         "'format'",
     ),
-    "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is no text", "'format'"),
+    "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is not text", "'format'"),
     "pretty": ("json", b'[\n{"t":\n"x"}]\n', "none of its first lines is a JSON", "'multiLine' = 'true'"),
     "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format'"),
 }  # fmt: skip

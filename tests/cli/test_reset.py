@@ -76,7 +76,7 @@ def test_a_finished_job_says_so_before_spark_starts(watersmeet, left, engine):
     assert (found.status, engine.job) == (2, None)
     assert found.err == (
         "StateError[job-finished]: the job was finished before, by tick 1: its input was ended (--finish),"
-        f" and it takes no more rows\nHint: to begin anew: watersmeet reset {left.file}\n"
+        f" and it takes no more rows\nHint: to start over: watersmeet reset {left.file}\n"
     )
     found = watersmeet("run", left.file, "--finish")
     assert (found.status, engine.job) == (0, None)
@@ -203,7 +203,7 @@ def test_killed_at_any_point_the_next_reset_finishes_it(watersmeet, left, engine
 
 
 def test_what_has_no_name_is_no_checkpoint():
-    with pytest.raises(StateError, match="is no checkpoint"):
+    with pytest.raises(StateError, match="is not a checkpoint"):
         reset.planned(parse_job(JOB), "/")
 
 

@@ -166,7 +166,7 @@ def test_where_reading_began_is_not_guessed(monkeypatch: Any) -> None:
 def test_another_topic_of_the_same_name_is_not_read(monkeypatch: Any) -> None:
     told = history([{0: 9}], {0: 0})
     again = read(monkeypatch, Reader({0: (0, 9)}, "b"), told, {0: 9})
-    assert words(again) == ["topic t was deleted and made again, and has other records now"]
+    assert words(again) == ["topic t was deleted and created again, and has other records now"]
     others = read(monkeypatch, Reader({0: (0, 9)}), history([{0: 9}], {0: 4}), {0: 9})
     assert len(rows_of(others)) == 4
     points = Points()

@@ -110,7 +110,7 @@ def test_files_that_are_none_are_told_of(place: Path, capsys: pytest.CaptureFixt
     (place / "out.parquet").write_text("no")
     status, found = compared(capsys, "--output", "out=out.parquet")
     assert status == 2
-    assert 'what "out" has put out cannot be read' in found["error"]
+    assert 'what "out" has written cannot be read' in found["error"]
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_said_in_words(tmp_path: Path, compared: Compared) 
     made(tmp_path, "json")
     part(tmp_path, 2, "json", ['{"id": "none", "at": "2022-03-01T10:00:00Z"}'])
     status, found = compared()
-    assert (status, 'what "out" has put out cannot be read' in found["error"]) == (2, True), found
+    assert (status, 'what "out" has written cannot be read' in found["error"]) == (2, True), found
     (tmp_path / "rows.csv").write_text("id,at,note\nx,y,z\n")
     assert compared("--output", "out=rows.csv")[0] == 2
     (tmp_path / "rows.parquet").write_text("none")

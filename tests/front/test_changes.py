@@ -43,7 +43,7 @@ def test_the_column_that_says_it_is_none_of_the_rows() -> None:
     [
         (", 'op.column' = 'opp'", 'names no column: "opp"'),
         (", 'op.column' = 'op', 'diff.column' = 'n'", "both say what changes"),
-        (", 'op.insert' = 'I'", "without 'op.column'"),
+        (", 'op.insert' = 'I'", "needs 'op.column'"),
         (", 'diff.column' = 'v'", "a diff is a whole number"),
         (", 'diff.column' = 'n', 'op.delete' = 'D'", "are values of 'op.column'"),
         (", 'op.column' = 'op', 'op.insert' = 'D,x'", "'D' is an insert and a delete"),

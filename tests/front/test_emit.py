@@ -75,9 +75,9 @@ def test_explained_queries_have_one_too(words, mode):
         (f"EMIT CHANGES {JOIN}", "EMIT is not supported"),
         (
             f"{TABLES} EMIT FINAL",
-            r'rows of "c" .a table., "d" .a table. can be taken back.*EMIT FINAL cannot',
+            r'rows of "c" .a table., "d" .a table. can be retracted.*EMIT FINAL cannot',
         ),
-        (f"SET output_mode = append; {TABLES}", r"can be taken back.*EMIT FINAL cannot"),
+        (f"SET output_mode = append; {TABLES}", r"can be retracted.*EMIT FINAL cannot"),
     ],
 )
 def test_what_is_refused(text, words):

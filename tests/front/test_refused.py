@@ -116,7 +116,7 @@ def test_in_is_exists():
 
 
 def test_an_option_that_is_said_twice_is_named_with_its_source() -> None:
-    with pytest.raises(SqlError, match="\"q\": option 'SEP' is said twice, also as 'sep'"):
+    with pytest.raises(SqlError, match="\"q\": option 'SEP' is given twice, also as 'sep'"):
         parse_job("CREATE TABLE q (a INT) WITH ('connector' = 'file', 'sep' = ',', 'SEP' = ';');")
 
 

@@ -197,7 +197,7 @@ def test_times_of_narrow_integers_have_wide_windows():
         (f"SELECT count(*) FROM {TUMBLE} {BY}, sum(v)", "sum() in GROUP BY"),
         (f"SELECT count(*) FROM {TUMBLE} {BY}, 7", "there is no such column"),
         (f"SELECT count(*) FROM {TUMBLE} GROUP BY ROLLUP (window_end, k)", "ROLLUP is not supported"),
-        (over("TUMBLE(TABLE s, DESCRIPTOR(u), INTERVAL '1' MINUTE)"), '"u" is no event time'),
+        (over("TUMBLE(TABLE s, DESCRIPTOR(u), INTERVAL '1' MINUTE)"), '"u" is not an event time'),
         (over("TUMBLE(TABLE s, DESCRIPTOR(tt), INTERVAL '1' MINUTE)"), 'unknown column "tt"'),
         (over("TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '0' MINUTE)"), "must be greater than 0"),
         (over("TUMBLE(TABLE s, DESCRIPTOR(t), INTERVAL '-1' MINUTE)"), "must be greater than 0"),

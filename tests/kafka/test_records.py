@@ -239,7 +239,7 @@ def test_protobuf_and_json_whose_schemas_change(spark, kafka_broker, tmp_path):
         ("'t.Order'", "'t.Ordre'", ['there is no message "t.Ordre"; there are t.Order']),
         (", 'protobuf.message' = 't.Order'", "", ['needs the option "protobuf.message"']),
         ("shop.desc", "none.desc", ["cannot be read: No such file"]),
-        ("shop.desc", "no.desc", ["option 'protobuf.descriptor': it is no descriptor"]),
+        ("shop.desc", "no.desc", ["option 'protobuf.descriptor': it is not a descriptor"]),
     ],
 )
 def test_what_does_not_fit_a_message_is_refused(tmp_path, was, now, words):
@@ -318,7 +318,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
             "",
             'option "schema.registry" is for the format avro',
         ),
-        ("'schema.registry' = '{url}', ", "", 'is said without "schema.registry"'),
+        ("'schema.registry' = '{url}', ", "", 'needs "schema.registry"'),
         (
             "'schema.registry.user'",
             "'schema.registry.unknown' = 'brocken', 'schema.registry.user'",

@@ -158,7 +158,9 @@ def test_rows_of_topics(
     kafka_broker.delete_topic(job.topic("r"))
     assert '"r": topic why-r is not there any more' in job.told("r")[0].notes
     kafka_broker.create_topic(job.topic("r"), partitions=2)
-    assert '"r": topic why-r was deleted and made again, and has other records now' in job.told("r")[0].notes
+    assert (
+        '"r": topic why-r was deleted and created again, and has other records now' in job.told("r")[0].notes
+    )
     assert not job.wrong(guesses)
     assert (
         main(["run", "job.sql", "--quiet", "--until-caught-up"]) != 0

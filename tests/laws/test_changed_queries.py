@@ -363,7 +363,7 @@ def test_what_is_said_and_refused() -> None:
         .rstrip(";")
         + " EMIT CHANGES;\n"
     )
-    with pytest.raises(StateError, match="may be taken back"):
+    with pytest.raises(StateError, match="may be retracted"):
         opened([first.replace("+ 25", "+ 26"), second, changes], store, change=True)
 
 

@@ -84,7 +84,7 @@ def test_frames_and_their_records_are_one() -> None:
         job.push(side, frame)
     rows = job.tick(end=True).table.to_pylist()
     assert sorted(str(row["left_k"]) for row in rows) == ["None", "None", "x"]
-    with pytest.raises(EngineError, match="nan is no text"):
+    with pytest.raises(EngineError, match="nan is not text"):
         job.push("left", frame.to_dict("records"))
 
 
@@ -150,7 +150,7 @@ def test_values_that_are_encoded_are_values_and_what_arrow_cannot_decode_is_told
 def test_the_mode_of_a_join_as_data_counts() -> None:
     job = local.job(spec(how="full", options={"output_mode": "changelog"}))
     job.push("left", {"t": 1, "k": "x"})
-    assert job.tick().table.num_rows == 1, "a pad goes out at once, and may be taken back"
+    assert job.tick().table.num_rows == 1, "a pad goes out at once, and may be retracted"
     with pytest.raises(PlanError, match="taken back"):
         _ = spec(options={"output_mode": "changelog", "lateness": "join"}).plan
 
@@ -226,7 +226,7 @@ def test_nobody_is_asked_behind_a_failure() -> None:
 
 @pytest.mark.parametrize("constant", [pd.NA, np.array([1, 2])])
 def test_what_is_no_constant_is_told(constant: Any) -> None:
-    with pytest.raises((SpecError, SeveralErrors), match="no value of a condition"):
+    with pytest.raises((SpecError, SeveralErrors), match="not a value of a condition"):
         spec(condition=local.Equal(local.left("k"), constant))
 
 

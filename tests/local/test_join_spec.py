@@ -204,16 +204,16 @@ def test_a_bound_that_nothing_gives() -> None:
     ("given", "told"),
     [
         ({"condition": Equal(left("q"), right("k"))}, 'no column "q"'),
-        ({"condition": "a.k = b.k"}, "is no condition"),
-        ({"condition": None}, "is no condition"),
+        ({"condition": "a.k = b.k"}, "is not a condition"),
+        ({"condition": None}, "is not a condition"),
         ({"condition": AllOf()}, "has no conditions"),
         ({"condition": Comparison(left("t"), "==", right("t"))}, "compares nothing"),
-        ({"condition": Equal(left("k"), None)}, "is no value"),
-        ({"condition": Equal(left("v"), float("nan"))}, "is no value"),
-        ({"condition": Equal(left("v"), [1])}, "is no value"),
-        ({"condition": Between(left("t"), right("t") - "1 hour", right("t"))}, "is no length for BIGINT"),
-        ({"condition": Between(left("k"), right("k") + 1, right("k"))}, "is no length for STRING"),
-        ({"condition": Between(left("t"), right("t") + True, right("t"))}, "is no length"),
+        ({"condition": Equal(left("k"), None)}, "is not a value"),
+        ({"condition": Equal(left("v"), float("nan"))}, "is not a value"),
+        ({"condition": Equal(left("v"), [1])}, "is not a value"),
+        ({"condition": Between(left("t"), right("t") - "1 hour", right("t"))}, "is not a length for BIGINT"),
+        ({"condition": Between(left("k"), right("k") + 1, right("k"))}, "is not a length for STRING"),
+        ({"condition": Between(left("t"), right("t") + True, right("t"))}, "is not a length"),
         ({"how": "outer"}, "how is 'outer'"),
         ({"how": None}, "how is None"),
         ({"left": {}}, "columns by name"),
@@ -227,16 +227,16 @@ def test_a_bound_that_nothing_gives() -> None:
         ({"left_times": {"t": "1 hour"}}, "the column is BIGINT"),
         ({"left_times": {"t": -1}}, "is negative"),
         ({"names": ("a", "A")}, "both sides are named"),
-        ({"names": ("a.b", "c")}, "is no name"),
+        ({"names": ("a.b", "c")}, "is not a name"),
         ({"names": "ab"}, "names is 'ab'"),
         ({"outputs": {}}, "outputs is"),
         ({"outputs": {"k": "k"}}, "columns go out as they are"),
         ({"outputs": {"k": left("t") + 1}}, "columns go out as they are"),
         ({"outputs": {"k": left("k"), "K": left("t")}}, "are named"),
         ({"outputs": {"k": right("k")}, "how": "semi"}, "is of the right side"),
-        ({"postpone": {"b.t": {"a.k": 1}}}, "is no event time"),
+        ({"postpone": {"b.t": {"a.k": 1}}}, "is not an event time"),
         ({"postpone": {"b.t": {"a.t": "1 hour"}}}, "the column is BIGINT"),
-        ({"postpone": {"b.t": 3}}, "is no event time"),
+        ({"postpone": {"b.t": 3}}, "is not an event time"),
         ({"options": {"no_such": "1"}}, "unknown setting"),
     ],
     ids=str,
@@ -276,5 +276,5 @@ def test_conditions_are_not_put_together_by_words_of_python() -> None:
 def test_a_store_within_a_file_is_refused(tmp_path: Any) -> None:
     (tmp_path / "file").touch()
     for place in ("file", "file/deeper"):
-        with pytest.raises(SpecError, match=r"bad-store\W.*file is no directory"):
+        with pytest.raises(SpecError, match=r"bad-store\W.*file is not a directory"):
             local.job(spec_of(), store=tmp_path / place)

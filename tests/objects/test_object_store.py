@@ -151,7 +151,7 @@ def test_a_create_whose_end_nobody_knows_says_so(endpoint, bucket):
         with pytest.raises(StateError, match="did not take") as raised:
             store.create("manifests/1", b"mine")
     assert raised.value.code == "store-away"
-    assert "goes on after its last whole tick" in raised.value.hint
+    assert "resumes after its last tick" in raised.value.hint
 
 
 def test_a_store_that_ignores_the_condition_is_refused(endpoint, bucket, monkeypatch):

@@ -106,7 +106,7 @@ def test_whose_it_is(tmp_path, monkeypatch, uid, mode, reason):
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    assert "no regular file" in refused(tmp_path / "pipe").message
+    assert "not a regular file" in refused(tmp_path / "pipe").message
     assert "Is a directory" in refused(tmp_path).message
     (tmp_path / "dangling").symlink_to(tmp_path / "none")
     assert "No such file" in refused(tmp_path / "dangling").message

@@ -195,7 +195,7 @@ def test_a_lag_that_nothing_asks_for_is_refused():
     for text, number in ((of_table, 1), (LOOKED_UP.replace(f"[transform.window]{window}", ""), 0)):
         with pytest.raises(SpecError, match="asks for its event time") as raised:
             Pipeline.from_toml(text)
-        assert raised.value.message.startswith(f"sources[{number}].lag: has no effect")
+        assert raised.value.message.startswith(f"sources[{number}].lag has no effect")
 
 
 @pytest.mark.parametrize("name", ["Sales", "looked_up"])

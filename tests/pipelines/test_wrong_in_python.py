@@ -60,24 +60,24 @@ def grouped_join(aggregates: dict[str, str]) -> Pipeline:
 WRONG = {
     "no sources": (
         lambda: Pipeline(name="a", sources=[], transform=Transform(join=Join(**JOIN)), target=made().target),
-        "sources: is empty",
+        "sources is empty",
     ),
     "two of one name": (lambda: made(source("l"), source("L"), source("r")), 'two sources are named "L"'),
-    "a name that is none": (lambda: made(source("l/x"), source("r"), left_source="l/x"), 'name: is "l/x"'),
-    "no transform": (lambda: made(transform=[]), "transform: is empty"),
+    "a name that is none": (lambda: made(source("l/x"), source("r"), left_source="l/x"), 'name is "l/x"'),
+    "no transform": (lambda: made(transform=[]), "transform is empty"),
     "a transform of nothing": (lambda: made(transform=[Transform()]), "transform: says nothing"),
     "a column of no name": (
         lambda: made(source("l", columns={**COLUMNS, " ": "INT"}), source("r")),
-        "is no name that a column can have",
+        "is not a name that a column can have",
     ),
     "a column twice": (
         lambda: made(source("l", columns={**COLUMNS, "AD": "INT"}), source("r")),
-        "columns.AD: is there twice",
+        "columns.AD is there twice",
     ),
     "no connector": (lambda: made(source("l", connection={}), source("r")), 'has no "connector"'),
     "an option that is a list": (
         lambda: made(connection={"connector": "file", "path": ["a", "b"]}),
-        "path: is ['a', 'b']",
+        "path is ['a', 'b']",
     ),
     "a file of no name": (
         lambda: made(connection={"connector": "postgres", "url": {"from_file": " "}}),
@@ -97,14 +97,14 @@ WRONG = {
     ),
     "no columns go out": (
         lambda: made(output_left_columns=(), output_right_columns=()),
-        "output_left_columns: is empty",
+        "output_left_columns is empty",
     ),
     "a column goes out twice": (lambda: made(output_left_columns=["ad", "Ad"]), 'has "ad" twice'),
     "names that meet": (
         lambda: made(left_column_prefix="a_", right_column_prefix="a_"),
         "right_column_prefix",
     ),
-    "a window of nothing": (lambda: counted(aggregates={}), "aggregates: is empty"),
+    "a window of nothing": (lambda: counted(aggregates={}), "aggregates is empty"),
     "a window by a column that is not there": (
         lambda: counted(event_time_column="att"),
         '"l" has no column "att", which is to be its event time',
@@ -139,7 +139,7 @@ WRONG = {
     ),
     "a copy of another name": (
         lambda: made().model_copy(update={"name": "../other"}),
-        'name: is "../other"',
+        'name is "../other"',
     ),
     "a copy with other sources": (
         lambda: made().model_copy(update={"sources": [source("l")]}),

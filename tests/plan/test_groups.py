@@ -28,7 +28,7 @@ def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
     ],
 )
 def test_results_that_are_never_final_are_refused_in_append_mode(sql: str) -> None:
-    with pytest.raises(WatersmeetError, match="never has a final result"):
+    with pytest.raises(WatersmeetError, match="has no final result"):
         planned(sql, "append")
 
 

@@ -135,7 +135,7 @@ def test_final_rows_are_not_numbered_and_streams_neither() -> None:
     over = (
         "SELECT k FROM (SELECT k, ROW_NUMBER() OVER (PARTITION BY k ORDER BY t) AS rn FROM s) r WHERE rn = 1"
     )
-    with pytest.raises(WatersmeetError, match="no result is taken back"):
+    with pytest.raises(WatersmeetError, match="no result is retracted"):
         planned(over, "append")
     with pytest.raises(WatersmeetError, match="could never be dropped"):
         planned(over)

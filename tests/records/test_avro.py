@@ -340,11 +340,11 @@ def test_columns_that_do_not_fit(types, problems):
 @pytest.mark.parametrize(
     ("written", "why"),
     [
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ('{"type": "record", "name": "R"}', "has no fields"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]}', "holds itself"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "X"}]}', 'no type "X"'),
-        ('{"type": "enum", "name": "1"}', "is no name"),
+        ('{"type": "enum", "name": "1"}', "is not a name"),
         ("[[]]", "a union holds types"),
     ],
 )

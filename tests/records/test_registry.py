@@ -131,7 +131,7 @@ def test_an_answer_that_comes_drop_by_drop_is_not_waited_for(monkeypatch, head):
         threading.Thread(target=lambda: drip(server.accept()[0]), daemon=True).start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(
-            EngineError, match=r"does not answer: its answer is not whole after 0.3 s"
+            EngineError, match=r"does not answer: its answer is incomplete after 0.3 s"
         ) as away:
             read(Registry(url, patience_s=0.1), [framed(1, READER, {"id": 1})])
         assert away.value.code == "registry-away"
@@ -170,9 +170,9 @@ def test_a_schema_that_is_not_there_is_waited_for_and_then_stops_the_job():
     [
         (404, b"<html>no such page</html>", "HTTP 404"),
         (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', "HTTP 404"),
-        (200, b"<html>welcome</html>", "no schema"),
-        (200, b"[]", "no schema"),
-        (200, b"[" * 100_000, "no schema"),
+        (200, b"<html>welcome</html>", "not a schema"),
+        (200, b"[]", "not a schema"),
+        (200, b"[" * 100_000, "not a schema"),
     ],
 )
 def test_what_is_no_registry_breaks_no_records(code, body, why):

@@ -313,7 +313,7 @@ WRONG = {
     "months": (lambda: ws.stream(ORDERS, time="order_time", lag="1 month", name="o"), "no fixed", "days"),
     "two lags": (
         lambda: ws.stream(ORDERS, time={"order_time": "1s"}, lag="1s", name="o"),
-        "lag is said beside",
+        "lag is given together with",
         "{'t'",
     ),
     "no name": (lambda: ws.stream(ORDERS, time="order_time", name=" "), "name is ' '", "name='orders'"),
@@ -345,7 +345,7 @@ WRONG = {
     "another kind": (lambda: o_and_d(how="outter"), "how is 'outter'", "full"),
     "no relation": (lambda: orders.join("deliveries"), "given str", "stream"),  # type: ignore[arg-type]
     "one name twice": (lambda: orders.join(orders), 'two inputs are named "orders"', "another name"),
-    "on and using": (lambda: o_and_d(on="TRUE", using=["order_id"]), "beside on", "leave out"),
+    "on and using": (lambda: o_and_d(on="TRUE", using=["order_id"]), "together with on", "leave out"),
     "no bound": (lambda: o_and_d(within=ws.between("d.delivery_time", "o.order_time", None, None)),
                  "has no bound", "one at least"),
     "bounds that are none": (lambda: o_and_d(within="1h"), "within is", "between("),
@@ -362,7 +362,7 @@ WRONG = {
     ),
     "a window of another time": (
         lambda: orders.group_by(ws.tumble("item_id", 3)).agg("count(*)"),
-        "no event time",
+        "not an event time",
         "order_time",
     ),
     "a window of no size": (
@@ -389,17 +389,17 @@ WRONG = {
     ),
     "an option in two spellings": (
         lambda: ws.files("out", Path="elsewhere"),
-        "option 'Path' is said twice, also as 'path'",
+        "option 'Path' is given twice, also as 'path'",
         "leave out one",
     ),
     "an option in both ways": (
         lambda: ws.sink("file", options={"path": "out"}, path="elsewhere"),
-        "option 'path' is said twice",
+        "option 'path' is given twice",
         "leave out one",
     ),
     "a setting in two spellings": (
         lambda: ws.job(orders.to_sink(ws.files("out")), settings={"max_rows": 5, "Max-Rows": 7}),
-        "setting 'Max-Rows' is said twice, also as 'max_rows'",
+        "setting 'Max-Rows' is given twice, also as 'max_rows'",
         "leave out one",
     ),
     "a name that nobody gave": (
@@ -541,7 +541,7 @@ WRONG = {
         "leave it out",
     ),
     "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "no name", "name='put'"),
-    "a function that is none": (lambda: orders.foreach_batch("put"), "no function but a str", "def put"),  # type: ignore[arg-type]
+    "a function that is none": (lambda: orders.foreach_batch("put"), "not a function but a str", "def put"),  # type: ignore[arg-type]
     "a function of one": (lambda: orders.foreach_batch(len), "cannot be called with rows", "def put"),  # type: ignore[arg-type]
     "an object that is called later": (
         lambda: orders.foreach_batch(Later(), name="put"), "it is an async function", "def put"

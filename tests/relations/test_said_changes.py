@@ -146,9 +146,9 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "no such column": ({"op": "opp"}, 'op names no column: "opp"', 'did you mean "op"?'),
     "no such diff": ({"diff": "nn"}, 'diff names no column: "nn"', "n"),
     "two that say it": ({"op": "op", "diff": "n"}, "op and diff both say what changes", "leave out one"),
-    "inserts of nothing": ({"inserts": "I", **LAG}, "inserts is said without op", "op='op'"),
+    "inserts of nothing": ({"inserts": "I", **LAG}, "inserts needs op", "op='op'"),
     "deletes of a diff": ({"diff": "n", "deletes": "D"}, "inserts and deletes are values of op", "leave"),
-    "a diff that is no number": ({"diff": "name"}, "a diff is a whole number", "BIGINT"),
+    "a diff that is not a number": ({"diff": "name"}, "a diff is a whole number", "BIGINT"),
     "an operation that is a time": ({"op": "at"}, "cannot say what was done", "STRING, or an integer"),
     "words that are no numbers": ({"op": "n"}, "'I' of inserts is never a value", "inserts='1'"),
     "a word of both": (
@@ -171,9 +171,9 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "a sequence of no name": ({"key": "id", "sequence": ["v"]}, "sequence is ['v']", "the name of a column"),
     "tombstones without a key": ({"tombstones": "1 day", **LAG}, "tombstones is said of tables", "key='id'"),
     "tombstones without a sequence": (
-        {"key": "id", "tombstones": "1 day"}, "tombstones is said without sequence", "sequence='updated_at'"
+        {"key": "id", "tombstones": "1 day"}, "tombstones needs sequence", "sequence='updated_at'"
     ),
-    "tombstones that are no length": (
+    "tombstones that are not length": (
         {"key": "id", "sequence": "v", "tombstones": "never"}, "tombstones is 'never'", "INTERVAL"
     ),
     "a time that says what changes": (

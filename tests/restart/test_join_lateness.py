@@ -124,7 +124,7 @@ def test_the_rules_do_not_take_over_each_others_state(plan: JobPlan) -> None:
         assert raised.value.code == "changed-query"
         anew = LocalJob(other, store, change_queries=True)
         assert anew.state[QUERY] == {"l": 0, "r": 0}
-        assert any('"q" begins anew' in said for said in anew.driver.said)
+        assert any('"q" starts over' in said for said in anew.driver.said)
     store = MemoryStore()
     LocalJob(by_column, store).tick(ticks()[0])
     with pytest.raises(StateError):

@@ -303,7 +303,10 @@ def test_a_topic_that_was_made_anew_is_told_of(kafka_broker, topic, made, caplog
     kafka_broker.create_topic(topic, partitions=2)
     assert publish(made(), 3)
     (message,) = caplog.messages
-    assert f'the topic "{topic}" was deleted and made anew: records of earlier ticks (2 of "q")' in message
+    assert (
+        f'the topic "{topic}" was deleted and created again: it lacks the records of earlier ticks (2 of "q")'
+        in message
+    )
     assert publish(made(), 4)
     assert len(caplog.messages) == 1
     assert held(kafka_broker, topic) == times(2)

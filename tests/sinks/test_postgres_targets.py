@@ -41,7 +41,7 @@ def run_once(postgres, table):
         "DROP TABLE {t}; CREATE VIEW {t} AS SELECT 'of others' AS more",
         "UPDATE _watersmeet_sinks SET written_to = '1/2/3' WHERE target = '{t}'",
     ],
-    ids=["dropped", "renamed", "made anew", "a view", "restored elsewhere"],
+    ids=["dropped", "renamed", "recreated", "a view", "restored elsewhere"],
 )
 def test_another_table_is_refused_however_often_it_is_tried(postgres, table, change):
     run_once(postgres, table)

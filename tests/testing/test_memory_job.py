@@ -63,8 +63,11 @@ def test_the_batch_answer():
         ({"clicks": ["a row"]}, "'a row', not a mapping"),
         ({"clicks": "rows"}, "'rows', not a list"),
         ({"clicks": {"id": 1}}, "not a list of rows"),
-        *(({"clicks": [({"id": 1, "at": at(1)}, diff)]}, "is no change") for diff in (0, 2, True, "x", None)),
-        ({"clicks": [({"id": 1},)]}, "is no change"),
+        *(
+            ({"clicks": [({"id": 1, "at": at(1)}, diff)]}, "is not a change")
+            for diff in (0, 2, True, "x", None)
+        ),
+        ({"clicks": [({"id": 1},)]}, "is not a change"),
     ],
 )
 def test_what_is_no_source_no_column_and_no_change(given, says):
@@ -75,13 +78,13 @@ def test_what_is_no_source_no_column_and_no_change(given, says):
 
 
 def test_a_value_of_another_type_is_refused():
-    with pytest.raises(EngineError, match='column "at" is no TIMESTAMP'):
+    with pytest.raises(EngineError, match='column "at" is not a valid TIMESTAMP'):
         MemoryJob(SINK + JOB).tick({"clicks": [{"id": 1, "at": "noon"}]})
 
 
 @pytest.mark.parametrize("value", [1.5, "1", True, [1], float("nan"), 2**63])
 def test_a_number_that_is_none_is_refused_and_none_is_cut(value):
-    with pytest.raises(EngineError, match='column "id" is no BIGINT'):
+    with pytest.raises(EngineError, match='column "id" is not a valid BIGINT'):
         MemoryJob(SINK + JOB).tick({"clicks": [{"id": value, "at": at(1)}]})
 
 

@@ -229,7 +229,7 @@ def run(
         raise EngineError(
             f"{error.message}, so the run was stopped",
             code=error.code,
-            hint="no rows of sinks are lost but the console's, and the state is whole: run again, with its"
+            hint="no rows of sinks are lost but the console's, and the state is intact: run again, with its"
             " output to another place, to go on",
         ) from None
 

@@ -152,7 +152,7 @@ def planned(job: Job, directory: str) -> Reset:
     checkpoint = Checkpoint(os.path.realpath(os.path.expanduser(directory)), store_of(job.run))
     if not checkpoint.root.name:
         raise StateError(
-            f"{checkpoint.root} is no checkpoint",
+            f"{checkpoint.root} is not a checkpoint",
             code="not-a-checkpoint",
             hint="name its directory (--checkpoint DIR)",
         )
@@ -197,7 +197,7 @@ def _check(root: Path) -> None:
     )
     if foreign:
         raise StateError(
-            f"{root} holds what is no part of a checkpoint: {', '.join(foreign[:3])}",
+            f"{root} holds what is not part of a checkpoint: {', '.join(foreign[:3])}",
             code="not-a-checkpoint",
             hint="is it the right directory (--checkpoint DIR)? Move what is yours away, then reset again",
         )

@@ -404,7 +404,7 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
     message = f"the job was finished before, by tick {before.tick:,}: its input was ended (--finish)"
     if not is_set(job.run, "finish"):
         raise StateError(
-            f"{message}, and it takes no more rows", code="job-finished", hint=f"to begin anew: {again}"
+            f"{message}, and it takes no more rows", code="job-finished", hint=f"to start over: {again}"
         )
     to_stderr(f"Nothing to do: tick {before.tick:,} closed the input (--finish). To start over: {again}")
 

@@ -23,7 +23,7 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
     name = str(path)
     if not is_pipeline(name):
         raise SpecError(
-            f'"{name}" is no pipeline: their names end in .toml',
+            f'"{name}" is not a pipeline: their names end in .toml',
             code="wrong-option",
             hint=f"watersmeet explain {name} shows what is wrong with a job of SQL",
         )

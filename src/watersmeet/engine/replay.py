@@ -208,7 +208,7 @@ def canonical_time(value: Any) -> int:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         raise SpecError(
-            f'"{value}" is no time',
+            f'"{value}" is not a time',
             code="bad-case",
             hint="times are whole numbers, or texts such as 2024-07-01T10:00:00",
         ) from None

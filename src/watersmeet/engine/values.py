@@ -88,15 +88,15 @@ def _whole(value: Any) -> int:
     if isinstance(value, float | Decimal) and value == value.__trunc__():
         return int(value)
     if isinstance(value, bool):
-        raise TypeError(f"{value} is no number")
+        raise TypeError(f"{value} is not a number")
     if isinstance(value, float | Decimal):
-        raise ValueError(f"{value} is not whole")
+        raise ValueError(f"{value} is not a whole number")
     return operator.index(value)
 
 
 def _text(value: Any) -> str:
     if isinstance(value, bytes | bytearray | bool | Mapping | list | tuple):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return str(value)
 
 
@@ -104,21 +104,21 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text and no bytes")
+        raise TypeError(f"{value!r} is neither text nor bytes")
     return value.encode()
 
 
 def _date(value: Any) -> date:
     if isinstance(value, datetime):
         if value.time() != time():
-            raise ValueError(f"{value} is within a day")
+            raise ValueError(f"{value} has a time of day, and the column is a DATE")
         return value.date()
     return value if isinstance(value, date) else date.fromisoformat(str(value))
 
 
 def _elements(value: Any) -> Any:
     if isinstance(value, str | bytes):
-        raise TypeError(f"{value!r} is no list")
+        raise TypeError(f"{value!r} is not a list")
     return value
 
 
@@ -157,7 +157,7 @@ def to_table(
             arrays.append(pa.array([read(row.get(column.name)) for row in rows], type=kind))
         except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
             raise EngineError(
-                f'a value of column "{column.name}" is no {column.type}: {error}', code="bad-value"
+                f'a value of column "{column.name}" is not a valid {column.type}: {error}', code="bad-value"
             ) from None
         names.append(column.name)
     named = [row.get(CASE_PARTITION) for row in rows]

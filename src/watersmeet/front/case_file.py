@@ -93,7 +93,7 @@ def _primary_key(name: str, declared: Mapping[str, Any], columns: Sequence[Colum
     if named is None:
         said = next((key for key in ("sequence_by", "tombstones") if key in declared), None)
         if said is not None:
-            raise error(f'"{said}" is said without "primary_key"', None)
+            raise error(f'"{said}" needs "primary_key"', None)
         return None
     remembers = declared.get("tombstones", 0) is not None
     seconds = _seconds_us(declared.get("tombstones"))

@@ -383,5 +383,5 @@ class _Reader:
                 message = f'{setting} is an interval, but "{wrong}" is an integer time'
                 self.text.problem(message, "bad-setting", None, "write it as a whole number")
             elif wrong is not None and setting == "max_drift":
-                message = f'{setting} is a number, but "{wrong}" is no integer time'
+                message = f'{setting} is a number, but "{wrong}" is not an integer time'
                 self.text.problem(message, "bad-setting", None, "write INTERVAL '1' HOUR")

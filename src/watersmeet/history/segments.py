@@ -27,7 +27,7 @@ from watersmeet.state.store import Store
 FOLDER = HISTORY
 
 _CHECKSUM_BYTES = 16
-_HINT = "it is no part of the state, which is as it was; removing the file ends this"
+_HINT = "it is not part of the state, which is as it was; removing the file ends this"
 _NAME = re.compile(rf"{FOLDER}/(\d+)-(\d{{10}})-(\d{{10}})-(\d{{6}})-([0-9a-f]{{8}})\.arrow")
 
 

@@ -100,7 +100,7 @@ def map_async(
     columns = []
     for name, kind in answers.items():
         if not isinstance(name, str) or not name or is_ours(name):
-            problem(f"{name!r} is no name of a column")
+            problem(f"{name!r} is not a name of a column")
             continue
         try:
             columns.append(Column(name, type_named(str(kind))))

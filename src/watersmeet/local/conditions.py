@@ -42,7 +42,7 @@ class ColumnRef:
 
     def _moved(self, plus: Length | None, minus: Length | None) -> ColumnRef:
         if self.is_moved:
-            raise TypeError(f"{self} is moved already: add the lengths up first")
+            raise TypeError(f"{self} already has a length added: add up the lengths first")
         return ColumnRef(self.side, self.name, plus, minus)
 
     @property
@@ -64,7 +64,7 @@ class _WithoutTruth:
 
     def __bool__(self) -> NoReturn:
         raise SpecError(
-            f"{self!r} is true or false of rows alone: Python's and, or and not take no conditions",
+            f"{self!r} is true or false for each row: Python's and, or and not cannot combine it",
             code="bad-condition",
             hint="AllOf(…, …) is AND, AnyOf(…, …) is OR",
         )

@@ -177,7 +177,7 @@ class _Reading:
             return "left", "right"
         for name in names:
             if not isinstance(name, str) or not name.strip() or set(name) & set("./"):
-                self._problem(f"{name!r} is no name of a side", "bad-value", "letters, digits and _")
+                self._problem(f"{name!r} is not a name of a side", "bad-value", "letters, digits and _")
             elif is_ours(name) or is_node_alias(name):
                 self._problem(f'names like "{name}" are taken', "bad-value", "use another one")
         if str(names[0]).lower() == str(names[1]).lower():
@@ -193,7 +193,7 @@ class _Reading:
         by_name: dict[str, Column] = {}
         for name, kind in columns.items():
             if not isinstance(name, str) or not name:
-                self._problem(f"{side}: {name!r} is no name of a column", "bad-value")
+                self._problem(f"{side}: {name!r} is not a name of a column", "bad-value")
                 continue
             if is_ours(name):
                 self._problem(f'{side}: columns like "{name}" are taken', "bad-value", "use another name")
@@ -266,7 +266,7 @@ class _Reading:
         outputs: dict[str, ColumnRef] = {}
         for name, ref in chosen:
             if not isinstance(name, str) or not name:
-                self._problem(f"outputs: {name!r} is no name of a column", "bad-value")
+                self._problem(f"outputs: {name!r} is not a name of a column", "bad-value")
             elif name.lower() in {other.lower() for other in outputs}:
                 self._problem(
                     f'two columns of the result are named "{name}"',
@@ -303,7 +303,7 @@ class _Reading:
                 unknown = next((key for key in (by, evicted) if key not in types), None)
                 if unknown is not None:
                     self._problem(
-                        f"postpone: {unknown!r} is no event time of the join",
+                        f"postpone: {unknown!r} is not an event time of the join",
                         "unknown-column",
                         near_names(str(unknown), types),
                     )

@@ -101,7 +101,7 @@ def _plan(query: Any, settings: Mapping[str, str] | None) -> JobPlan:
     if isinstance(query, JobPlan):
         return query
     raise SpecError(
-        f"{query!r} is no query", code="bad-value", hint="give a job's text, a JoinSpec, or a plan of one"
+        f"{query!r} is not a query", code="bad-value", hint="give a job's text, a JoinSpec, or a plan of one"
     )
 
 
@@ -119,7 +119,7 @@ def _store(place: Any) -> Store:
             there = there.parent
         if not there.is_dir():
             raise SpecError(
-                f"a state cannot be kept in {path}: {there} is no directory",
+                f"a state cannot be kept in {path}: {there} is not a directory",
                 code="bad-store",
                 hint="name a directory, which need not be there yet",
             )
@@ -127,7 +127,9 @@ def _store(place: Any) -> Store:
     if hasattr(place, "create") and hasattr(place, "names"):
         own: Store = place
         return own
-    raise SpecError(f"{place!r} is no place for a state", code="bad-value", hint="give a directory, or a URL")
+    raise SpecError(
+        f"{place!r} is not a place for a state", code="bad-value", hint="give a directory, or a URL"
+    )
 
 
 def _held(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> HeldTables:

@@ -81,7 +81,7 @@ class Trees:
                     return reduce(lambda one, other: exp.And(this=one, expression=other), parts)
                 return exp.paren(reduce(lambda one, other: exp.Or(this=one, expression=other), parts))
         return self._problem(
-            f"{condition!r} is no condition",
+            f"{condition!r} is not a condition",
             "bad-condition",
             f"conditions are {', '.join(kind.__name__ for kind in _KINDS)}",
         )
@@ -94,7 +94,7 @@ class Trees:
         if tree is not None:
             return tree
         return self._problem(
-            f"{value!r} is no value of a condition",
+            f"{value!r} is not a value of a condition",
             "bad-condition",
             "values are left(…) and right(…), numbers, texts, booleans, dates and datetimes",
         )
@@ -133,7 +133,7 @@ class Trees:
             hint = "lengths of numbers are whole numbers or Decimals"
         else:
             hint = "only times and numbers have lengths"
-        return self._problem(f"{where}: {length!r} is no length for {type_}", "bad-condition", hint)
+        return self._problem(f"{where}: {length!r} is not a length for {type_}", "bad-condition", hint)
 
     def _problem(self, message: str, code: str, hint: str | None) -> Expr:
         self.problems.append(SpecError(message, code=code, hint=hint))

@@ -158,9 +158,9 @@ def _client(place: Place) -> Client:
         )
     except (BaseError, ValueError, TypeError) as error:
         raise StateError(
-            f"{place.url} cannot be reached by these options: {plain(error)}",
+            f"{place.url} cannot be reached with these options: {plain(error)}",
             code="store-refused",
-            hint="see the options of the object store (state_store_region and its like) and the environment",
+            hint="check the options of the object store, such as state_store_region, and the environment",
         ) from None
 
 
@@ -263,16 +263,16 @@ def told(place: Place, what: str, error: BaseException) -> StateError:
     status, kind = _STATUS.search(str(error)), type(error).__name__
     said = f"{place.url} did not {what}: {plain(error)}"
     if _code(error) == "NoSuchBucket":
-        return StateError(said, code="no-bucket", hint="make the bucket, or see to its name and its endpoint")
+        return StateError(said, code="no-bucket", hint="make the bucket, or check its name and its endpoint")
     if is_full(str(error)):
         return StateError(said, code="store-full", hint=MAKE_ROOM)
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1] in ("401", "403")):
-        hint = f"see to the rights of the job (read, write, delete, list): {_ENVIRONMENT[place.scheme]}"
+        hint = f"check the permissions of the job (read, write, delete, list): {_ENVIRONMENT[place.scheme]}"
         return StateError(said, code="store-denied", hint=hint)
     if may_pass(error):
-        hint = "run again when it is back: the job goes on after its last whole tick"
+        hint = "run again when it is back: the job resumes after its last tick"
         return StateError(said, code="store-away", hint=hint)
-    hint = "see to the URL, the region and the endpoint"
+    hint = "check the URL, the region and the endpoint"
     if _NOT_ASKED in str(error) and "http://" in str(error):
         name = f"{_PREFIXES[place.scheme]}_ALLOW_HTTP"
         hint += (

@@ -301,7 +301,7 @@ class TablesStore:
             raise StateError(
                 f"{self.place.url} does not keep rows of {FILES} as they are put",
                 code="store-refused",
-                hint="see to the rules and triggers of that table: it is to have none",
+                hint="check the rules and triggers of that table: it must have none",
             )
 
     def _asked(
@@ -412,8 +412,8 @@ class _StateServer(Server):
             code="store-away",
             hint=MORE_ROOM
             if has_no_room(said)
-            else "see that the URL names it, and run again when it is back: the job goes on after its last"
-            " whole tick",
+            else "check the URL, and run again when the server answers: the job resumes after its last"
+            " complete tick",
         )
 
 
@@ -439,7 +439,7 @@ def _gone(place: TablesPlace) -> StateError:
         f"{place.url}: {FILES} was there, and is gone: somebody dropped it, or put another"
         " database in its place",
         code="store-refused",
-        hint="restore the database; or, to begin anew, run again, and state that is lacking is said",
+        hint="restore the database; or, to start over, run again, and the message names the missing state",
     )
 
 

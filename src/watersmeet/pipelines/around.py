@@ -134,7 +134,7 @@ def first_line(description: Description, run: Mapping[str, str]) -> str | None:
     return (
         f"{description.name} has no state_store: its state is kept beside the checkpoint, in"
         f' "{run["checkpoint"]}", and is as safe as that directory; a run that'
-        " does not find it begins anew"
+        " does not find it starts over"
     )
 
 

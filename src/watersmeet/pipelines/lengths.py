@@ -79,7 +79,7 @@ def in_units(length: timedelta | int, time: SqlType) -> timedelta | int:
     count, rest = divmod(length, _MILLISECOND)
     if rest:
         raise SpecError(
-            f'"{written(length)}" is no whole number of milliseconds, which integer event times count',
+            f'"{written(length)}" is not a whole number of milliseconds, which integer event times count',
             code="bad-value",
             hint="use milliseconds or longer units, or a plain number of the event time's own unit",
         )

@@ -210,7 +210,7 @@ def run_streaming_pipeline(
     ...         target=p.Target(connection={"connector": "file", "path": "out/clicks", "format": "json"}))
     ... except WatersmeetError as error:
     ...     print(error.message)
-    transform.join.right_keys: has 2 columns, and left_keys 1
+    transform.join.right_keys has 2 columns, and left_keys 1
     """
     made = made_of(
         name=name,
@@ -291,7 +291,7 @@ def made_of(
     said = [key for key, value in one.items() if value is not None]
     if transform is not None and said:
         raise SpecError(
-            f"transform: is said beside {' and '.join(said)}",
+            f"transform is given together with {' and '.join(said)}",
             code="duplicate-option",
             hint="one transform: join=…; several: transform=[Transform(join=…), Transform(window=…)]",
         )
@@ -334,7 +334,7 @@ def _step(given: Any, function: str) -> Transform:
     if isinstance(given, Window):
         return Transform(window=given)
     raise SpecError(
-        f"{function}: gives {given!r}, which is no step of a pipeline",
+        f"{function}: gives {given!r}, which is not a step of a pipeline",
         code="bad-value",
         hint="a Join, a Window, a Transform, or a list of them",
     )

@@ -47,12 +47,22 @@ def as_written(problems: Iterable[Problem], transforms: int) -> list[Problem]:
     return [replace(p, key=("transform", *p.key[2:])) if p.key[:2] == ("transform", 0) else p for p in unique]
 
 
+def _between(message: str) -> str:
+    """Return what stands between a key and a message: a message that begins with a verb makes a sentence."""
+    return " " if message.startswith(_VERBS) else ": "
+
+
 def errors_of(
     problems: Iterable[Problem], place: Callable[[Key], Location | None] = lambda key: None
 ) -> list[WatersmeetError]:
     """As errors, in the order of the file."""
     return in_order(
-        SpecError(f"{written(p.key)}: {p.message}", code=p.code, hint=p.hint, location=place(p.key))
+        SpecError(
+            f"{written(p.key)}{_between(p.message)}{p.message}",
+            code=p.code,
+            hint=p.hint,
+            location=place(p.key),
+        )
         for p in problems
     )
 
@@ -64,6 +74,7 @@ def in_order(errors: Iterable[WatersmeetError]) -> list[WatersmeetError]:
     )
 
 
+_VERBS = ("is ", "has ", "needs ", "cannot ", "names ")
 _WORDS = {
     "string_type": "a text is expected",
     "int_type": "a whole number is expected",

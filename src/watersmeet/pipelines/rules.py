@@ -108,7 +108,7 @@ def _sources(parts: Parts) -> Iterator[Problem]:
             if not column.strip() or is_ours(column):
                 yield Problem(
                     (*key, "columns", column),
-                    "is no name that a column can have",
+                    "is not a name that a column can have",
                     "bad-value",
                     "use another name",
                 )
@@ -250,7 +250,7 @@ def _deltas(key: Key, join: Join) -> Iterator[Problem]:
     if join.time_window is not None and said:
         yield Problem(
             (*key, "time_window"),
-            f"is said beside {' and '.join(said)}",
+            f"is given together with {' and '.join(said)}",
             "two-windows",
             "one or the other: time_window is -time_window to time_window",
         )
@@ -369,7 +369,7 @@ def _store(parts: Parts) -> Iterator[Problem]:
     if store.kind == "files" and parts.checkpoint is not None:
         yield Problem(
             ("checkpoint",),
-            'is said beside a state_store of kind "files", which is the same',
+            'is given together with a state_store of kind "files", which is the same',
             "duplicate-option",
             "leave one of them out",
         )
@@ -389,7 +389,7 @@ def url_problems(key: Key, kind: str, url: str) -> Iterator[Problem]:
     if schemes is not None and not url.startswith(schemes):
         yield Problem(key, f"is none of a {kind} store", "bad-store", f"{' or '.join(schemes)}…")
     if schemes is None and "://" in directory_of(url):
-        yield Problem(key, "is no directory", "bad-store", 'kind = "postgres" or "object"')
+        yield Problem(key, "is not a directory", "bad-store", 'kind = "postgres" or "object"')
 
 
 def _settings(parts: Parts) -> Iterator[Problem]:
@@ -397,4 +397,4 @@ def _settings(parts: Parts) -> Iterator[Problem]:
     for name in parts.settings:
         hint = ELSEWHERE.get(setting_name(name))
         if hint is not None:
-            yield Problem(("settings", name), "is no setting of a pipeline", "unknown-setting", hint)
+            yield Problem(("settings", name), "is not a setting of a pipeline", "unknown-setting", hint)

@@ -65,7 +65,7 @@ def option_problems(
         before.append(name)
         if TWICE in name or other is not None:
             also = "" if other is None else f', also as "{other}"'
-            yield Problem(place, f"is said twice{also}", "duplicate-option", "leave out one of them")
+            yield Problem(place, f"is given twice{also}", "duplicate-option", "leave out one of them")
         elif is_file(value):
             if not isinstance(value[FROM_FILE], str) or not value[FROM_FILE].strip():
                 yield Problem(

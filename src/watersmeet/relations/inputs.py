@@ -99,7 +99,7 @@ def stream(
     columns, frame = _columns(rows, name)
     if frame is not None and not frame.isStreaming:
         raise whole_error(
-            f'"{name}"', "is no stream: its DataFrame has an end", "spark.readStream makes streaming ones"
+            f'"{name}"', "is not a stream: its DataFrame has an end", "spark.readStream makes streaming ones"
         )
     said = Changes(op, diff, inserts, deletes, key)
     if time is None:
@@ -342,7 +342,7 @@ def _event_times(
         wanted: Mapping[str, Length | None] = {time: lag}
     elif isinstance(time, Mapping) and time:
         if lag is not None:
-            raise whole_error("lag", "is said beside lags of each time", "time={'t': '10 seconds'}")
+            raise whole_error("lag", "is given together with lags of each time", "time={'t': '10 seconds'}")
         wanted = time
     else:
         raise whole_error("time", f"is {time!r}", "the event-time column, or {'t': '10 seconds'}")

@@ -207,7 +207,7 @@ def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[
         before = next((name for name in said if is_same_setting(name, str(key))), None)
         if before is not None:
             also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"setting {key!r}", f"is said twice{also}", "leave out one of them")
+            raise whole_error(f"setting {key!r}", f"is given twice{also}", "leave out one of them")
         said[str(key)] = value
     if checkpoint is not None:
         place = str(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""

@@ -83,7 +83,7 @@ def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
         before = next((name for name in said if is_same_option(name, str(key))), None)
         if before is not None:
             also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"option {key!r}", f"is said twice{also}", "leave out one of them")
+            raise whole_error(f"option {key!r}", f"is given twice{also}", "leave out one of them")
         said[str(key)] = as_text(value)
     return said
 

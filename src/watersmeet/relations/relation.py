@@ -123,7 +123,7 @@ class Relation(WithSinks):
         columns = None if using is None else names_of(using, "using")
         conditions, fragments = self._conditions(on, within)
         if columns is not None and conditions:
-            raise whole_error("using", "is said beside on or within", "leave out one of them")
+            raise whole_error("using", "is given together with on or within", "leave out one of them")
         select = self._growing("join")
         node = exp.Join(this=other._item("join"), **HOW[wanted])
         if columns is not None:
@@ -179,7 +179,7 @@ class Relation(WithSinks):
         before = select.args.get("hint")
         if before is not None:
             raise whole_error(
-                "hint", "is said twice", "all of them at once: .hint('BROADCAST(a)', 'PLAN(delta)')"
+                "hint", "is given twice", "all of them at once: .hint('BROADCAST(a)', 'PLAN(delta)')"
             )
         node = exp.Hint(expressions=[exp.Var(this=fragment.text[3:-2].strip())])
         node.meta["start"] = fragment.first

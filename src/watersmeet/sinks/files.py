@@ -23,6 +23,7 @@ directory has to be one that all machines share.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -138,7 +139,9 @@ class FileSink:
         return EngineError(
             f'sink "{self._spec.name}" cannot write to {self._path}: {error.strerror or error}',
             code="sink-not-writable",
-            hint="use a directory that this user may write to, and free some space there",
+            hint="free some space there and run again, or use another path"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "use a directory that this user may write to",
         )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -255,7 +258,7 @@ class FileSink:
             raise EngineError(
                 f'sink "{self._spec.name}" could not publish tick {tick}: {error}',
                 code="sink-failed",
-                hint="see to the disk (room, rights) and run again: the tick is repeated",
+                hint="check the disk (space, permissions) and run again: the tick is repeated",
             ) from error
 
     def discard(self, attempt: str) -> None:

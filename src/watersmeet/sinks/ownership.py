@@ -96,9 +96,9 @@ class Ownership:
             stored_owner = ""
         if stored_owner != self._owner:
             raise EngineError(
-                f'{self._mark.parent} is another job\'s by now (sink "{sink}"): nothing was published',
+                f'{self._mark.parent} now belongs to another job (sink "{sink}"): nothing was published',
                 code="sink-taken",
-                hint=f"was {OWNER} changed or removed, or the directory made anew? Stop whatever else writes "
+                hint=f"was {OWNER} changed or removed, or the directory recreated? Stop whatever else writes "
                 "there, put the directory back as it was, and run again: the tick is repeated",
             )
 
@@ -180,7 +180,7 @@ def of_another(folder: Path | str, sink: str, has_parts: bool) -> EngineError:
             code="sink-of-another-run",
             hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint "
             "DIR, or restore it from a copy): that goes on where it stopped. If they are another job's, or "
-            "this one is to begin anew, give it an empty directory of its own",
+            "this one is to start over, give it an empty directory of its own",
         )
     return EngineError(
         f'{folder} is another job\'s, which has put no rows there yet (sink "{sink}")',

@@ -25,7 +25,7 @@ from watersmeet.sinks.on_disk import refusals_told
 SAMPLE_BYTES = 32 << 20
 """Maximum bytes of rows to buffer before deciding which columns get a dictionary."""
 
-HINT = "make room there (or see to the rights) and run again: the tick is repeated"
+HINT = "free some space there, or check the permissions, and run again: the tick is repeated"
 
 
 def can_write(schema: pa.Schema) -> bool:

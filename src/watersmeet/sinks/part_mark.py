@@ -101,7 +101,7 @@ def _check_last(
         f'{place} holds a part of "{insert}", tick {tick}, that is not the one which the checkpoint knows '
         f'of (sink "{sink}"): the two are of different histories',
         code="sink-of-another-history",
-        hint="restore the checkpoint and the sink from copies of one moment, or start anew with an empty "
+        hint="restore the checkpoint and the sink from copies of one moment, or start over with an empty "
         "checkpoint and an empty sink",
     )
 

@@ -69,7 +69,7 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise NumberError(f"{text} is no number")
+        raise NumberError(f"{text} is not a number")
     if len(text) > MOST_CHARACTERS:
         raise NumberError(f"a number of {len(text):,} characters: {text[:20]}…")
     sign = -1 if negative else 1

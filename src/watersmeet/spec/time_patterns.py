@@ -25,7 +25,7 @@ def pattern_problem(pattern: str, *, reading: bool) -> str | None:
         reading: texts are read by it; else they are written.
 
     >>> pattern_problem("YYYY-MM-dd", reading=False)
-    'YYYY is no part of a pattern; yyyy is'
+    'YYYY is not part of a pattern; yyyy is'
     >>> pattern_problem("yyyy-MM-dd'T'HH:mm:ss.SSS", reading=True) is None
     True
     """
@@ -59,6 +59,6 @@ def _of_letters(letter: str, count: int, reading: bool) -> str | None:
     if most is None:
         other = _INSTEAD.get(letter)
         if other is None:
-            return f"{letter * count} is no part of a pattern: letters that mean themselves stand in quotes"
-        return f"{letter * count} is no part of a pattern; {other * min(count, _MOST[other])} is"
+            return f"{letter * count} is not part of a pattern: letters that mean themselves stand in quotes"
+        return f"{letter * count} is not part of a pattern; {other * min(count, _MOST[other])} is"
     return None if count <= most else f"{letter * count}: more than {most} {letter} say nothing"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from watersmeet.errors import StateError
 
-_RESTORE = "restore the state directory from a copy, or start anew with an empty checkpoint directory"
+_RESTORE = "restore the state directory from a copy, or start over with an empty checkpoint directory"
 
 
 def damaged(what: str, problem: str, hint: str | None = None) -> StateError:
@@ -24,7 +24,7 @@ def not_written(path: str, problem: str) -> StateError:
     return StateError(
         f'"{path}" cannot be written: {problem}',
         code="state-not-written",
-        hint="make room (or see to the rights) and run again: the job goes on after its last whole tick",
+        hint="free some space, or check the permissions, and run again: the job resumes after its last tick",
     )
 
 

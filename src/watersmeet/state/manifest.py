@@ -330,7 +330,7 @@ def _old_version(data: bytes) -> int | None:
 
 def _way_back(store: Store, names: list[str]) -> str:
     """What to do when the newest manifest is damaged."""
-    hint = "restore the whole checkpoint directory from a copy, or start anew with empty ones (sinks, too)."
+    hint = "restore the whole checkpoint directory from a copy, or start over with empty ones (sinks, too)."
     try:
         before = load(store, names[-2])
     except StateError:

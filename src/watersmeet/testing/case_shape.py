@@ -97,13 +97,13 @@ def check_shape(parsed: Any, file: str) -> list[dict[str, Any]]:
     for number, case in enumerate(cases):
         which = f"case {number + 1}" if isinstance(parsed, list) else "it"
         if not isinstance(case, dict):
-            raise _refused(f'"{file}" is no case file: {which} is {_kind(case)}, not an object')
+            raise _refused(f'"{file}" is not a case file: {which} is {_kind(case)}, not an object')
         try:
             _Case.model_validate(case)
         except ValidationError as wrong:
             if isinstance(name := case.get("case"), str):
                 which = f'case "{name}"'
-            raise _refused(f'"{file}" is no case file: {which}: {_said(wrong)}') from None
+            raise _refused(f'"{file}" is not a case file: {which}: {_said(wrong)}') from None
     return cases
 
 

@@ -180,7 +180,7 @@ class MemoryJob:
                     name, [stream for stream in self._sources if stream not in self._tables], "source"
                 )
             if isinstance(partitions, str):
-                raise SpecError(f'idle: "{partitions}" is no list of partitions', code="bad-value")
+                raise SpecError(f'idle: "{partitions}" is not a list of partitions', code="bad-value")
 
     def _told(self, output: StepOutput) -> Tick:
         marks = {
@@ -253,9 +253,9 @@ def _change(given: Change) -> tuple[Row, int]:
         return given, 1
     if len(given) != 2 or isinstance(given[1], bool) or given[1] not in (1, -1):
         raise SpecError(
-            f"{given!r} is no change",
+            f"{given!r} is not a change",
             code="bad-value",
-            hint="it is a pair of a row and +1 (it comes) or -1 (it goes)",
+            hint="it is a pair of a row and +1 (insert) or -1 (delete)",
         )
     return given
 
@@ -271,9 +271,9 @@ def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_cha
             )
         if diff < 0 and not takes_changes:
             raise SpecError(
-                f'a row of "{source.name}" goes, but the source has no changes',
+                f'"{source.name}" cannot have deletes: it has no changes',
                 code="no-changes",
-                hint="give rows that come only",
+                hint="give inserts only: +1",
             )
         for name in row:
             if name not in columns and name != CASE_PARTITION:

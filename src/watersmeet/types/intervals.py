@@ -131,11 +131,11 @@ def _parts_of(rest: str, text: str) -> list[_Part]:
         number = _NUMBER.match(rest)
         word = _WORD.match(rest, number.end()) if number else None
         if number is None or word is None:
-            raise IntervalError(f"{text!r} is no interval", _HINT)
+            raise IntervalError(f"{text!r} is not an interval", _HINT)
         parts.append(_part(number.group(), word.group(1)))
         rest = rest[word.end() :].lstrip(" ,\t\n\r")
     if not parts:
-        raise IntervalError(f"{text!r} is no interval", _HINT)
+        raise IntervalError(f"{text!r} is not an interval", _HINT)
     return parts
 
 
@@ -143,10 +143,10 @@ def _part(amount: str, unit: str) -> _Part:
     name = unit_name(unit)
     if name is None:
         units = ", ".join(unit_text.upper() for unit_text in (*reversed(UNIT_US), *_CALENDAR))
-        raise IntervalError(f'"{unit}" is no unit of time', f"units are {units}")
+        raise IntervalError(f'"{unit}" is not a unit of time', f"units are {units}")
     number = _NUMBER.fullmatch(amount.strip())
     if number is None:
-        raise IntervalError(f"{amount!r} is no number of {unit}", _HINT)
+        raise IntervalError(f"{amount!r} is not a number of {unit}", _HINT)
     sign, digits = number.groups()
     whole, _, fraction = digits.partition(".")
     if "." in digits and name != "second":
@@ -210,7 +210,7 @@ def _span(text: str, first: str, last: str) -> exp.Interval:
 
 def _span_us(text: str, first: str, last: str) -> int:
     """The fields from ``first`` to ``last``, one sign for all."""
-    wrong = IntervalError(f"{text!r} is no interval {first.upper()} TO {last.upper()}", _HINT)
+    wrong = IntervalError(f"{text!r} is not an interval {first.upper()} TO {last.upper()}", _HINT)
     if first not in _FIELDS or last not in _FIELDS or _FIELDS.index(first) >= _FIELDS.index(last):
         raise wrong
     fields = _FIELDS[_FIELDS.index(first) : _FIELDS.index(last) + 1]
@@ -274,7 +274,7 @@ def trigger_ms(text: str) -> int:
     us = 0 if text.strip() == "0" else text_us(text)
     if us < 0 or us % 1_000:
         raise IntervalError(
-            f"{text!r} is no whole number of milliseconds from 0", "such as '500 ms' or '2 seconds'"
+            f"{text!r} is not a whole number of milliseconds from 0", "such as '500 ms' or '2 seconds'"
         )
     return us // 1_000
 

@@ -54,7 +54,7 @@ _WITH_LENGTH = ("STRING", "BINARY", "TIMESTAMP", "TIMESTAMP_NTZ", "FLOAT")
 
 _INSTEAD = {
     "VARIANT": "declare it STRING, and take it apart: get_json_object(x, '$.a'), from_json(x, 'a INT')",
-    "TIME": "declare a STRING or a TIMESTAMP; of that the time of day is hour(x), minute(x), second(x)",
+    "TIME": "declare STRING or TIMESTAMP; hour(x), minute(x) and second(x) take a TIMESTAMP apart",
     "INTERVAL": "declare a number of seconds, and multiply it: n * INTERVAL '1' SECOND",
     "GEOMETRY": "declare it BINARY",
     "GEOGRAPHY": "declare it BINARY",

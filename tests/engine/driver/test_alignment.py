@@ -158,7 +158,7 @@ SELECT l.k FROM l JOIN r ON l.k = r.k AND l.t = r.t
     ("type_", "skew", "says"),
     [
         ("BIGINT", "INTERVAL '1' HOUR", 'max_drift is an interval, but "l.t" is an integer time'),
-        ("TIMESTAMP", "3600", 'max_drift is a number, but "l.t" is no integer time'),
+        ("TIMESTAMP", "3600", 'max_drift is a number, but "l.t" is not an integer time'),
         ("TIMESTAMP", "'0 seconds'", "max_drift is 0"),
         ("TIMESTAMP", "INTERVAL '1' MONTH", "max_drift: INTERVAL '1' MONTH has no fixed length"),
         ("BIGINT", "-3", "max_drift is negative"),

@@ -191,7 +191,7 @@ def test_what_is_not_summed_is_refused() -> None:
     with pytest.raises(PlanError, match="is not computed yet"):
         Job(windows("stddev(v) AS n") + " EMIT FINAL")
     join = "SELECT o.t, o.k FROM o LEFT JOIN s ON s.k = o.k AND s.t BETWEEN o.t AND o.t + 1"
-    with pytest.raises(PlanError, match='"s" is a stream of rows that may be taken back, in a UNION ALL'):
+    with pytest.raises(PlanError, match='"s" is a stream of rows that may be retracted, in a UNION ALL'):
         Job(f"SELECT u.k FROM (SELECT t, k FROM s UNION ALL {join}) u")
 
 

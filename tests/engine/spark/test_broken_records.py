@@ -55,7 +55,7 @@ def explained(record, form, names=(*COLUMNS,), connector="file", **options):
         ('{"Id": 1, "ID": 2}', "Id and ID differ by case alone"),
         ('{"id": 1} {"id": 2}', "there is more behind its JSON object"),
         ("[{", "'multiLine' = 'true' reads it"),
-        ("{not json", "it is no JSON object"),
+        ("{not json", "it is not a JSON object"),
         ('{"id": 1, "s": "fine"}', ""),
         ('{"s": "a", "id": "\\u001b[2J"}', "id is BIGINT, and has '\\x1b[2J'"),
         (f'{{"id": "{"9" * 10_000}"}}', "has '999"),

@@ -306,7 +306,7 @@ REFUSED = {
     "has 2 streaming": lambda f, _: f.union(f.where("order_id > 3")),
     "a table beside": lambda f, spark: f.join(spark.range(9).withColumnRenamed("id", "order_id"), "order_id"),
     "draws rows": lambda f, _: f.sample(0.5, seed=3),
-    "are others when": lambda f, _: f.selectExpr("*", "rand() AS r"),
+    "values that change when": lambda f, _: f.selectExpr("*", "rand() AS r"),
 }
 
 

@@ -232,7 +232,7 @@ def test_torn_while_it_is_read(job, change):
     change(path)
     error = job.refused(lambda: job.files.check(batch))
     assert (error.code, str(path) in error.message) == ("file-torn", True)
-    assert "nothing of this tick was put out" in error.hint
+    assert "nothing of this tick was written" in error.hint
 
 
 def test_torn_between_listing_and_reading(job):
@@ -652,7 +652,7 @@ def test_a_file_system_that_does_not_answer_stops_the_tick():
     )
     gone = gone_in(spark)
     assert gone(["s3a://b/1", "s3a://b/3"]) == {"s3a://b/3"}
-    with pytest.raises(EngineError, match=r"s3a://b/2 was not looked at: .*403 Forbidden") as error:
+    with pytest.raises(EngineError, match=r"s3a://b/2 cannot be checked: .*403 Forbidden") as error:
         gone(["s3a://b/1", "s3a://b/2"])
     assert error.value.code == "file-unreadable"
     assert "run again when its file system answers" in error.value.hint

@@ -42,8 +42,8 @@ CASES = [
     (["2024-01-01T10:00:00Z", "2024-01-01T10:00:00.5+05:30"], "TIMESTAMP", None),
     (["2024-01-01T10:00:00Z", "2024-01-01T10:00:00"], "STRING", "without a zone"),
     (["2024-01-01T10:00:00.123456789Z"], "STRING", "microseconds"),
-    (["2024-01-01T25:00:00"], "STRING", "no time"),
-    (["2024-01-01T10:00:00+19:00"], "STRING", "no time"),
+    (["2024-01-01T25:00:00"], "STRING", "not a valid time"),
+    (["2024-01-01T10:00:00+19:00"], "STRING", "not a valid time"),
     (["", ""], "STRING", "no values"),
     (["x", "1"], "STRING", "whole numbers"),
     (["x", "y"], "STRING", None),
@@ -198,7 +198,7 @@ def test_nothing_to_infer_from(tmp_path):
     assert "no records" in refused(tmp_path).message
     assert "no header" in refused(tmp_path, header="false").message
     assert "pathGlobFilter" in refused(tmp_path, pathGlobFilter="*.csv").message
-    assert "no local path" in refused("s3a://bucket/x").message
+    assert "not a local path" in refused("s3a://bucket/x").message
     (tmp_path / "1.csv").rename(tmp_path / "1.csv.zst")
     assert "only Spark reads" in refused(tmp_path).message
 
@@ -214,8 +214,8 @@ def test_nothing_to_infer_from(tmp_path):
         ('{"k": "' + "x" * (17 << 20) + '"}\n', "json", "is longer than 16 MB", "declare its columns"),
         ('[{"k": 1},\n{"k": 2}]\n', "json", "none of 2 lines is a JSON object", "'multiLine' = 'true'"),
         ("k,v\n1,2\n".encode("utf-16"), "csv", "it is UTF-16, not UTF-8 text", "iconv"),
-        (bytes(range(256)) * 9, "json", "it is no text", "'format'"),
-        (b"k,v\n1,caf\xe9\n", "csv", "it is no UTF-8 text (at byte 9)", "'encoding'"),
+        (bytes(range(256)) * 9, "json", "it is not text", "'format'"),
+        (b"k,v\n1,caf\xe9\n", "csv", "it is not UTF-8 text (at byte 9)", "'encoding'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_inferred_says_what_to_do(tmp_path, content, kind, said, hint):

@@ -211,7 +211,7 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
     (said,) = (note for note in notes if "did not parse" in note)
     assert said.startswith('"orders": 2 of 3 records of tick 1 did not parse')
     assert "such as {" in said
-    assert ("has 'x': declare it STRING" in said) or "it is no JSON object" in said
+    assert ("has 'x': declare it STRING" in said) or "it is not a JSON object" in said
     account = result.last.queries[next(iter(result.last.queries))].account["o"]
     assert account == {"in": 7, "broken": 2, "late": 1, "null_time": 1, "padded": 3, "retained": 0}
     kept = {(row["stream"], row["reason"]): row["record"] for row in MemorySink.rows("aside")}

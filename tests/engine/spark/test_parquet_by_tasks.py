@@ -341,7 +341,7 @@ def test_a_job_has_the_same_rows_whoever_reads(spark, tmp_path, monkeypatch, see
     assert (max(mixed[5]), large[5]) == (2, []), "the driver has two threads"
     assert mixed[5].count(2) > 6, "to read, to join and to write"
     assert large[2] == mixed[2]
-    assert mixed[4] == large[4] == [False] * 3 + [True] * 4, "the stream begins anew, with rows"
+    assert mixed[4] == large[4] == [False] * 3 + [True] * 4, "the stream starts over, with rows"
     assert set(plain[4]) == {True}
     assert len(plain[0]) > 300
     assert plain[1]

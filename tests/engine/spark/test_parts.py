@@ -373,11 +373,14 @@ def test_what_a_python_worker_says_is_told_by_its_last_line():
         ' last):\n  File "/w/worker.py", line 3, in main\n    import pyarrow\n{}\n SQLSTATE: 38000'
     )
     error = readable_error(Exception(said.format("ModuleNotFoundError: No module named 'pyarrow'")))
-    assert (error.code, error.message) == ("other-python", "the Python that runs tasks has no pyarrow")
-    error = readable_error(Exception(said.format("ValueError: it is no number")))
+    assert (error.code, error.message) == (
+        "other-python",
+        "the Python of Spark's workers has no module pyarrow",
+    )
+    error = readable_error(Exception(said.format("ValueError: it is not a number")))
     assert (error.code, error.message) == (
         "spark-failed",
-        "ValueError: it is no number (/w/worker.py, line 3, in main)",
+        "ValueError: it is not a number (/w/worker.py, line 3, in main)",
     )
 
 

@@ -341,7 +341,7 @@ def test_a_file_that_ends_too_early_is_named(spark, tmp_path):
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "file-unreadable"
     assert f"{tmp_path}/in/a.gz cannot be read: Unexpected end" in str(caught.value)
-    assert "nothing of this tick was put out" in str(caught.value)
+    assert "nothing of this tick was written" in str(caught.value)
 
 
 @pytest.mark.parametrize("options", ["", ", 'multiLine' = 'true'"])

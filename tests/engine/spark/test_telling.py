@@ -35,10 +35,10 @@ def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_
         telling.ended(TickResult(tick, 0, {}, False, {"a": 9}, {"a": broken}), {}, dict)
     assert notes[1:] == [
         '"a": of tick 0 no row of /in/00 (2 records) parses, such as {x',
-        '"a": of tick 2 no row of /in/20 (2 records) parses, such as {x; 2 such files by now',
-        '"a": of tick 4 no row of 2 files, first /in/40 (2 records), parses, such as {x; 5 such files by now',
+        '"a": of tick 2 no row of /in/20 (2 records) parses, such as {x; 2 such files so far',
+        '"a": of tick 4 no row of 2 files, first /in/40 (2 records), parses, such as {x; 5 such files so far',
         '"a": of tick 5 no row of 9 or more files, first /in/50 (2 records), parses, such as {x;'
-        " 14 such files by now",
+        " 14 such files so far",
     ]
 
 

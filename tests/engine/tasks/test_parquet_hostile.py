@@ -103,7 +103,7 @@ def test_decimals_of_lengths_that_spark_takes_otherwise_are_sparks(tmp_path):
     [
         ("no columns", pa.Table.from_struct_array(pa.nulls(5, pa.struct([]))), ()),  # Spark fails
         (
-            "a name that is no UTF-8",  # Spark reads its other columns
+            "a name that is not UTF-8",  # Spark reads its other columns
             pa.table({"abcd": [1], "c": [5]}),
             ((b"abcd", b"a\xff\xfed"),),
         ),

@@ -156,7 +156,7 @@ def test_a_terminal_that_hangs_holds_up_nothing(monkeypatch):
     view._thread.join(20)
     rows.join(20)
     assert screen.all[:6] == [
-        "… 8 lines were let go: the terminal took none",
+        "… 8 lines were dropped: the terminal accepted none",
         "row",
         *(f"line {n}" for n in range(8, 12)),
     ]

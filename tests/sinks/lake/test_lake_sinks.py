@@ -357,7 +357,7 @@ def test_a_run_that_sleeps_as_it_begins_takes_no_files_of_the_next_one(table, ke
 
 
 def test_a_table_that_is_older_than_the_checkpoint(table, tmp_path):
-    for name, last in (("made anew", 0), ("older", 1)):
+    for name, last in (("recreated", 0), ("older", 1)):
         older = type(table)(tmp_path / name)
         if last:
             put(sink_of(older), last)
@@ -427,7 +427,7 @@ def test_a_table_that_is_made_anew_while_a_job_runs(table, last):
     table.make_anew()
     error = refused(lambda: put(sink, last + 1 if last < 2 else LAST))
     assert error.code == "sink-behind"
-    assert "made anew" in error.message
+    assert "recreated" in error.message
     assert not table.rows()
 
 

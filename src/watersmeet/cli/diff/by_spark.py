@@ -63,8 +63,8 @@ class BySpark:
                 batch.files(of.source, of.files, of.urls, of.asked)
             elif of.named:
                 raise SpecError(
-                    f"--input {of.source.name}: files of a {of.source.connector} source are read by DuckDB"
-                    " alone, and this query is one for Spark",
+                    f"--input {of.source.name}: only DuckDB reads files of a {of.source.connector} source,"
+                    " and this query needs Spark",
                     code="not-compared",
                     hint="leave --input out, or write the files as Parquet with the declared columns",
                 )

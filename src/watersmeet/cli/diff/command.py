@@ -247,7 +247,7 @@ def _each(
             )
         except duckdb.Error as error:
             raise EngineError(
-                f'what "{insert.name}" has put out cannot be read: {str(error).splitlines()[0]}',
+                f'what "{insert.name}" has written cannot be read: {str(error).splitlines()[0]}',
                 code="not-compared",
                 hint="is it the output of this query?",
             ) from None

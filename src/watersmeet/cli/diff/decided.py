@@ -6,7 +6,7 @@ from watersmeet.cli.diff.whole_tables import WholeTables
 from watersmeet.errors import SpecError
 from watersmeet.spec.model import Input, Insert
 
-_FINAL = ", which changes, and what became of a stream's row is final once it was let go"
+_FINAL = ", which changes, and what became of a stream's row is final once it was dropped"
 
 
 def reads_changes(insert: Insert) -> bool:

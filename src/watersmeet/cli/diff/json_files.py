@@ -44,7 +44,7 @@ def json_rows(db: Any, table: str, files: Sequence[str], columns: Mapping[str, s
             raise EngineError(
                 f"{who}: {file} cannot be read: {error}",
                 code="file-unreadable",
-                hint="it was put out by the job: put it back as it was, or name the rows by --output",
+                hint="the job wrote it: put it back as it was, or name the rows by --output",
             ) from None
         for name, kind in wide.items():
             values = pa.nulls(0, kind) if exact is None else exact.column(name)

@@ -72,7 +72,7 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
         return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
     if sink.connector not in READERS and not sink.traits.log:
         raise SpecError(
-            f'"{sink.name}": what a sink of type {sink.connector} has put out cannot be read again',
+            f'"{sink.name}": what a sink of type {sink.connector} has written cannot be read again',
             code="not-compared",
             hint=f"keep the rows in files, and name them by --output {wanted.name}=PATH",
         )

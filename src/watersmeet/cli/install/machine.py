@@ -105,7 +105,7 @@ def check_clock(now: datetime | None = None) -> Check:
             zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is none
         hint = "a name such as TZ=Europe/Berlin; or leave TZ out, and say the job's zone: SET time_zone = '…'"
-        return Check("Clock", Status.NOTE, f"{detail}; TZ is {zone}, which is no known time zone", hint)
+        return Check("Clock", Status.NOTE, f"{detail}; TZ is {zone}, which is not a known time zone", hint)
     return Check("Clock", Status.OK, detail)
 
 

@@ -60,7 +60,7 @@ class Restoring:
                 raise StateError(
                     f"{counted(left, 'later manifest')} could not be removed",
                     code="state-not-written",
-                    hint="see to the rights, and restore again",
+                    hint="check the permissions, and restore again",
                 )
             if self.place.ticks()[-1] != manifest_name(self.tick):
                 raise StateError(
@@ -80,7 +80,7 @@ class Restoring:
             raise StateError(
                 f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
                 code="state-not-written",
-                hint="see to the rights, and restore again",
+                hint="check the permissions, and restore again",
             )
 
 
@@ -97,7 +97,7 @@ def planned(place: Place, tick: int) -> Restoring:
         raise StateError(
             f"the state of tick {tick:,} is not kept (there is {'…, ' if len(ticks) > 8 else ''}{kept})",
             code="tick-not-kept",
-            hint="`watersmeet state ls` shows those that are; SET keep_ticks = N keeps so many",
+            hint="`watersmeet state ls` lists those that are; SET keep_ticks = N keeps the newest N",
         )
     if tick == ticks[-1]:
         raise StateError(f"the state is that of tick {tick:,} already", code="nothing-to-restore")

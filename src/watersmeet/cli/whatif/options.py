@@ -93,9 +93,10 @@ class Request:
         ]
         if len(settings) > MOST_SETTINGS:
             raise SpecError(
-                f"that makes {len(settings)} settings, every lag with every interval and idle timeout",
+                f"every lag with every interval and idle timeout makes {len(settings)} settings,"
+                f" and {MOST_SETTINGS} is the limit",
                 code="too-many-settings",
-                hint=f"{MOST_SETTINGS} are tried at most",
+                hint="give fewer values of --lag, --interval or --idle",
             )
         return settings
 
@@ -286,7 +287,7 @@ def _scale(text: str) -> Fraction:
         factor = Fraction(-1)
     if not Fraction(1, 1_000_000) <= factor <= 1_000_000:
         raise _wrong(
-            f"--interval {text!r} is no factor", "distances of times are multiplied by it: 0.5 halves them"
+            f"--interval {text!r} is not a factor", "distances of times are multiplied by it: 0.5 halves them"
         )
     return factor
 
@@ -308,7 +309,7 @@ def _share(text: str) -> float:
     except (InvalidOperation, ValueError):
         share = -1.0
     if not 0 <= share < 1:
-        raise _wrong(f"--late-share {text!r} is no share of rows", "such as 0.1%, or 0.001; 0 for none")
+        raise _wrong(f"--late-share {text!r} is not a share of rows", "such as 0.1%, or 0.001; 0 for none")
     return share
 
 

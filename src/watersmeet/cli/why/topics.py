@@ -148,7 +148,7 @@ class _Again:
             if topic is None:
                 self._lacks(f"topic {name} is not there any more")
             elif is_another_topic(was, topic.id):
-                self._lacks(f"topic {name} was deleted and made again, and has other records now")
+                self._lacks(f"topic {name} was deleted and created again, and has other records now")
             else:
                 for place in own:
                     if place.partition not in topic.ends:

@@ -100,12 +100,10 @@ def _too_many(
                 broken = read.broken[sources[0]]
                 files = f"; {text}" if (text := broken_files_text(broken)) else ""
                 yield EngineError(
-                    f'"{query.name}", input {side.name}: {rows["broken"]:,} of {records} do not parse into'
-                    f" the declared columns, more than max_broken = {shown_share(limit)},"
-                    f" such as {broken.text}{files}",
+                    f'"{query.name}", input {side.name}: {rows["broken"]:,} of {records} do not parse,'
+                    f" more than max_broken = {shown_share(limit)}. For example: {broken.text}{files}",
                     code="max-broken",
-                    hint="correct the records or the declared columns, or raise max_broken; the tick was not"
-                    " committed",
+                    hint="correct the records or the declared columns, or raise max_broken",
                 )
 
 

@@ -491,5 +491,5 @@ class TickDriver:
     def _tick_of(self, start: TickStart) -> OpenTick:
         tick = self._current()
         if tick.start.attempt != start.attempt:
-            raise EngineError("the tick was begun anew: this attempt is stale", code="stale-attempt")
+            raise EngineError("the tick was restarted: this attempt is stale", code="stale-attempt")
         return tick

@@ -51,7 +51,7 @@ def check_lines(what: str, source: Source, path: str, nbytes: int, most: int) ->
             end = _first_end(file, start + most, nbytes, ends) or nbytes
     except (LookupError, ValueError, OSError):
         return  # who reads it says so
-    hint = "nothing of it was put out. Is an end of line missing there? Mend the file and run again"
+    hint = "nothing of it was written. Is an end of line missing there? Mend the file and run again"
     if end - start <= MAX_BYTES:
         memory = (end - start) * (SHARE + 2) // (1 << 30) + 1  # Java has some less than it is given
         hint += (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterable
@@ -41,6 +42,8 @@ def missing_path(what: str, path: str) -> EngineError:
         near = near_names(name, sorted(os.listdir(folder or "."))) or ""
     except OSError:
         near = ""
+    if folder:
+        near = near.replace(' "', f' "{os.path.join(folder, "")}')
     similar = f"{near} Or create" if near.startswith("did you mean") else "correct the path, or create"
     return EngineError(
         f'{what}: the path "{path}" does not exist',
@@ -55,7 +58,9 @@ def not_listed(what: str, path: str, error: OSError) -> EngineError:
     return EngineError(
         f"{what}: {where} cannot be listed: {error.strerror}",
         code="path-not-readable",
-        hint="the job's user must be able to read it, and symbolic links must not form a loop",
+        hint="remove the loop of symbolic links"
+        if error.errno == errno.ELOOP
+        else "let the job's user read and list it, or use another path",
     )
 
 

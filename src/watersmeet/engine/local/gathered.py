@@ -66,15 +66,15 @@ class Gathered:
     def push(self, source: str, data: Any, partition: str | None, diff: int) -> None:
         self.refuse_unknown([source])
         if isinstance(diff, bool) or diff not in (1, -1):
-            raise SpecError(f"diff is {diff!r}, and rows come (1) or go (-1)", code="bad-value")
+            raise SpecError(f"diff is {diff!r}, not 1 (insert) or -1 (delete)", code="bad-value")
         if diff < 0 and source not in self._changing:
             raise SpecError(
-                f'rows of "{source}" go, but the source has no changes',
+                f'"{source}" cannot have deletes: it has no changes',
                 code="no-changes",
-                hint="give rows that come only",
+                hint="give inserts only: +1",
             )
         if partition is not None and not isinstance(partition, str):
-            raise SpecError(f"the partition {partition!r} is no name", code="bad-value")
+            raise SpecError(f"the partition {partition!r} is not a name", code="bad-value")
         rows = rows_of(
             self._sources[source],
             data,

@@ -37,7 +37,7 @@ def table_of(
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return str(value)
 
 
@@ -56,7 +56,7 @@ def _of_numpy(value: Any) -> Any:
     """A datetime64 as text. Raises: TypeError, for what is no time."""
     if type(value).__name__ == "datetime64" and value == value:
         return str(value)
-    raise TypeError(f"{value!r} is no time")
+    raise TypeError(f"{value!r} is not a time")
 
 
 def _timestamp(value: Any) -> datetime:
@@ -78,13 +78,13 @@ def _date(value: Any) -> date:
         return value
     moment = _moment(value)
     if moment.time() != time():
-        raise ValueError(f"{value} is within a day")
+        raise ValueError(f"{value} has a time of day, and the column is a DATE")
     return moment.date()
 
 
 def _floating(value: Any) -> float:
     if isinstance(value, str | bytes | bool | np.bool_):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     number = float(value)
     if isinstance(value, int) and number != value:
         raise ValueError(f"{value} has more digits than the column")
@@ -98,7 +98,7 @@ def _single(value: Any) -> float:
     if isinstance(value, int) and narrow != value:
         raise ValueError(f"{value} has more digits than the column")
     if isinf(narrow) and not isinf(number):
-        raise ValueError(f"{value} is beyond the column")
+        raise ValueError(f"{value} is too large for the column")
     return number
 
 

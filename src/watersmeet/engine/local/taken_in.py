@@ -83,9 +83,9 @@ def _as_table(source: Source, data: Any) -> pa.Table | None:
         return _arrow(data)
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise EngineError(
-            f'the rows of "{source.name}" have no form in Arrow: {str(error).splitlines()[0]}',
+            f'the rows of "{source.name}" cannot be converted to Arrow: {str(error).splitlines()[0]}',
             code="bad-value",
-            hint="a column holds values of one type",
+            hint="give each column values of one type",
         ) from None
 
 
@@ -118,7 +118,7 @@ def _arrow(data: Any) -> pa.Table | None:
 def _no_rows(source: Source, given: Any) -> SpecError:
     shown = f"{given!r}"
     return SpecError(
-        f'"{source.name}" is given {shown if len(shown) < 60 else type(given).__name__}, which is no rows',
+        f'"{source.name}" is given {shown if len(shown) < 60 else type(given).__name__}, not rows',
         code="bad-value",
         hint=f"give {_TAKEN}",
     )
@@ -199,7 +199,7 @@ def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_
         return given if given.type == kind else given.cast(kind, safe=True)
     except (pa.ArrowException, ValueError, NotImplementedError) as error:
         raise EngineError(
-            f"a value of {where} is no {column.type}: {str(error).splitlines()[0]}", code="bad-value"
+            f"a value of {where} is not a valid {column.type}: {str(error).splitlines()[0]}", code="bad-value"
         ) from None
 
 

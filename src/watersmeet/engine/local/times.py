@@ -31,7 +31,7 @@ def time_of(value: Any, type_: SqlType, where: str) -> int:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(microseconds=1)
     raise SpecError(
-        f"{where}: {value!r} is no time of a column that is {type_}",
+        f"{where}: {value!r} is not a time of a column that is {type_}",
         code="bad-value",
         hint="give a datetime, or a whole number of µs since 1970"
         if type_.is_time

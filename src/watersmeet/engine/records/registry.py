@@ -78,7 +78,7 @@ class Registry:
             raise EngineError(
                 f"the schema registry at {self.url} has no schema {number}, which a record names",
                 code="schema-unknown",
-                hint="nothing of this tick was put out: register it (or what it refers to), and run again; "
+                hint="nothing of this tick was written: register it (or what it refers to), and run again; "
                 "'schema.registry.unknown' = 'broken' counts such records as broken",
             ) from None
 
@@ -97,7 +97,7 @@ class Registry:
             raise EngineError(
                 f"the schema registry at {self.url} does not answer: {away}",
                 code="registry-away",
-                hint="nothing of this tick was put out, and the state is whole: run again when it does",
+                hint="nothing of this tick was written, and the state is intact: run again when it does",
             ) from None
 
     def with_schema(self, path: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Registry:
         than a registry answers that it is under repair, say, of which no record is broken."""
         answer = self.asked(path)
         if not isinstance(answer.get("schema"), str):
-            raise self._no_registry("what it answers is no schema")
+            raise self._no_registry("what it answers is not a schema")
         return answer
 
     def _in_time(self, path: str) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Registry:
         try:
             answer = came.get(timeout=WHOLE_S)
         except queue.Empty:
-            raise _Away(f"its answer is not whole after {WHOLE_S:g} s") from None
+            raise _Away(f"its answer is incomplete after {WHOLE_S:g} s") from None
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -157,7 +157,7 @@ class Registry:
         except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
-            raise self._no_registry("what it answers is no schema")
+            raise self._no_registry("what it answers is not a schema")
         return parsed
 
     def _no_registry(self, why: str) -> EngineError:

@@ -78,7 +78,7 @@ class EventCheck(RecordCheck):
         rows = {part: event.get(part) for part in _PARTS}
         for part, row in rows.items():
             if row is not None and not isinstance(row, dict):
-                return f"{part} is no JSON object"
+                return f"{part} is not a JSON object"
             if row is not None and (why := self._of_fields(row)):
                 return f"in {part}, {why}"
         if op not in _OPS:

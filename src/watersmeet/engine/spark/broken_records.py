@@ -215,12 +215,12 @@ class RecordCheck:
     def _no_object(self, record: str) -> str:
         text = record.strip()
         if not self.prefix and text in ("{", "[", "[{") and not is_true(self.source.options, "multiline"):
-            return f"it is no JSON object: {_reads('multiLine', 'true')} where a file is one value"
+            return f"it is not a JSON object: {_reads('multiLine', 'true')} where a file is one value"
         try:
             _, end = json.JSONDecoder().raw_decode(text)
         except ValueError:
-            return "it is no JSON object"
-        return "there is more behind its JSON object" if end < len(text) else "it is no JSON object"
+            return "it is not a JSON object"
+        return "there is more behind its JSON object" if end < len(text) else "it is not a JSON object"
 
 
 _HEADER = ("schema.header", "confluent")

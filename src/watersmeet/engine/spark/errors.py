@@ -73,19 +73,19 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "Some data may have been lost",
         "offsets-expired",
         "Kafka no longer has offsets that the job still has to read",
-        "nothing of this tick was put out, and the state is whole. Run again: it says how many rows are "
+        "nothing of this tick was written, and the state is intact. Run again: it says how many rows are "
         "gone, and what to do",
     ),
     (
         "Incomplete log file",
         "spark-checkpoint-damaged",
-        "a file of Spark's checkpoint is not whole; the state is",
+        "a file of Spark's checkpoint is incomplete; the state is intact",
         REBUILD,
     ),
     (
         "Malformed log file",
         "spark-checkpoint-damaged",
-        "a file of Spark's checkpoint is not whole; the state is",
+        "a file of Spark's checkpoint is incomplete; the state is intact",
         REBUILD,
     ),
     ("UnknownTopicOrPartition", "topic-missing", "a Kafka topic or partition is not there any more", None),
@@ -93,7 +93,7 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "org.apache.kafka.common.errors.TimeoutException",
         "kafka-unreachable",
         "a Kafka broker does not answer",
-        "nothing of this tick was put out, and the state is whole: run again when it does",
+        "nothing of this tick was written, and the state is intact: run again when it does",
     ),
     (
         "java.lang.OutOfMemoryError",
@@ -153,7 +153,7 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
         return EngineError(
             f"{where}{file} cannot be read: {readable(error)}",
             code="file-unreadable",
-            hint="nothing of this tick was put out: put the whole file in its place and run again",
+            hint="nothing of this tick was written: put the whole file in its place and run again",
         )
     said = readable(error)
     hint = next((advice for words, advice in _ADVICE_BY_WORDS if words in said), None)
@@ -225,15 +225,14 @@ def _known(text: str, where: str) -> EngineError | None:
         return EngineError(
             f"{where}the disk is full {place}",
             code="disk-full",
-            hint="make room and run again: the tick is repeated",
+            hint="free some space and run again: the tick is repeated",
         )
     missing = _MISSING.search(text)
     if missing is not None and text[:end].rstrip().endswith("[PYTHON_EXCEPTION]"):
         return EngineError(
-            f"{where}the Python that runs tasks has no {missing[1]}",
+            f"{where}the Python of Spark's workers has no module {missing[1]}",
             code="other-python",
-            hint="name one that has watersmeet before the session is made: spark.pyspark.python, or the"
-            " variable PYSPARK_PYTHON",
+            hint="before Spark starts, set spark.pyspark.python or PYSPARK_PYTHON to a Python that has it",
         )
     for sign, code, message, hint in _KNOWN:
         if 0 <= text.find(sign) <= end:

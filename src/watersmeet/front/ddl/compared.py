@@ -43,7 +43,7 @@ def compared(
     also = [
         (change is not None, "a column that says what becomes of rows", leave(of_column)),
         (told_by_format is not None, f"{of_format}, which are changes", leave("'changes'")),
-        (bool(times), "WATERMARK FOR: what is read again and again is no stream", leave("WATERMARK FOR")),
+        (bool(times), "WATERMARK FOR: what is read again and again is not a stream", leave("WATERMARK FOR")),
         (fields.sequence_by is not None, f"'{SEQUENCE}': what is there counts", leave(f"'{SEQUENCE}'")),
         (fields.tombstones is not None, f"'{TOMBSTONES}': what is gone is deleted", leave(f"'{TOMBSTONES}'")),
         (bool(fields.partitions), "'partitions': it is read as a whole", leave("'partitions'")),

@@ -318,7 +318,7 @@ def _option_list(cursor: Cursor, name: str, options: dict[str, str]) -> None:
         if before is not None:
             also = "" if before == key else f", also as '{before}'"
             raise cursor.text.error(
-                f"\"{name}\": option '{key}' is said twice{also}",
+                f"\"{name}\": option '{key}' is given twice{also}",
                 "duplicate-option",
                 start,
                 "leave out one of them",

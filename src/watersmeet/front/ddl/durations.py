@@ -37,7 +37,7 @@ def duration_us(duration: str | exp.Expression, text: Text | None = None) -> int
     statements = statements_of(inner)
     tree = parse_tokens(inner, statements[0]) if len(statements) == 1 else None
     if tree is None:
-        raise SqlError(f"{stripped!r} is no duration", code="bad-duration", hint=_HINT)
+        raise SqlError(f"{stripped!r} is not a duration", code="bad-duration", hint=_HINT)
     return _expression_us(tree, text or inner)
 
 
@@ -52,7 +52,7 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
         )
     if (interval := written_as_interval(expr)) is not None:
         raise text.error(f"{written} is a text, and no interval", "bad-duration", expr, f"write {interval}")
-    raise text.error(f"{written} is no constant day-time interval", "bad-duration", expr, _HINT)
+    raise text.error(f"{written} is not a constant day-time interval", "bad-duration", expr, _HINT)
 
 
 def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:

@@ -34,7 +34,7 @@ def key_clause(cursor: Cursor) -> KeyClause:
     if cursor.accept("CONSTRAINT"):
         cursor.name("the constraint's name")
     if not cursor.accept("PRIMARY", "KEY"):
-        raise cursor.text.not_supported("a CONSTRAINT that is no PRIMARY KEY is", start)
+        raise cursor.text.not_supported("a CONSTRAINT that is not a PRIMARY KEY is", start)
     cursor.expect("(")
     columns = [_key_column(cursor)]
     while cursor.accept(","):

@@ -240,7 +240,7 @@ def _time_zone(value: str, location: Location | None) -> str:
     if zone is None:
         shown = public_option("time_zone", value)
         raise SqlError(
-            f"time_zone is '{shown}', which is no time zone that Java and Python both know",
+            f"time_zone is '{shown}', which is not a time zone that Java and Python both know",
             code="bad-setting",
             hint=hint_for(value),
             location=location,

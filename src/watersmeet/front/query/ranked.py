@@ -106,7 +106,7 @@ def _over(expr: Expr, clause: str, rows: AllRows, text: Text) -> Expr:
     own = cast(Expr, resolved(expr, rows.scope, text).unnest())
     if len(text.problems) == before and own.find(exp.Column) is None:
         text.problem(
-            f"{clause} {expr.sql('spark')} in OVER (…) is a constant: it is no position there",
+            f"{clause} {expr.sql('spark')} in OVER (…) is a constant: it is not a position there",
             "not-supported",
             expr,
             "name the column",

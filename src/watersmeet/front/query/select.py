@@ -72,7 +72,7 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     part, condition = rows_of(leaf(origin.this, read, text), tree, read, text)
     items = select_items(tree, part.scope, text, repeatable=False)
     if not items and len(text.problems) == before:
-        raise text.error("the SELECT puts out no columns", "syntax", tree)
+        raise text.error("the SELECT has no columns", "syntax", tree)
     if len(text.problems) > before:
         raise Refused
     outputs = tuple(OutputColumn(item.name, item.expr, item.origin) for item in items)

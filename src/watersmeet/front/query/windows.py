@@ -202,7 +202,7 @@ def _refuse_time(table: WindowTable, column: Column, relation: Relation, text: T
     ]
     hint = f"its event times are {', '.join(times)}" if times else "it has no event time"
     raise text.error(
-        f'{function}: "{column.name}" is no event time, so it is not known when a window of it is complete',
+        f'{function}: "{column.name}" is not an event time, so nothing says when a window is complete',
         "no-event-time",
         table.args["column"],
         f"{hint}; an event time is declared by WATERMARK FOR or IMPOSE_ORDER, and passes through views as a"

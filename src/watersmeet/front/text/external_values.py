@@ -85,7 +85,7 @@ def read_value(path: str, report: Report) -> OpaqueSecret:
     try:
         value = OpaqueSecret(read_text(os.path.expanduser(file)).removesuffix("\n").removesuffix("\r"))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         report(f'"{path}" cannot be read: {reason}', "file-not-readable", None)
         return OpaqueSecret("")
     for secret in (value, *(secrets_of_url(value) if "://" in value else ())):

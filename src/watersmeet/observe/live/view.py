@@ -171,7 +171,7 @@ class LiveView(Watcher):
             self._lost = 0
         above = [text for text, _ in taken]
         if lost:
-            above.insert(0, f"… {lost:,} lines were let go: the terminal took none\n")
+            above.insert(0, f"… {lost:,} lines were dropped: the terminal accepted none\n")
         try:
             console = self._terminal.console
             encoding = console.encoding

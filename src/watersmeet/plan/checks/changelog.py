@@ -48,7 +48,7 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
         return [
             PlanError(
                 f"a join with a table FOR SYSTEM_TIME AS OF ({names}) is not run in output_mode"
-                " changelog, nor over rows that may be taken back: one that is might meet another table than"
+                " changelog, nor over rows that may be retracted: one that is might meet another table than"
                 " when it came",
                 code="not-yet",
                 hint=f"declare {names} with 'changes' = 'snapshot', and leave FOR SYSTEM_TIME AS OF out: it"
@@ -61,7 +61,7 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
     if beside:
         return [
             PlanError(
-                f'"{source.name}" is a stream of rows that may be taken back, in a UNION ALL with what joins'
+                f'"{source.name}" is a stream of rows that may be retracted, in a UNION ALL with what joins'
                 " put out, and joined with nothing: that is not run yet",
                 code="not-yet",
                 hint="leave WATERMARK FOR out: rows of a table are kept until they are deleted; or INSERT"

@@ -32,7 +32,7 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
         return [
             PlanError(
                 f"{asked.ranking.text}: a row that comes later may come before others, and in output_mode"
-                " append no result is taken back",
+                " append no result is retracted",
                 code="unbounded",
                 hint=_EMIT if stream is None else instead_of_groups(stream),
             )
@@ -40,7 +40,8 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
     if is_final:
         return [
             PlanError(
-                "GROUP BY, DISTINCT or an aggregate without a window over a stream never has a final result",
+                "a query that groups a stream without a window (GROUP BY, DISTINCT or an aggregate) has no"
+                " final result",
                 code="unbounded",
                 hint=_EMIT if stream is None else instead_of_groups(stream),
             )
@@ -63,8 +64,8 @@ def instead_of_groups(stream: Input) -> str:
     if is_whole_table(stream):
         return f"declare {name} with 'changes' = 'snapshot': a changing table can be grouped"
     return (
-        f"group by a window: {_by_window(stream)}; or declare {name} as a changing table ('op.column',"
-        " 'diff.column' or a PRIMARY KEY, no WATERMARK FOR) and write EMIT CHANGES"
+        f"group by a window: {_by_window(stream)}; or declare {name} as a changing table, and write"
+        " EMIT CHANGES"
     )
 
 
@@ -83,7 +84,7 @@ def _by_window(stream: Input, keys: Sequence[str] = ("…",)) -> str:
 
 
 def _ranked_stream(asked: Aggregation, ranking: Ranking, stream: Input, *, is_final: bool) -> PlanError:
-    why = "a row that comes later may come before others, and in output_mode append no result is taken back"
+    why = "a row that comes later may come before others, and in output_mode append no result is retracted"
     if not is_final:
         why = "a row of any partition may still come, and rows of them could never be dropped"
     return PlanError(

@@ -17,7 +17,7 @@ def check_per_key_of_changes(options: Options, tree: Tree) -> list[PlanError]:
         return []
     return [
         PlanError(
-            "max_rows_per_key is not checked where rows can be taken back (output_mode changelog, changing"
+            "max_rows_per_key is not checked where rows can be retracted (output_mode changelog, changing"
             " tables)",
             code="not-yet",
             hint="leave it out, or use max_rows, which names the heaviest keys",

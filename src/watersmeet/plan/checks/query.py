@@ -36,7 +36,7 @@ def _append(tree: Tree) -> list[PlanError]:
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in taken_back)
     return [
         PlanError(
-            f"rows of {names} can be taken back, so no result is final: EMIT FINAL cannot be kept",
+            f"rows of {names} can be retracted, so no result is final: EMIT FINAL cannot be kept",
             code="append-of-updates",
             hint="EMIT CHANGES (output_mode changelog): results then say how often each row comes or goes"
             + _WINDOWS * any(i.event_times for i in taken_back),

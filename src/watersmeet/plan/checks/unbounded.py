@@ -282,10 +282,10 @@ _TIGHT = "SET watermark_rule = tight: the same rows are joined"
 def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
     """Windows over a time whose watermark a join beneath does not put out."""
     return PlanError(
-        f"{node.window.kind.value} windows over {name_of(time)} would never close: no watermark of it"
-        " leaves the join beneath",
+        f"{node.window.kind.value} windows over {name_of(time)} would never close: the join"
+        " below does not emit a watermark for it",
         code="unbounded-state",
-        hint=_TIGHT if tight_helps else "bound it by a time of another input of that join",
+        hint=_TIGHT if tight_helps else "compare it in ON with a time of another input of that join",
     )
 
 

@@ -31,7 +31,7 @@ def text_warnings(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> list[str
             if target is not None:
                 warnings[
                     f"{conjunct.text} compares STRING with {type_}: the job stops at a text of"
-                    f" {text_of(text)} that is no {target}. Declare both alike, or write"
+                    f" {text_of(text)} that is not a valid {target}. Declare both alike, or write"
                     f" try_cast({text_of(text)} AS {target})"
                 ] = None
     return list(warnings)

@@ -179,7 +179,7 @@ def _sequence(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     if {value.type for value in values[:2]} == {DATE} and len(values) == 2:
         return call("sequence", array(DATE), *values)
     if any(value.type not in INTEGERS for value in values):
-        raise NotExact("a sequence of what are no integers")
+        raise NotExact("a sequence of what are not integers")
     common = one_type([value.type for value in values])
     return call("sequence", array(common), *(widened(value, common) for value in values))
 
@@ -200,24 +200,24 @@ def _join(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         or values[0].type != array(STRING)
         or any(e.type != STRING for e in values[1:])
     ):
-        raise NotExact("array_join of what are no texts")
+        raise NotExact("array_join of what are not texts")
     return call("joined_elements", STRING, *values)
 
 
 def literal_of(pattern: object) -> str:
     """The text that a regular expression stands for. Raises: NotExact: it is more than a text."""
     if not isinstance(pattern, str) or not re.fullmatch(r"(?:[^\\.\[\]{}()*+?^$|]|\\[^\w\s])+", pattern):
-        raise NotExact("a separator that is no plain text")
+        raise NotExact("a separator that is not a plain text")
     return re.sub(r"\\(.)", r"\1", pattern)
 
 
 def _split(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     values = compiler.all(nodes)
     if len(values) not in (2, 3) or values[0].type != STRING or values[1].type != STRING:
-        raise NotExact("split of what is no text")
+        raise NotExact("split of what is not text")
     most = constant_value(values[2]) if len(values) == 3 else 0
     if not isinstance(most, int):
-        raise NotExact("a limit that is no number")
+        raise NotExact("a limit that is not a number")
     separator = literal_of(constant_value(values[1]))
     return call("split_text", array(STRING), values[0], options=[separator, max(most, 0)])
 

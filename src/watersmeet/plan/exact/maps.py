@@ -91,7 +91,7 @@ def _contains(_: Compiler, maps: Exact, key: Exact) -> Exact:
 def _from_text(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     values = compiler.all(nodes)
     if not 1 <= len(values) <= 3 or any(value.type != STRING for value in values):
-        raise NotExact("str_to_map of what are no texts")
+        raise NotExact("str_to_map of what are not texts")
     between, within = [literal_of(constant_value(value)) for value in values[1:]] + [",", ":"][
         len(values) - 1 :
     ]

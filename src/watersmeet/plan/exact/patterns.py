@@ -247,7 +247,7 @@ def _literal(character: str) -> str:
 
 def _pattern(value: Exact) -> Pattern:
     if value.type != STRING:
-        raise NotExact("a pattern that is no text")
+        raise NotExact("a pattern that is not text")
     return java_pattern(constant_value(value))
 
 
@@ -288,7 +288,7 @@ def escaped(compiler: Compiler, node: Expr) -> Exact:
 
 def _like(text: Exact, pattern: Exact, folded: bool, escape: str) -> Exact:
     if pattern.type != STRING:
-        raise NotExact("a LIKE with a pattern that is no text")
+        raise NotExact("a LIKE with a pattern that is not text")
     if pattern.tree[0] != "constant":
         return call("is_like_each", BOOLEAN, text, pattern, options=[escape, folded])
     written = constant_value(pattern)

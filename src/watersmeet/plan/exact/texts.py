@@ -253,7 +253,7 @@ def _levenshtein(compiler: Compiler, left: Exact, right: Exact, most: Exact | No
     if most is None:
         return call("levenshtein", INT, *own)
     if most.type != INT:  # of NULL Spark says now this and now that
-        raise NotExact("a threshold that is no INT")
+        raise NotExact("a threshold that is not an INT")
     return call("levenshtein_within", INT, *own, options=[constant_value(most)])
 
 
@@ -262,7 +262,7 @@ def _format_string(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         raise NotExact("a format_string of nothing")
     format_, *values = compiler.all(nodes)
     if format_.type != STRING:
-        raise NotExact("a format that is no text")
+        raise NotExact("a format that is not text")
     parts = re.split(r"(%%|%s|%d)", constant_value(format_))
     if any("%" in part for part in parts[::2]):
         raise NotExact("a format with other directives than %s, %d and %%")

@@ -75,11 +75,10 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
     if changes:
         return [
             PlanError(
-                f"the ASOF join of {left} with {right} is not run yet in output_mode changelog, nor over rows"
-                " that may be taken back",
+                f"the ASOF join of {left} with {right} is not supported in output_mode changelog, nor over"
+                " rows that may be retracted",
                 code="not-yet",
-                hint="its results are final: leave out output_mode, or SET output_mode = append, and join"
-                " streams whose rows only come",
+                hint="SET output_mode = append, and join streams that have no updates or deletes",
             )
         ]
     child = node.side(Side.RIGHT)
@@ -120,8 +119,8 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
     inequalities = [part for part in times if not isinstance(part.conjunct.expr, exp.EQ)]
     if given and any(part.conjunct.text == given[0].text for part in _closed_parts(times)):
         yield PlanError(
-            "the first comparison in MATCH_CONDITION says with >=, >, <= or < on which side of the time of "
-            f"{left} the nearest row is looked for; {given[0].text} does not",
+            "the first comparison in MATCH_CONDITION must be >=, >, <= or <, which gives the direction of the"
+            f" search from the time of {left}; it is {given[0].text}",
             code=CODE,
             hint=f"for example MATCH_CONDITION ({example})",
         )
@@ -129,10 +128,10 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
     if not given and len(inequalities) != 1:
         texts = " and ".join(part.conjunct.text for part in inequalities)
         yield PlanError(
-            f"which row of {right} is nearest to one of {left} has to be said by one comparison of their "
-            f"event times, and there {f'are {len(inequalities)}: {texts}' if texts else 'is none'}",
+            f"an ASOF join of {left} with {right} needs one comparison of their event times, "
+            f"and there {f'are {len(inequalities)}: {texts}' if texts else 'is none'}",
             code=CODE,
-            hint=f"say it with MATCH_CONDITION ({example}), right before ON",
+            hint=f"write MATCH_CONDITION ({example}), right before ON",
         )
         return
     for part in times:
@@ -141,11 +140,11 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
                 f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}: an ASOF "
                 "join goes by one time of each side",
                 code=CODE,
-                hint="leave it out, or ask it of the rows that are found, in WHERE",
+                hint="leave it out, or put it into WHERE, which filters the matches",
             )
         elif not part.is_exact:
             yield PlanError(
-                f"{part.conjunct.text} casts a time to a coarser one: which row is nearest is then not said",
+                f"{part.conjunct.text} casts a time to a coarser one: the nearest row would not be unique",
                 code=CODE,
                 hint="compare the times themselves",
             )
@@ -153,15 +152,15 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
     compared += [part.conjunct.text for part in draft.parts.bands]
     for text in dict.fromkeys(compared):
         yield PlanError(
-            f"{text} cannot be asked in an ASOF join: it is open whether the nearest row of {right} "
-            "is looked for among those that satisfy it, or found first and dropped if it does not",
+            f"{text} compares both sides, and cannot be used in ON of an ASOF join: it could apply before or"
+            f" after the nearest row of {right} is chosen",
             code=CODE,
-            hint="put it into WHERE, where it is asked of the rows that are found; ON takes equalities, "
+            hint="put it into WHERE, which filters the matches; ON takes equalities, "
             "conditions on one side, and a tolerance",
         )
     if draft.residual is not None and not compared:
         yield PlanError(
-            "a condition over neither side cannot be asked in an ASOF join", code=CODE, hint="leave it out"
+            "a condition without columns cannot be used in an ASOF join", code=CODE, hint="leave it out"
         )
 
 

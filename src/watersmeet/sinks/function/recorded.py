@@ -183,19 +183,19 @@ class RecordedSink:
         if self._there().create(self._record(insert, tick), told.encode()):
             if self._is_over(tick):
                 raise EngineError(
-                    f'tick {tick} of "{insert}" was ended by another run of this job (sink'
-                    f' "{self._spec.name}"): nothing of it went out here',
+                    f'tick {tick} of "{insert}" was finished by another run of this job (sink'
+                    f' "{self._spec.name}"): this run wrote nothing',
                     code="sink-taken",
-                    hint="stop one of the runs; the other one goes on where they are",
+                    hint="stop one of the runs; the other one continues from the last tick",
                 )
             return staged
         recorded = self._recorded(insert, tick, identity)
         if recorded is None:  # another run has ended the tick
             raise EngineError(
-                f'how tick {tick} of "{insert}" is cut was there, and is gone (sink "{self._spec.name}"):'
-                " another run of this job is at work",
+                f'the record of tick {tick} of "{insert}" is gone (sink "{self._spec.name}"):'
+                " another run of this job is active",
                 code="sink-taken",
-                hint="stop one of the runs; the other one goes on where they are",
+                hint="stop one of the runs; the other one continues from the last tick",
             )
         return recorded
 

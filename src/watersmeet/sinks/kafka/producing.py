@@ -204,8 +204,8 @@ class Producing:
             return
         self._has_warned = True
         LOG.warning(
-            'sink "%s": the topic "%s" was deleted and made anew: records of earlier ticks (%s) are not in'
-            " it. The job goes on; to send all anew, start with an empty checkpoint and another topic",
+            'sink "%s": the topic "%s" was deleted and created again: it lacks the records of earlier ticks'
+            " (%s). The job goes on; to send all rows again, use an empty checkpoint and another topic",
             self._client.sink,
             self.control.topic,
             ", ".join(f'{tick} of "{insert}"' for insert, (tick, _) in sorted(self.marks.ticks.items())),
@@ -307,11 +307,11 @@ class Producing:
 
     def _taken(self) -> EngineError:
         return EngineError(
-            f'the rows of this job for topic "{self.control.topic}" are sent by another run by now (sink'
+            f'the rows of this job for topic "{self.control.topic}" are now sent by another run (sink'
             f' "{self._client.sink}"): nothing was published',
             code="sink-taken",
             hint="was the job started twice, or from a copy of its checkpoint, or the control topic"
-            f' "{self.control.name}" made anew? Stop whatever else runs, and run again: the tick is repeated',
+            f' "{self.control.name}" recreated? Stop whatever else runs, and run again: the tick is repeated',
         )
 
     def _away(self, away_s: float, text: str) -> EngineError:

@@ -60,7 +60,7 @@ _RUNS: MutableMapping[Files, set[str]] = WeakKeyDictionary()
 """By where they stage: what sinks of one run of a job call theirs."""
 
 _RESTORE = (
-    "restore the checkpoint and the topics from copies of one moment, or start anew with an empty checkpoint"
+    "restore the checkpoint and the topics from copies of one moment, or start over with an empty checkpoint"
     " and another topic"
 )
 
@@ -154,7 +154,7 @@ class KafkaSink:
                 f' told (sink "{self._spec.name}"): the control topic "{self._control}" knows of no run'
                 " of this job. Nothing was written",
                 code="sink-behind",
-                hint="was it deleted or made anew, or another one named, or did rows go out at least once"
+                hint="was it deleted or recreated, or another one named, or did rows go out at least once"
                 f" until now? To send rows of that tick, be it again: '{BEGINS_AFTER}' ="
                 f" '{resumed.committed}' among the sink's options",
             )
@@ -263,9 +263,9 @@ class KafkaSink:
         if last[0] > tick:
             raise EngineError(
                 f'{self._place} has tick {last[0]} of "{insert}" already, and this is tick {tick} (sink'
-                f' "{self._spec.name}"): another run of this job is at work. Nothing was published',
+                f' "{self._spec.name}"): another run of this job is active. Nothing was published',
                 code="sink-taken",
-                hint="stop one of the runs; the other one goes on where they are",
+                hint="stop one of the runs; the other one continues from the last tick",
             )
         try:
             check_same(self._spec.name, self._place, insert, tick, last[1], identity)
@@ -280,7 +280,7 @@ class KafkaSink:
         has = "no ticks" if there is None else f"tick {there[0]}"
         return EngineError(
             f'the control topic "{self._control}" has {has} of "{insert}" for {self._place}, and the'
-            f' checkpoint knows of tick {tick} (sink "{self._spec.name}"): it was deleted or made anew, or'
+            f' checkpoint knows of tick {tick} (sink "{self._spec.name}"): it was deleted or recreated, or'
             " lost records, or rows went elsewhere until now. Nothing was published",
             code="sink-behind",
             hint=f"{_RESTORE}. If the rows until now are where they are to stay: '{BEGINS_AFTER}' ="

@@ -31,7 +31,7 @@ _OVERTAKEN, _FAILED = 40, 5
 """So often a commit is tried that others overtake, or that fails."""
 
 RESTORE = (
-    "restore the checkpoint and the table's directory or catalog from copies of one moment, or start anew "
+    "restore the checkpoint and the table's directory or catalog from copies of one moment, or start over "
     "with an empty checkpoint and another table. (RESTORE of an older version brings the rows back, but not "
     "what the table knows of ticks.)"
 )
@@ -204,7 +204,7 @@ def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
     """Of a table that has not what this run itself set there."""
     return EngineError(
         f'{place} has no mark any more that this run of "{commit.writer.insert}" began (sink "{sink}"): it'
-        f" was made anew, or an older version of it was restored. Tick {commit.tick} was not published",
+        f" was recreated, or an older version of it was restored. Tick {commit.tick} was not published",
         code="sink-behind",
         hint=RESTORE,
     )
@@ -231,7 +231,7 @@ def check_before(there: Committed | None, commit: Commit, sink: str, place: str)
     raise EngineError(
         f'{place} has {has} of "{commit.writer.insert}", and this run knows {knows} (sink "{sink}"): '
         + (
-            "an older version of it was restored, or it was made anew"
+            "an older version of it was restored, or it was recreated"
             if is_behind
             else "another run of this job is at work, with a copy of the checkpoint"
         )
@@ -284,7 +284,7 @@ def persistent(
             code="store-full" if is_full(why) else "sink-failed",
             hint=MAKE_ROOM
             if is_full(why)
-            else "run again once the table can be written: the tick is repeated, and put out once",
+            else "run again once the table can be written: the tick is repeated, and written once",
         ) from None
 
 

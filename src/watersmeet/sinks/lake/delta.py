@@ -309,7 +309,7 @@ def _used(table: Any, *, is_keyed: bool) -> list[tuple[str, str]]:
         said.append(
             (
                 "forgets which ticks it has (delta.setTransactionRetentionDuration)",
-                "unset that property: by it a tick would be put out twice",
+                "unset that property: by it a tick would be written twice",
             )
         )
     for field in table.schema().fields:

@@ -151,7 +151,7 @@ class LakeSink:
         has = "no ticks" if there is None else f"tick {there.tick}"
         raise EngineError(
             f'{self.table.place} has {has} of "{insert}", and the checkpoint knows of tick {last[0]} (sink '
-            f'"{self._spec.name}"): the table is older than the checkpoint, or was made anew, or rows went '
+            f'"{self._spec.name}"): the table is older than the checkpoint, or was recreated, or rows went '
             "elsewhere until now. Nothing was written",
             code="sink-behind",
             hint=f"{RESTORE} If the rows until now are elsewhere, and are to stay there: "
@@ -347,9 +347,9 @@ class LakeSink:
         if there.tick > tick:
             raise EngineError(
                 f'{self.table.place} has tick {there.tick} of "{insert}" already, and this is tick {tick} '
-                f'(sink "{self._spec.name}"): another run of this job is at work. Nothing was published',
+                f'(sink "{self._spec.name}"): another run of this job is active. Nothing was published',
                 code="sink-taken",
-                hint="stop one of the runs; the other one goes on where they are",
+                hint="stop one of the runs; the other one continues from the last tick",
             )
         if there.identity != number_of(dict(identity)):
             if insert in self._fences and self._look(insert).fence != self._fences[insert]:
@@ -361,7 +361,7 @@ class LakeSink:
             except EngineError as error:
                 error.hint = (
                     "was the checkpoint restored from a copy? Restore the table from a copy of the same "
-                    "moment, or start anew with an empty checkpoint and another table"
+                    "moment, or start over with an empty checkpoint and another table"
                 )
                 raise
 

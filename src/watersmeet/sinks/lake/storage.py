@@ -109,7 +109,7 @@ def writing_told(folder: str, *, s3: bool) -> Iterator[None]:
     """What is refused within of what is written into ``folder``. Raises: EngineError."""
     if not s3:
         with refusals_told(
-            folder, "make room there, or see to the rights, then run again: the tick is repeated"
+            folder, "free some space there, or check the permissions, then run again: the tick is repeated"
         ):
             yield
         return

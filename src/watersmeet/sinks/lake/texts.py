@@ -25,7 +25,7 @@ def check_texts(rows: pa.Table, place: str) -> None:
             raise EngineError(
                 f'a text in "{name}" is not UTF-8, which {place} cannot have; the row: {shown}',
                 code="sink-refused-row",
-                hint=f"put out its bytes (CAST({name} AS BINARY)), or read it by its own charset with "
+                hint=f"write its bytes (CAST({name} AS BINARY)), or read it by its own charset with "
                 "decode; nothing of the tick is published, and it is repeated when the job is run again",
             )
 

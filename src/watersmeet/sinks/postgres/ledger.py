@@ -88,10 +88,10 @@ class Ledger:
         ((may_alter,),) = rows_of(cursor, owns, self._named(OWNERS))
         if not may_alter:
             raise EngineError(
-                f"{self._named(OWNERS)}, which says whose {self.place} is, lacks a column that this version"
-                f' needs (sink "{self.sink}"), and its owner is another user',
+                f"{self._named(OWNERS)} lacks a column that this version needs"
+                f' (sink "{self.sink}"), and its owner is another user',
                 code="sink-failed",
-                hint=f"let its owner do so once: {sql}",
+                hint=f"let its owner run once: {sql}",
             )
         cursor.execute("SET LOCAL lock_timeout = '10s'")  # who waits for it keeps other jobs waiting
         cursor.execute(sql)
@@ -126,7 +126,7 @@ class Ledger:
                 f' (sink "{self.sink}"); nothing was written there',
                 code="sink-of-another-run",
                 hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint"
-                " DIR, or restore it from a copy). If it is to begin anew, or another job is to take the"
+                " DIR, or restore it from a copy). If it is to start over, or another job is to take the"
                 f" table over: empty it, if it is to be, and DELETE FROM {self._named(TICKS)} WHERE target ="
                 f" '{target}'",
             )
@@ -168,7 +168,7 @@ class Ledger:
         held = rows_of(cursor, f"{sql} RETURNING pg_backend_pid()", self.table, owner, run)
         if not held:
             raise EngineError(
-                f'{self.place} is another run\'s by now (sink "{self.sink}"): nothing was published',
+                f'{self.place} now belongs to another run (sink "{self.sink}"): nothing was published',
                 code="sink-taken",
                 hint=f"was {self._named(OWNERS)} changed, or the job started twice? Stop whatever else writes"
                 " there, and run again: the tick is repeated",

@@ -145,7 +145,7 @@ class PostgresPart:
             f'sink "{self.sink}" cannot take a row of "{self.insert}": {said}; the row:'
             f" {shown_row(rows, number)}",
             code="sink-refused-row",
-            hint="change what the query puts out, such as by replace(name, '\\u0000', ''); nothing of the"
+            hint="change the query's result, such as by replace(name, '\\u0000', ''); nothing of the"
             " tick is published, and it is repeated when the job is run again",
         )
 

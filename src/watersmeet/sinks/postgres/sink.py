@@ -223,7 +223,7 @@ class PostgresSink:
             raise EngineError(
                 f"{ledger.place} has no ticks of {' and '.join(quoted(name) for name, _ in lacking)}, and the"
                 f" checkpoint knows of {listed(lacking)}: the database is older than the checkpoint, or"
-                f' the table was made anew, or rows went elsewhere until now (sink "{self._spec.name}").'
+                f' the table was recreated, or rows went elsewhere until now (sink "{self._spec.name}").'
                 " Nothing was written",
                 code="sink-behind",
                 hint=f"{_RESTORE}. If the rows until now are elsewhere and are to stay there: "
@@ -418,7 +418,7 @@ class PostgresSink:
         return EngineError(
             f'{self._there().place} does not have "{insert}", tick {tick}, which it has confirmed (sink'
             f' "{self._spec.name}"): the database is older than the checkpoint, as after a restore or a'
-            " failover to a server that lagged behind, or the table was made anew. Nothing was published",
+            " failover to a server that lagged behind, or the table was recreated. Nothing was published",
             code="sink-behind",
             hint=_RESTORE,
         )
@@ -488,7 +488,7 @@ DURABLE = """SELECT set_config('synchronous_commit', 'on', true)
 """What a server has confirmed and then loses would be lost here, for the checkpoint goes on."""
 
 _RESTORE = (
-    "restore the checkpoint and the database from copies of one moment, or start anew with an empty"
+    "restore the checkpoint and the database from copies of one moment, or start over with an empty"
     " checkpoint and an empty table"
 )
 

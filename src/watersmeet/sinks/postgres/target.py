@@ -170,7 +170,7 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
         f'the columns of the table {target.sql} were changed while the job ran (sink "{sink}"). Nothing was'
         " published",
         code="table-changed",
-        hint="run again: the table is checked anew, and the tick is repeated",
+        hint="run again: the table is checked again, and the tick is repeated",
     )
 
 

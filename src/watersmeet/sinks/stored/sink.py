@@ -172,7 +172,7 @@ class StoredFileSink:
                     f"{self._url} has no part of tick {tick} though it was put there, or was in the way: "
                     f'something removes it (sink "{self._spec.name}")',
                     code="sink-failed",
-                    hint="see to what else writes there, then run again: the tick is repeated",
+                    hint="check what else writes there, then run again: the tick is repeated",
                 )
         del self._staged[key]
         self._remove_staged(parts)
@@ -260,7 +260,7 @@ class StoredFileSink:
             if error.code == "no-conditional-put":
                 raise EngineError(
                     f"{self._url} does not put an object on the condition that there is none, by which no "
-                    f'rows are put out twice (sink "{self._spec.name}")',
+                    f'rows are written twice (sink "{self._spec.name}")',
                     code="no-conditional-put",
                     hint="write to a store that does (S3, GCS, Azure, MinIO, R2), or to a table",
                 ) from None
@@ -299,7 +299,7 @@ class StoredFileSink:
             stored = ""
         if stored != self._owner:
             raise EngineError(
-                f'{self._url} is another job\'s by now (sink "{self._spec.name}"): nothing was published',
+                f'{self._url} now belongs to another job (sink "{self._spec.name}"): nothing was published',
                 code="sink-taken",
                 hint=f"was {OWNER} changed or removed? Stop whatever else writes there, put it back as it "
                 "was, and run again: the tick is repeated",

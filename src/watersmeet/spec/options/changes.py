@@ -100,7 +100,7 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
     if wanted is None:
         without = next((name for name, values in listed if values is not None), None)
         if without is not None:
-            raise error(f"{words.option}{without} is said without {words.op}", words.such_as(words.op, "op"))
+            raise error(f"{words.option}{without} needs {words.op}", words.such_as(words.op, "op"))
         return None
     if None not in (said.op, said.diff):
         raise error(f"{words.op} and {words.diff} both say what changes", "leave out one of them")

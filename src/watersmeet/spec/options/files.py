@@ -237,7 +237,7 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
             SpecError(
                 f'{what} cannot {does} format "{shown}"',
                 code="unknown-format",
-                hint=f"a line of a file has no key beside its row: 'op.column' or {DEBEZIUM} say deletes"
+                hint=f"lines of files have no keys: use 'op.column', or {DEBEZIUM}, for deletes"
                 if of_keys
                 else near_names(wanted, formats),
             )

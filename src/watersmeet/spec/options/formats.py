@@ -44,9 +44,9 @@ def check_written(sink: Sink, format_: str, columns: Iterable[Column]) -> None:
             raise SpecError(
                 f'{what} cannot hold column "{column.name}" of type {column.type} ("{sink.name}")',
                 code="type-not-supported",
-                hint="put it out as an INTERVAL DAY TO SECOND or YEAR TO MONTH, or as text"
+                hint="write it as an INTERVAL DAY TO SECOND or YEAR TO MONTH, or as text"
                 if unheld
-                else "write Parquet or JSON, or put the column out as text: to_json(…)",
+                else "write Parquet or JSON, or write the column as text: to_json(…)",
             )
 
 

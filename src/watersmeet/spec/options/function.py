@@ -89,7 +89,7 @@ def call_problem(function: Any, given: str, named: Collection[str] = ()) -> str 
     """Why a function cannot be called with two arguments, ``given`` in words, and those of ``named`` that it
     has, and be done when it returns; None: it can, as far as it tells."""
     if not callable(function):
-        return f"it is no function but a {type(function).__name__}"
+        return f"it is not a function but a {type(function).__name__}"
     called = (function, type(function).__call__)  # an object may be one by its class
     for kind, is_kind in _IDLE.items():
         if any(map(is_kind, called)):

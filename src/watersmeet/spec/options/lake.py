@@ -87,7 +87,7 @@ def iceberg_problems(sink: Sink) -> list[SpecError]:
     if not any(name.startswith(CATALOG) for name in sink.options):
         problems.append(
             SpecError(
-                f"{what} says no catalog",
+                f"{what} needs a catalog",
                 code="missing-option",
                 hint="'catalog.type' = 'rest', 'catalog.uri' = 'https://…', for example",
             )
@@ -162,9 +162,9 @@ def _place_problems(what: str, path: str, options: Mapping[str, str]) -> Iterato
         yield wrong_value(what, "endpoint", public("url", endpoint), hint)
     if (endpoint or region) and path and not is_s3:
         yield SpecError(
-            f"{what} says an endpoint or a region of S3, and its path is not in S3",
+            f"{what} has an endpoint or a region of S3, but its path is not in S3",
             code="wrong-option",
-            hint="'path' = 's3://bucket/table'",
+            hint="'path' = 's3://bucket/table', or leave 'endpoint' and 'region' out",
         )
 
 

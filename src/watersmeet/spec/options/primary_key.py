@@ -52,8 +52,8 @@ def primary_key(
     by = None if sequence is None else _column(what, sequence, columns, error, words)
     if by is not None and not _is_ordered(by.type):
         raise error(
-            f'"{by.name}" is {by.type} and cannot say which change is the later one',
-            "a number, a TIMESTAMP or a text can",
+            f'"{by.name}" is {by.type} and cannot order the changes of a key',
+            "name a column that is a number, a TIMESTAMP or a text",
         )
     if by is not None and by.name in names:
         raise error(
@@ -62,7 +62,7 @@ def primary_key(
         )
     if by is None and (tombstones_us is not None or not remembers):
         raise error(
-            f"{words.option}{words.tombstones} is said without {words.sequence}: changes that are taken as"
+            f"{words.option}{words.tombstones} needs {words.sequence}: changes that are taken as"
             " they come need no memory of deletes",
             words.such_as(words.sequence, "updated_at"),
         )

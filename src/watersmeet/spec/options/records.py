@@ -63,7 +63,7 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
             raw = read_bytes(os.path.expanduser(value))
             given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
-            why = getattr(cause, "strerror", None) or "it is no text"
+            why = getattr(cause, "strerror", None) or "it is not text"
             shown = public_option(name, value)
             raise error(f"option '{name}': \"{shown}\" cannot be read: {why}", _HINTS[plain]) from None
     return given
@@ -113,7 +113,7 @@ def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
     if url is None:
         for name in (REGISTRY_USER, REGISTRY_PASSWORD, REGISTRY_UNKNOWN):
             if name in source.options:
-                message = f'{what}: option "{name}" is said without "{REGISTRY}"'
+                message = f'{what}: option "{name}" needs "{REGISTRY}"'
                 yield SpecError(
                     message, code="wrong-option", hint="say where the registry is, or leave it out"
                 )

@@ -14,7 +14,7 @@ STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az"}
 """Schemes of paths, and what clients call them."""
 OPTIONS = ("path", "format", "compression", "endpoint", "region")
 COMPRESSIONS = ("snappy", "zstd", "gzip", "none")
-_CREDENTIALS = "credentials are those of the environment of each process (AWS_ACCESS_KEY_ID and its like)"
+_CREDENTIALS = "credentials come from the environment of each process, such as AWS_ACCESS_KEY_ID"
 _UNSAFE = re.compile(r"[%?#*\[\]{}\\^`|<>~\x00-\x1f\x7f]|//|/\.{1,2}(/|$)")
 """In a path: what clients, or readers, take for something else."""
 

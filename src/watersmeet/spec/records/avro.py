@@ -91,7 +91,7 @@ def parse_avro(text: str, others: Mapping[str, AvroType] | None = None) -> AvroT
     try:
         tree = json.loads(text)
     except ValueError as error:
-        raise BadSchema(f"it is no JSON: {error}") from None
+        raise BadSchema(f"it is not JSON: {error}") from None
     except RecursionError:
         raise BadSchema(TOO_DEEP) from None
     names = _Names(dict(others or {}))
@@ -119,7 +119,7 @@ def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
             raise BadSchema("a union holds types, and no unions")
         return AvroType("union", parts=tuple(_type(item, space, names) for item in tree))
     if not isinstance(tree, dict) or "type" not in tree:
-        raise BadSchema(f"{json.dumps(tree)[:80]} is no type")
+        raise BadSchema(f"{json.dumps(tree)[:80]} is not a type")
     kind = tree["type"]
     if isinstance(kind, dict | list):
         return _type(kind, space, names)
@@ -144,7 +144,7 @@ def _named(name: str, space: str, names: _Names) -> AvroType:
 def _declared(kind: str, tree: dict[str, Any], space: str, names: _Names) -> AvroType:
     name = tree.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise BadSchema(f"{kind}: {json.dumps(name)} is no name")
+        raise BadSchema(f"{kind}: {json.dumps(name)} is not a name")
     inner = name.rpartition(".")[0] if "." in name else tree.get("namespace", space) or ""
     full = name if "." in name or not inner else f"{inner}.{name}"
     if full in names.open or full in names.declared:
@@ -177,7 +177,7 @@ def _declared(kind: str, tree: dict[str, Any], space: str, names: _Names) -> Avr
 
 def _field(tree: Any, record: str, space: str, names: _Names) -> AvroField:
     if not isinstance(tree, dict) or not isinstance(tree.get("name"), str) or "type" not in tree:
-        raise BadSchema(f'record "{record}": {json.dumps(tree)[:80]} is no field')
+        raise BadSchema(f'record "{record}": {json.dumps(tree)[:80]} is not a field')
     aliases = tree.get("aliases") or ()
     return AvroField(
         tree["name"],

@@ -65,7 +65,7 @@ def fit_avro(written: AvroType, columns: Sequence[Column], reader: AvroType | No
         Misfit: they cannot be.
     """
     if written.kind != "record":
-        raise Misfit([f"the schema is no record: it is {written}"])
+        raise Misfit([f"the schema is not a record: it is {written}"])
     problems: list[str] = []
     target = struct([Field(column.name, column.type) for column in columns])
     try:
@@ -166,7 +166,7 @@ def _record(
             try:
                 defaults.append((place, default_of(told.type, told.default, wanted.type)))
             except ValueError:
-                problems.append(f'the default of "{whole}" is no {wanted.type}')
+                problems.append(f'the default of "{whole}" is not a valid {wanted.type}')
         else:
             what = f'column "{whole}"' if "." not in whole else f'"{whole}"'
             has = ", ".join(names) or "none"

@@ -180,10 +180,10 @@ def _values(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield key >> 3, value
             continue
         if wire not in (1, 2, 5):
-            raise BadDescriptor("it is no descriptor")
+            raise BadDescriptor("it is not a descriptor")
         size, at = _varint(data, at) if wire == 2 else (8 if wire == 1 else 4, at)
         if at + size > len(data):
-            raise BadDescriptor("it is no descriptor, or ends early")
+            raise BadDescriptor("it is not a descriptor, or ends early")
         yield key >> 3, data[at : at + size]
         at += size
 
@@ -198,7 +198,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
-    raise BadDescriptor("it is no descriptor, or ends early")
+    raise BadDescriptor("it is not a descriptor, or ends early")
 
 
 def _several(parts: Parts, number: int) -> list[bytes]:
@@ -210,7 +210,7 @@ def _text(parts: Parts, number: int) -> str:
     try:
         return texts[-1].decode() if texts else ""
     except UnicodeDecodeError:
-        raise BadDescriptor("it is no descriptor") from None
+        raise BadDescriptor("it is not a descriptor") from None
 
 
 def _number(parts: Parts, number: int) -> int:

@@ -112,7 +112,7 @@ def _read(file: Path) -> Secret:
     with open(file, "rb", opener=_open_unblocked) as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise _refused(file, "it is no regular file")
+            raise _refused(file, "it is not a regular file")
         if status.st_uid not in (0, os.geteuid()):
             raise _refused(file, "it belongs to another user")
         if status.st_uid != 0 and status.st_mode & 0o077:  # secrets that are mounted belong to root

@@ -149,7 +149,7 @@ class Stream:
         self.lenient = case.get("options", {}).get("lenient", False)
         self.mark_kinds = {f"{prefix}{alias}.{t}": self.kinds[t] for t in self.marks}
         if self.declared.get("changes") and not changes:
-            raise NotFinal(f'rows of "{self.name}" can be taken back')
+            raise NotFinal(f'rows of "{self.name}" can be retracted')
         self.changes = changes
         self.there: Counter[Any] = Counter()
 
@@ -244,7 +244,7 @@ class Joined:
             node.replace(exp.alias_(exp.to_table(name), node.alias, table=True))
         read = {table.name.lower() for table in tree.find_all(exp.Table)}
         if not changes and any(streams[name].get("changes") for name in streams if name.lower() in read):
-            raise NotFinal("rows of a stream can be taken back")
+            raise NotFinal("rows of a stream can be retracted")
         options = {**case.get("options", {}), "output_mode": "changelog" if changes else "append"}
         own = {**case, "streams": streams, "options": options, "steps": []}
         self.oracle = Oracle({**own, "query": tree.sql(dialect="spark")})
@@ -324,7 +324,7 @@ class Windows:
         scope = Scope({named: kinds})
         time = function.expressions[1].expressions[0].name
         if time not in self.source.times:
-            raise Refused(f'"{time}" is no event time')
+            raise Refused(f'"{time}" is not an event time')
         self.time_key = self.source.times[time]
 
         def resolve(tree: exp.Expression) -> exp.Expression:

@@ -196,7 +196,7 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         for name in change.goes_on
     ]
     said += [
-        f"{called(name)} begins anew: {'; '.join(change.how[name])}; {change.why_not[name]}"
+        f"{called(name)} starts over: {'; '.join(change.how[name])}; {change.why_not[name]}"
         for name in change.begins
         if change.how.get(name)
     ]
@@ -321,7 +321,7 @@ class Coming:
             )
         if isinstance(contents, str):
             self.problems.append(
-                f"{called(query.name)} cannot come to a job with state: its rows may be taken back, and it"
+                f"{called(query.name)} cannot come to a job with state: its rows may be retracted, and it"
                 f' needs all rows of "{side.title}", of which the job has read some: {contents}'
             )
             return

@@ -131,7 +131,7 @@ class Checkpoint:
             raise StateError(
                 f"the job's state is in {self.state}, and state_store is {url}",
                 code="state-elsewhere",
-                hint="leave state_store out to go on; to begin anew there, name another checkpoint directory",
+                hint="leave state_store out to go on; to start over there, name another checkpoint directory",
             )
         if before is not None and before["url"] != url:
             raise StateError(
@@ -261,8 +261,8 @@ class Checkpoint:
             f"{self.place} has {'no state' if there is None else 'the state of another job'}, and the job "
             f"has committed ticks there, as {self.root} says",
             code="state-lost",
-            hint="see to the URL and the endpoint, or bring its objects back. If the job was reset "
-            f"elsewhere, it begins anew once {self.root} is moved away",
+            hint="check the URL and the endpoint, or bring its objects back. If the job was reset "
+            f"elsewhere, it starts over once {self.root} is moved away",
         )
 
     def owner_there(self) -> str | None:

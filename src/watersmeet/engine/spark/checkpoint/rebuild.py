@@ -72,7 +72,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
             return "its metadata cannot be read"
         offsets = checkpoint.offsets(batch)
         if len(offsets.sources) != len(plan.sources):
-            return f"its offsets of batch {batch} are not whole"
+            return f"its offsets of batch {batch} are incomplete"
         kept = {} if before is None else before.settings
         if _PARTITIONS not in offsets.settings or not kept.items() <= offsets.settings.items():
             return f"its offsets of batch {batch} have other settings than the query"
@@ -135,10 +135,10 @@ def rebuild(
     others = [source.name for source in plan.sources if source.traits.kept_by_spark]
     if others:
         raise StateError(
-            f"Spark's checkpoint cannot be made anew from the state: what Spark keeps of {', '.join(others)} "
+            f"Spark's checkpoint cannot be rebuilt from the state: what Spark keeps of {', '.join(others)} "
             "beside its offsets is not known here",
             code="not-rebuilt",
-            hint="restore the checkpoint directory from a copy, or start anew with an empty one, and an empty"
+            hint="restore the checkpoint directory from a copy, or start over with an empty one, and an empty"
             " sink",
         )
     newest = host if planned is None else planned

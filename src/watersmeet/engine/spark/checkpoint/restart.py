@@ -126,7 +126,7 @@ def check_checkpoint(checkpoint: Checkpoint, host: Mapping[str, Any] | None, pla
     damage = find_damage(checkpoint, host, plan) if host else None
     if damage is not None:
         raise StateError(
-            f"Spark's checkpoint in {checkpoint.spark} is damaged: {damage}; the state is whole",
+            f"Spark's checkpoint in {checkpoint.spark} is damaged: {damage}; the state is intact",
             code="spark-checkpoint-damaged",
             hint=REBUILD,
         )
@@ -167,8 +167,8 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
     check_sources(host, plan)
     if query_id is None or planned is None:
         raise StateError(
-            f"Spark's checkpoint in {checkpoint.spark} is gone, or its metadata is; the state is whole, as of"
-            f" batch {host[BATCH]}",
+            f"Spark's checkpoint in {checkpoint.spark} is gone, or its metadata is; the state is intact, as"
+            f" of batch {host[BATCH]}",
             code="spark-checkpoint-lost",
             hint=REBUILD,
         )
@@ -236,7 +236,7 @@ def recover(
         host |= _going_on_from(host, plan, accepted)
     torn = checkpoint.spark_files.drop_torn_commits()
     if torn:
-        note(f"Spark's commits of batches {torn} were not whole: they are given again, and passed over")
+        note(f"Spark's commits of batches {torn} were incomplete: they are given again, and passed over")
     ahead = None
     asked = asked or other_sources
     if not (asked or accepted or find_damage(checkpoint, host, plan)):
@@ -245,7 +245,7 @@ def recover(
         kept = rebuild(checkpoint, host, plan, interval)
         why = f" ({ahead}: a batch that was only planned)" if ahead else ""
         note(
-            f"Spark's checkpoint was made anew from the state of batch {host[BATCH]}{why}"
+            f"Spark's checkpoint was rebuilt from the state of batch {host[BATCH]}{why}"
             + (f"; the old one is in {kept}" if kept else "")
         )
     return host
@@ -266,7 +266,7 @@ def check_sources(host: Mapping[str, Any], plan: JobPlan) -> None:
             f"the sources are {_listed(sources_of(plan))}; the state was made with {_listed(host[SOURCES])}, "
             "in this order",
             code="sources-changed",
-            hint="name the same sources in the same order, or start anew with an empty checkpoint directory",
+            hint="name the same sources in the same order, or start over with an empty checkpoint directory",
         )
 
 
@@ -286,7 +286,7 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
     raise StateError(
         f"Spark gives batch {offsets.batch}, the state is at batch {last}"
         + (", with other offsets" if offsets.batch == last else "")
-        + ": Spark's checkpoint and the state are not of the same time; nothing of this batch was put out",
+        + ": Spark's checkpoint and the state are not of the same time; nothing of this batch was written",
         code="checkpoint-gap",
         hint=_ANEW,
     )

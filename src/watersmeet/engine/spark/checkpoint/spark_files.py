@@ -25,7 +25,7 @@ VERSION = "v1"
 COMPACT = ".compact"
 
 REBUILD = (
-    "run the job once with --rebuild-spark-checkpoint: Spark's files are then made anew from the job's state "
+    "run the job once with --rebuild-spark-checkpoint: Spark's files are then rebuilt from the job's state "
     "(the old ones are kept beside them); no row is lost or read twice"
 )
 
@@ -176,7 +176,7 @@ def _log_lines(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, AttributeError):
-        raise ValueError(f"{path} is not whole") from None
+        raise ValueError(f"{path} is incomplete") from None
     return entries
 
 

@@ -94,7 +94,7 @@ class Telling:
         self._broken_files[source] = (files, files if is_due else named)
         if not is_due:
             return ""
-        return broken_files_text(broken) + (f"; {files:,} such files by now" if before else "")
+        return broken_files_text(broken) + (f"; {files:,} such files so far" if before else "")
 
     def _tell_far_ahead(self, result: TickResult) -> None:
         """Note the first tick in which rows of a source have times too far ahead of the clock."""

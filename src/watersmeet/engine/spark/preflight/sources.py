@@ -66,7 +66,7 @@ def notes_of(plan: JobPlan) -> list[str]:
             words += notes_in(_what(source, table), source)
         elif source.traits.files:
             words.append(
-                f"{what}: {path_of(source.options)} is no local path, and is looked at by Spark alone"
+                f"{what}: {path_of(source.options)} is not a local path, and is looked at by Spark alone"
             )
     return words
 

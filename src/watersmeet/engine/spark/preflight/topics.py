@@ -98,7 +98,7 @@ def _ask(
                 return  # it may be slow
             reason = str(error)
         except (OSError, ValueError, struct.error, OverflowError) as error:
-            reason = str(error) or "it does not answer as Kafka does"
+            reason = getattr(error, "strerror", None) or str(error) or "it does not answer as Kafka does"
         else:
             _judge(what, topics, codes, server)
             return

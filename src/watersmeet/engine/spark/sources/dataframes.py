@@ -63,12 +63,12 @@ _SILENT: Mapping[tuple[str, str], str] = {
     ("failondataloss", "false"): _PASSED_OVER,
     ("ignoremissingfiles", "true"): _PASSED_OVER,
     ("ignorecorruptfiles", "true"): "files that cannot be read are passed over, and nothing tells of it",
-    ("ignorechanges", "true"): "rows of files that are written anew come again",
+    ("ignorechanges", "true"): "rows of files that are rewritten are read again",
     ("ignoredeletes", "true"): "rows that are deleted stay in the result",
     ("skipchangecommits", "true"): "commits that change rows are passed over, and nothing tells of it",
     ("mode", "dropmalformed"): "records that are broken are dropped, and not counted",
-    ("cleansource", "delete"): "files are deleted once they are read: nothing can be read anew",
-    ("cleansource", "archive"): "files are moved once they are read: nothing can be read anew there",
+    ("cleansource", "delete"): "files are deleted once they are read: nothing can be read again",
+    ("cleansource", "archive"): "files are moved once they are read: nothing can be read again there",
 }
 """Options of Spark's readers by which rows are missing, or too many, without a word; and how."""
 
@@ -213,7 +213,7 @@ def _problems(source: Source, nodes: Sequence[Any]) -> Iterator[SpecError]:
         )
     if len(leaves) > len(streams) or any(node.subqueries().size() for node in nodes):
         yield SpecError(
-            f"{what} reads a table beside its stream, whose rows may be others when a tick is repeated",
+            f"{what} joins its stream with a table, whose rows may change before a tick is repeated",
             code="not-supported",
             hint="declare it as a table, and write JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
         )
@@ -224,7 +224,7 @@ def _problems(source: Source, nodes: Sequence[Any]) -> Iterator[SpecError]:
     unsure = [node for node in nodes if not _is_deterministic(node)]
     if unsure:
         yield SpecError(
-            f"{what} has values that are others when a tick is repeated: {unsure[0].simpleString(10)}",
+            f"{what} has values that change when a tick is repeated: {unsure[0].simpleString(10)}",
             code="not-supported",
             hint="leave out rand(), uuid(), monotonically_increasing_id() and the like",
         )

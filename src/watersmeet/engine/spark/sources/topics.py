@@ -74,7 +74,7 @@ class Topics:
             ids = {topic: described[0] for topic, described in self._described(source).items()}
             replaced = _replaced(seen.get(source.name, {}), ids)
             if replaced:
-                raise _made_again(source, replaced, "while the job ran; nothing of this tick was put out")
+                raise _made_again(source, replaced, "while the job ran; nothing of this tick was written")
 
     def losses(self, seen: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
         """What of the sources is gone before it was read, and how each could go on.
@@ -170,7 +170,7 @@ class Topics:
                         f'Kafka source "{source.name}": a topic of {", ".join(topics)} is not there any'
                         f" more at {servers}",
                         code="topic-missing",
-                        hint="the state is whole; nothing of this tick was put out. Was the topic deleted?"
+                        hint="the state is intact; nothing of this tick was written. Was the topic deleted?"
                         f" When it is made again: --accept-loss {source.name} goes on with the new one",
                     ) from None
                 if time.monotonic() > until:
@@ -219,12 +219,12 @@ def _replaced(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def _made_again(source: Source, topics: Sequence[str], when: str) -> EngineError:
     return EngineError(
-        f'Kafka source "{source.name}": topic "{", ".join(topics)}" was deleted and made again {when};'
+        f'Kafka source "{source.name}": topic "{", ".join(topics)}" was deleted and created again {when};'
         " the job's offsets are those of the old one",
         code="topic-made-again",
-        hint="the state and what was put out are whole; rows of the old topic that were not read are gone. "
+        hint="the state and the output so far are intact; rows of the old topic that were not read are gone. "
         f"--accept-loss {source.name} goes on, and reads the new topic from its beginning (its rows below "
-        "the watermark are late, and counted). Or start anew: a new checkpoint directory and an empty sink",
+        "the watermark are late, and counted). Or start over: a new checkpoint directory and an empty sink",
     )
 
 
@@ -232,7 +232,7 @@ def _gone(source: Source, what: Sequence[str]) -> EngineError:
     return EngineError(
         f'Kafka source "{source.name}": rows are gone before they were read: {"; ".join(what)}',
         code="offsets-expired",
-        hint="the state and what was put out are whole. If the topic can be restored, do that and run again. "
-        f"--accept-loss {source.name} goes on without those rows: what they would have matched is padded or "
-        "left out. Raise the topic's retention, or run the job more often",
+        hint="the state and the output so far are intact. If the topic can be restored, do that and run"
+        f" again. --accept-loss {source.name} continues without those rows: their partners are padded"
+        " or left out. Raise the topic's retention, or run the job more often",
     )

@@ -221,7 +221,7 @@ def truncated_error(source: str) -> EngineError:
     return EngineError(
         f'"{source}": its table was emptied by TRUNCATE, and its rows are still in the results',
         code="table-truncated",
-        hint="begin anew, with another checkpoint and from a new snapshot; or say"
+        hint="start over, with another checkpoint and from a new snapshot; or say"
         " 'debezium.truncate' = 'skip': the job goes on, and the rows stay",
     )
 

@@ -289,9 +289,9 @@ class SinkFrame:
         texts = self._found(task)
         if len(texts) != partitions:
             raise EngineError(
-                f'the sink of "{self._query}" took the rows of {len(texts)} of {partitions} partitions',
+                f'the sink of "{self._query}" wrote {len(texts)} of {partitions} partitions',
                 code="internal",
-                hint="a sink must evaluate the whole frame",
+                hint="make the sink write all rows of its DataFrame",
             )
         rows = given()
         if self._counter is not None:

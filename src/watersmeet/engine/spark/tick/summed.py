@@ -38,7 +38,7 @@ def summed(frame: DataFrame, outputs: Sequence[tuple[str, str]], query: str) -> 
         if _has_no_equals(field.dataType):
             raise EngineError(
                 f'INSERT "{query}": the column "{name}" is {field.dataType.simpleString().upper()}, of which'
-                " nothing tells equal values, so what goes cannot take back what came",
+                " nothing tells equal values, so deletes cannot cancel inserts",
                 code="type-not-supported",
                 hint="put it out as text: CAST(… AS STRING), to_json(…)",
             )

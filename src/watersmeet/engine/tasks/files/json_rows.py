@@ -154,7 +154,7 @@ def _checked_lines(part: Part, block: bytes) -> int:
         line = block[starts[number] : ends[number]].strip(_BLANK)
         blank += not line
         if line and not (line.startswith(b"{") and line.endswith(b"}")):
-            raise NotPlain(f"{part.path}: it has lines that are no objects")
+            raise NotPlain(f"{part.path}: it has lines that are not objects")
     if any(text in block for text in _NO_NUMBERS) and _NO_NUMBER.search(block) is not None:
         raise NotPlain(f"{part.path}: it has numbers that are none")
     lengths = ends - starts

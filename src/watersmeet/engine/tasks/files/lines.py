@@ -130,7 +130,7 @@ def _checked(block: bytes, path: str) -> bytes:
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         raise NotPlain(f"{path}: it has carriage returns that end no line")
     if not block.isascii() and not _is_utf8(block):
-        raise NotPlain(f"{path}: it is no UTF-8")
+        raise NotPlain(f"{path}: it is not UTF-8")
     return block
 
 

@@ -76,7 +76,7 @@ _INTEGER, _DECIMAL, _FLOAT = map(alphabet, (b"0123456789-", b"0123456789-.", b"0
 
 def _numbers(texts: pa.StringArray, type_: SqlType, allowed: npt.NDArray[np.bool_]) -> pa.Array:
     if not allowed[_characters(texts)].all():
-        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+        raise NotPlain(f"some texts are not {type_} in its usual form")
     return texts.cast(in_arrow(type_))
 
 
@@ -114,14 +114,14 @@ def _fractions(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
 def _booleans(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
     true, false = (pc.is_in(texts, pa.array(spelled)) for spelled in (_TRUE, _FALSE))
     if not pc.all(pc.or_(pc.or_(true, false), texts.is_null())).as_py():
-        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+        raise NotPlain(f"some texts are not {type_} in its usual form")
     return pc.if_else(texts.is_valid(), true, pa.scalar(None, pa.bool_()))
 
 
 def _dates(texts: pa.StringArray, type_: SqlType, _: str) -> pa.Array:
     for of_length in _of_lengths(texts):
         if of_length.shape[1] != 10:
-            raise NotPlain(f"some texts are no {type_} in its usual spelling")
+            raise NotPlain(f"some texts are not {type_} in its usual form")
         _check_day(of_length, type_)
     return _from(_FIRST_DAY, texts.cast(pa.date32()), pa.int32())
 
@@ -229,7 +229,7 @@ def _check_times(times: Bytes, type_: SqlType) -> bool:
 
 def _check(holds: bool, type_: SqlType) -> None:
     if not holds:
-        raise NotPlain(f"some texts are no {type_} in its usual spelling")
+        raise NotPlain(f"some texts are not {type_} in its usual form")
 
 
 def _are(texts: Bytes, places: tuple[int, ...], characters: bytes) -> bool:

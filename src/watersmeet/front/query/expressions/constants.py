@@ -171,7 +171,7 @@ def _regular(node: Expr, name: str | None) -> Problem | None:
         groups = groups_of(pattern)
     except PatternError as error:
         return (
-            f"'{pattern}' is no regular expression: {error}",
+            f"'{pattern}' is not a regular expression: {error}",
             "bad-pattern",
             "they are Java's; a sign that means itself has \\ before it, and in a text of SQL each \\ is"
             " written twice: '\\\\('",

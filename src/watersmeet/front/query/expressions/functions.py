@@ -126,7 +126,7 @@ def _wrong_call(called: Call, kind: Callable[[Expr], SqlType], text: Text) -> Pr
             return None
         if name.lower() == "identifier":
             said = "IDENTIFIER() is not supported: names are known when a job is read"
-            return said, "not-supported", "write the name itself, in ` ` where it is no plain word"
+            return said, "not-supported", "write the name itself, in ` ` where it is not a plain word"
         hint = near_names(name.lower(), function_names())
         return (
             f"there is no function {name}() in Spark {spark_version()}",

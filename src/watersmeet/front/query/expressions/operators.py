@@ -103,7 +103,7 @@ def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
     plain: Any = operand.unnest()
     type_ = kind(plain)
     if form == "WHEN" and isinstance(plain, exp.Null):
-        return f"{where}: NULL is no condition", _CODE, "write FALSE, which holds for no row either"
+        return f"{where}: NULL is not a condition", _CODE, "write FALSE, which holds for no row either"
     if form == "WHEN" and isinstance(plain, exp.Literal):
         type_ = STRING if plain.is_string else number_type(plain)
     return _no_condition(where, plain, type_) if form_refuses(form, type_) else None
@@ -147,12 +147,13 @@ def comparisons(node: Expr) -> Iterator[tuple[str, Expr, Expr]]:
 def _of_two(node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[Expr, SqlType]) -> Problem:
     if operator in ("AND", "OR"):
         return _no_condition(operator, *next((e for e in (left, right) if form_refuses("NOT", e[1])), left))
+    if operator in _ARITHMETIC:
+        said = f"Spark has no {left[1]} {operator} {right[1]}"
+        return f"{shown(node)}: {said}", _CODE, "cast one of the two, or compute with INTERVALs"
     return (
-        f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}",
+        f"{shown(node)}: Spark cannot compare {left[1]} with {right[1]}",
         _CODE,
-        "cast one of the two, or compute with INTERVALs"
-        if operator in _ARITHMETIC
-        else "cast one of the two",
+        "compare columns of the same type, or CAST one of the two to the type of the other",
     )
 
 
@@ -205,10 +206,10 @@ def _unlike(node: Expr, kind: Kind) -> Problem | None:
         for other, others in given[:number]:
             if operator_refuses(operator, others, its):
                 return (
-                    f"{shown(node)}: {shown(other)} is {others} and {shown(one)} is {its}, of which Spark"
-                    " makes no common type",
+                    f"{shown(node)}: {shown(other)} is {others} and {shown(one)} is {its}; Spark has no"
+                    " common type for them",
                     _CODE,
-                    "cast one of the two",
+                    "CAST one of the two to the type of the other",
                 )
     return None
 

@@ -39,7 +39,7 @@ def unlike_operands(
     types = left[1], right[1]
     if not all(type_.is_nested for type_ in types) or _is_uncertain(*types) or is_compared(*types):
         return None
-    return f"{shown(node)}: Spark has no {left[1]} {operator} {right[1]}", "wrong-types", _HINT
+    return f"{shown(node)}: Spark cannot compare {left[1]} with {right[1]}", "wrong-types", _HINT
 
 
 def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
@@ -54,7 +54,7 @@ def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | 
         f"{name}(): {shown(one)} is {kind(one)} and {shown(other)} is {kind(other)}: Spark compares no"
         f" {types[0]} with {types[1]} there",
         "wrong-arguments",
-        "cast one of the two",
+        "CAST one of the two to the type of the other",
     )
 
 
@@ -92,10 +92,10 @@ def _texts_beside_others(name: str, given: Sequence[Expr], kind: Kind) -> Proble
         families = family_of(its), family_of(others)
         if None not in families and families[0] != families[1] and "STRING" in families:
             return (
-                f"{name}(): {shown(one)} is {its} and {shown(other)} is {others}, of which Spark makes no"
-                " common type there",
+                f"{name}(): {shown(one)} is {its} and {shown(other)} is {others}; Spark has no"
+                " common type for them",
                 "wrong-arguments",
-                "cast one of the two",
+                "CAST one of the two to the type of the other",
             )
     return None
 

@@ -80,7 +80,7 @@ def made_utf8(data: pa.Array) -> pa.Array:
 
 
 def validated_utf8(data: pa.Array) -> pa.Array:
-    wrong = Wrong("INVALID_UTF8_STRING", "bytes are no UTF-8")
+    wrong = Wrong("INVALID_UTF8_STRING", "bytes are not UTF-8")
     return of_distinct(lambda one: one.decode() if _is_utf8(one) else wrong, pa.string(), data)
 
 
@@ -121,7 +121,7 @@ def _unhex(text: str) -> bytes | None:
 
 def _bytes_of_hex(text: str) -> bytes | Wrong:
     data = _unhex(text)
-    return Wrong("CONVERSION_INVALID_INPUT", "a text is no hexadecimal number") if data is None else data
+    return Wrong("CONVERSION_INVALID_INPUT", "a text is not a hexadecimal number") if data is None else data
 
 
 _MALFORMED = Wrong("MALFORMED_CHARACTER_CODING", "what the character set does not have")
@@ -170,7 +170,7 @@ def _digit(character: str) -> int:
 
 
 def _url_decoded(text: str) -> str | Wrong:
-    wrong = Wrong("CANNOT_DECODE_URL", "a text is no encoded URL")
+    wrong = Wrong("CANNOT_DECODE_URL", "a text is not an encoded URL")
     decoded: list[str] = []
     at = 0
     while at < len(text):

@@ -101,7 +101,7 @@ def _signed(text: pa.Array) -> pa.Array:
 
 
 def _malformed(kind: str) -> Wrong:
-    return Wrong("CAST_INVALID_INPUT", f"a text is no {kind}")
+    return Wrong("CAST_INVALID_INPUT", f"a text is not a valid {kind}")
 
 
 def _integer(least: int, greatest: int, text: str) -> int | Wrong:

@@ -173,7 +173,7 @@ def _bucket(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         raise NotExact("this number of arguments is not on the list")
     size, time = values[:2]
     if not size.type.is_interval or size.tree[0] != "constant" or not size.tree[1] or size.tree[1] < 0:
-        raise NotExact("a size that is no constant INTERVAL above 0")
+        raise NotExact("a size that is not a constant INTERVAL above 0")
     if time.type not in (TIMESTAMP, TIMESTAMP_NTZ):
         raise NotExact(f"a bucket of {time.type}")
     origin = values[2] if len(values) == 3 else constant(0, TIMESTAMP_NTZ)

@@ -93,7 +93,7 @@ def _check(pieces: Sequence[str], lengths: dict[str, Sequence[int]], pattern: st
 
 def _pattern(value: Exact) -> str:
     if value.type != STRING:
-        raise NotExact("a pattern that is no text")
+        raise NotExact("a pattern that is not text")
     return str(constant_value(value))
 
 
@@ -127,7 +127,7 @@ def _parsed(to: SqlType, fails: bool) -> Rule:
             value = compiler.cast_to(values[0], to)
             return value if fails or value is values[0] else or_null(value)
         if len(values) != 2 or values[0].type != STRING:
-            raise NotExact("what is no text is not read by a pattern")
+            raise NotExact("what is not text is not read by a pattern")
         wall = _wall(values[0], _pattern(values[1]), fails)
         return wall if to == TIMESTAMP_NTZ else compiler.cast_to(compiler.cast_to(wall, TIMESTAMP), to)
 

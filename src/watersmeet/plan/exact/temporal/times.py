@@ -102,7 +102,7 @@ def _date_part(compiler: Compiler, field: Exact, value: Exact) -> Exact:
 def _text(value: Exact) -> str:
     text = constant_value(value)
     if value.type != STRING:
-        raise NotExact("a unit that is no text")
+        raise NotExact("a unit that is not text")
     return str(text)
 
 
@@ -130,7 +130,7 @@ def _months_between(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
         raise NotExact("this number of arguments is not on the list")
     rounded = constant_value(values[2]) if len(values) == 3 else True
     if not isinstance(rounded, bool):
-        raise NotExact("months_between with what is no BOOLEAN")
+        raise NotExact("months_between with what is not a BOOLEAN")
     times = [compiler.as_timestamp(value) for value in values[:2]]
     return call("months_between", DOUBLE, *times, options=[rounded, compiler.zone])
 
@@ -144,7 +144,7 @@ def _next_day(compiler: Compiler, date: Exact, weekday: Exact) -> Exact:
     for number, name in enumerate(WEEKDAYS):
         if wanted in (name[:2].upper(), name[:3].upper(), name.upper()):
             return call("next_day", DATE, compiler.as_date(date), options=[number])
-    raise NotExact(f"{wanted} is no day of the week")
+    raise NotExact(f"{wanted} is not a day of the week")
 
 
 def _trunc(compiler: Compiler, value: Exact, unit: Exact) -> Exact:
@@ -168,7 +168,7 @@ def _date_trunc(compiler: Compiler, unit: Exact, value: Exact) -> Exact:
 def _unit(node: Expr) -> str:
     """``HOUR`` in ``dateadd(HOUR, 1, ts)``."""
     if not isinstance(node, exp.Column | exp.Var) or not node.name:
-        raise NotExact("a unit that is no name")
+        raise NotExact("a unit that is not a name")
     return node.name.upper()
 
 
@@ -188,7 +188,7 @@ def _timestampadd(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     unit = "DAY" if unit == "DAYOFYEAR" else unit
     time, zone = compiler.on_clock(value)
     if unit not in _UNIT_US and unit not in _UNIT_MONTHS:
-        raise NotExact(f"{unit} is no unit")
+        raise NotExact(f"{unit} is not a unit")
     size, function = (
         (_UNIT_US[unit], "add_units") if unit in _UNIT_US else (_UNIT_MONTHS[unit], "add_units_of_months")
     )
@@ -214,7 +214,7 @@ def _timestampdiff(compiler: Compiler, nodes: Sequence[Expr]) -> Exact:
     times = [compiler.as_timestamp(value) for value in values]
     options = [_UNIT_US.get(unit) or _UNIT_MONTHS.get(unit), compiler.zone]
     if options[0] is None:
-        raise NotExact(f"{unit} is no unit")
+        raise NotExact(f"{unit} is not a unit")
     function = "units_between" if unit in _UNIT_US else "calendar_units_between"
     return call(function, BIGINT, *times, options=options)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.window import WindowSpec
 
-NOTHING_OUT = "nothing of this tick was put out. "
+NOTHING_OUT = "nothing of this tick was written. "
 _HINT = (
     f"{NOTHING_OUT}Write one JSON value per line (by 'multiLine' per file), or take away what stands behind "
     "the first one"

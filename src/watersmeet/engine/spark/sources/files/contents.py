@@ -123,7 +123,7 @@ def no_text(start: bytes, encoding: str = "utf-8") -> Wrong | None:
     if bom is not None:
         return Wrong(f"it is {bom}, not UTF-8 text", _UTF_8.format(bom))
     if sum(byte in _NOT_TEXT for byte in start) * 10 > len(start):
-        return Wrong("it is no text", "'format' says what the files are; take away what is none")
+        return Wrong("it is not text", "'format' says what the files are; take away what is none")
     return _not_in(start, "utf-8")
 
 
@@ -147,7 +147,7 @@ def _not_in(start: bytes, encoding: str) -> Wrong | None:
         return Wrong(
             f"not all of it is {encoding.upper()} text (at byte {error.start:,}), and Spark reads such places"
             " as \ufffd, or such records as broken",
-            "CSV without an 'encoding' stops a run that reads it, JSON is broken where it is no text: say"
+            "CSV without an 'encoding' stops a run that reads it, JSON is broken where it is not text: say"
             " 'encoding' (and of JSON 'lineSep'), or write UTF-8",
             certain=False,
         )
@@ -182,11 +182,11 @@ def _parquet(path: str) -> Wrong | None:
         with open(path, "rb") as file:
             start = file.read(START)
         if start.startswith(_MAGIC):
-            return Wrong("it is no whole Parquet file: its end is missing or damaged", WHOLE)
+            return Wrong("it is not a whole Parquet file: its end is missing or damaged", WHOLE)
         text = no_text(start)
         if text is None or not text.certain:
-            return Wrong("it is no Parquet file, but text", "'format' = 'csv' or 'json' reads text")
-        return Wrong("it is no Parquet file, but something else", "take it away, or say its 'format'")
+            return Wrong("it is not a Parquet file, but text", "'format' = 'csv' or 'json' reads text")
+        return Wrong("it is not a Parquet file, but something else", "take it away, or say its 'format'")
     except OSError as error:
         return _unreadable(error)
     return None

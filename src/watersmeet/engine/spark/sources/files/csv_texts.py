@@ -85,7 +85,7 @@ class CsvTexts:
         line = printable(shown_text(text)[:_LONGEST_SHOWN])
         if not is_utf8.as_py() and said_encoding(self.options) is None:
             return EngineError(
-                f"{what}: {file} has bytes that are no UTF-8, and no encoding is said: {line}",
+                f"{what}: {file} has bytes that are not UTF-8, and 'encoding' is not set: {line}",
                 code="file-not-utf8",
                 hint=f"{before}{_HINT_UTF8}",
             )

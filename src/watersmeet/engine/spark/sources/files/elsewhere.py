@@ -41,10 +41,10 @@ def gone_in(spark: SparkSession) -> Gone:
             except Exception as error:
                 told = readable_error(error)
                 raise EngineError(
-                    f"{url} was not looked at: {told.message}",
+                    f"{url} cannot be checked: {told.message}",
                     code="file-unreadable",
                     hint=told.hint
-                    or "nothing of this tick was put out: run again when its file system answers",
+                    or "nothing of this tick was written: run again when its file system answers",
                 ) from None
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -28,7 +28,7 @@ def read_parquet(
         fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
     except UNREADABLE:
-        raise damaged(source, file, "it is no whole Parquet file") from None
+        raise damaged(source, file, "it is not a whole Parquet file") from None
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     chosen: dict[str, Column] = {}
     for column in source.columns:

@@ -145,7 +145,7 @@ def files_in_order(
     """
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
-        what = f"{path} is no local path" if local is None else "'pathGlobFilter' is Spark's to apply"
+        what = f"{path} is not a local path" if local is None else "'pathGlobFilter' is Spark's to apply"
         raise EngineError(f'"{source.name}": {fails}: {what}', code="cannot-infer", hint=hint)
     files = [file for file in files_of(source) if file.passed_over is None and file.stat[0]]
     if not files:

@@ -78,7 +78,9 @@ def _of_file(name: str, file: str) -> FileColumns:
         fields = meta.schema.to_arrow_schema()
     except UNREADABLE as error:
         reason = (
-            error.strerror if isinstance(error, OSError) and error.strerror else "it is no whole Parquet file"
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else "it is not a whole Parquet file"
         )
         raise EngineError(
             f'"{name}": {shown(file)} cannot be read: {reason}',

@@ -319,7 +319,7 @@ class _Sample:
                 wrong = no_text(opened.read(START))
             if wrong is not None and wrong.certain:
                 return _refused(self._name, f"{shown(file)} cannot be read: {wrong.what}", wrong.hint)
-            reason = f"it is no {error.encoding.upper()} text (at byte {error.start:,})"
+            reason = f"it is not {error.encoding.upper()} text (at byte {error.start:,})"
             hint = "say its 'encoding' (and of lines of JSON 'lineSep'), or write it as UTF-8"
             return _refused(self._name, f"{shown(file)} cannot be read: {reason}", f"{hint}; or {_HINT}")
         return _refused(self._name, f"{shown(file)} cannot be read: {reason}")

@@ -140,14 +140,14 @@ def _kind_of_time(time: re.Match[str], options: Mapping[str, str]) -> tuple[str,
     day, clock, fraction, zone = time.groups()
     text = time.group()
     if TIMESTAMP_FORMAT in options:
-        why = "it is no time of the 'timestampFormat'"
+        why = "it is not a time of the 'timestampFormat'"
         if _reader(options, TIMESTAMP_FORMAT) is None:
             why = "it has a 'timestampFormat'; declare the column"
         return TEXT, why
     if fraction is not None and len(fraction) > 7:
         return TEXT, f"a TIMESTAMP has microseconds, and would lose some of {text[:40]!r}"
     if not _is_time(f"{day}T{clock}") or (zone not in (None, "Z") and not _is_offset(zone)):
-        return TEXT, f"{text[:40]!r} is no time that there is"
+        return TEXT, f"{text[:40]!r} is not a valid time"
     return (LOCAL if zone is None else ZONED), None
 
 

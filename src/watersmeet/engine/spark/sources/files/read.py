@@ -86,9 +86,9 @@ _HINTS = {
     "changed": "the rows that it had are in the result, those that came since are not: put new rows into new "
     "files. To go on, put the file back as it was (content and time), or say 'on_changed_file' = 'warn': "
     "such files are then counted and named",
-    "torn": "nothing of this tick was put out. Write files elsewhere on the same file system and move them "
+    "torn": "nothing of this tick was written. Write files elsewhere on the same file system and move them "
     "here when they are whole; when this one is, run again: it is then read as it is",
-    "gone": "nothing of this tick was put out. Put the file back and run again, or say 'on_changed_file' = "
+    "gone": "nothing of this tick was written. Put the file back and run again, or say 'on_changed_file' = "
     "'warn': such files are then counted and named, and their rows are not in the result",
     "unread": NESTED,
     "vanished": "if it had rows that are meant, put it back and run again. Write files elsewhere on the same "
@@ -222,7 +222,7 @@ class FilesRead:
             f'file source "{source.name}": its files were read from {shown(before)}, and are in {now} now',
             code="source-moved",
             hint="they would be read again, and their rows come twice: run the job where it ran before, or "
-            "begin anew (watersmeet reset)",
+            "start over (watersmeet reset)",
         )
 
     def look_if_due(self) -> None:
@@ -351,9 +351,9 @@ class FilesRead:
                 )
                 if plain is not None:
                     raise EngineError(
-                        f'file source "{source.name}": Spark would pass over {shown(plain)}',
+                        f'file source "{source.name}": Spark would not read {shown(plain)}',
                         code="file-unread",
-                        hint=f"nothing of this tick was put out; {MIXED}",
+                        hint=f"nothing of this tick was written; {MIXED}",
                     )
                 files += read
             for file in filter(self._is_back, files):
@@ -438,7 +438,7 @@ class FilesRead:
                 f'file source "{source.name}": Spark takes {shown(path)} for a pattern, and would read rows '
                 "twice",
                 code="file-name",
-                hint="nothing of this tick was put out. Rename it and run again: no [ ] { } * ? or backslash "
+                hint="nothing of this tick was written. Rename it and run again: no [ ] { } * ? or backslash "
                 "in names of files and directories",
             )
         stat = stat_of(path)

@@ -327,7 +327,7 @@ def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: FileRead
         return "an ASOF join asks which rows come first, which is as Spark reads them"
     for source in plan.sources:
         if not is_plain(source):
-            return f'"{source.name}" is no plain stream of local files'
+            return f'"{source.name}" is not a plain stream of local files'
         if not scanned.plain.get(source.name):
             return f'of "{source.name}" expressions are asked'
     return None

@@ -157,7 +157,7 @@ def parse_time(text: pa.Array, pattern: str) -> pa.Array:
     )
     months = (year - 1970) * 12 + month - 1
     ok &= day <= calendar.length_of(months)
-    base.check(~ok, "CANNOT_PARSE_TIMESTAMP", "a text is no time of this pattern", text)
+    base.check(~ok, "CANNOT_PARSE_TIMESTAMP", "a text is not a time of this pattern", text)
     days = np.where(ok, calendar.first_of(months) + day - 1, 0)
     far = np.abs(days) > _MOST_DAYS
     base.check(far, "ArithmeticException", "a time is too far", text)

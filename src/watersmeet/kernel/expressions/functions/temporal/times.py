@@ -339,7 +339,7 @@ def from_real_seconds(numbers: pa.Array, cast: bool) -> pa.Array:
     values = raw(numbers)
     none = ~np.isfinite(values)
     if cast:
-        base.check(none, "CAST_INVALID_INPUT", "a number is no time", numbers)
+        base.check(none, "CAST_INVALID_INPUT", "a number is not a time", numbers)
     with np.errstate(over="ignore", invalid="ignore"):
         micros = np.where(none, 0.0, values) * 1e6
     far = (np.floor(micros) > 2.0**63) | (np.ceil(micros) < -(2.0**63))
