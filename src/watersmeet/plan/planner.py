@@ -6,7 +6,7 @@ what WHERE leaves of them, or with its inner joins in another order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from watersmeet.plan.conditions.rewritten import is_plain
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
-from watersmeet.plan.identity.described import keys_of
+from watersmeet.plan.identity.described import Described, finds_otherwise
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
@@ -31,7 +31,11 @@ from watersmeet.plan.nodes.keyed import keyed
 from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.order.kept import Order, in_orders
-from watersmeet.plan.order.kept_keys import with_keys_in_order, with_tested
+from watersmeet.plan.order.kept_keys import (
+    conditions_that_came,
+    with_keys_in_order,
+    with_tested,
+)
 from watersmeet.plan.order.narrowed import narrowed
 from watersmeet.plan.order.reorder import in_best_order
 from watersmeet.plan.rules import Planning, Rule
@@ -88,26 +92,21 @@ def of_queries(plans: Sequence[QueryPlan]) -> JobPlan:
     return with_limit_warnings(JobPlan(with_arranged(with_shared(with_taken(apart, _with_more))), apart))
 
 
-def in_order_of(
-    plan: QueryPlan, orders: Sequence[Order], texts: Sequence[str], keys: Sequence[str]
-) -> QueryPlan | None:
-    """The plan with its joins in these orders, and rows found by the equalities of old; None: that is so, or
+def in_order_of(plan: QueryPlan, orders: Sequence[Order], said: Described) -> QueryPlan | None:
+    """The plan with its joins in these orders, and rows found by the conditions of old; None: that is so, or
     it has other results then, or cannot be run so.
 
     Args:
         plan: as it is before it takes rows of others.
-        texts: the conditions of old as text, in their order; ``keys``: those by which rows are found, none
-            where nobody wrote them down.
+        said: what was described of the query when its state was made; may be empty.
     """
     if plan.asked is None:
         return None
+    texts = [text for join in said.get("says", ()) for text in join["on"]]
     query = in_orders(plan.asked.query, orders)
-    query = None if query is None else with_keys_in_order(query, texts, keys)
+    query = None if query is None else with_keys_in_order(query, texts, said.get("keys", ()))
     again = plan if query is None or query == plan.asked.query else _again(plan, query=query)
-    if again is not None and again.asked is not None:
-        tested = with_tested(again.asked.query, texts, keys, keys_of(again))
-        if tested != again.asked.query:
-            again = _again(plan, query=tested) or again
+    again = None if again is None else _finding_as(said, again, texts)
     if again is None or again is plan or again.asked is None:
         return None
     planned, joined = (
@@ -119,6 +118,31 @@ def in_order_of(
         reordered=tuple(order for order in plan.reordered if order in joined),
         ordered_by_state=tuple(order for order in joined if order not in planned),
     )
+
+
+def _finding_as(said: Described, plan: QueryPlan, texts: Sequence[str]) -> QueryPlan:
+    """The plan with as few of the conditions that came tested on pairs as let rows be found as in the state;
+    as it is where they are so, or cannot be."""
+    asked = plan.asked
+    if asked is None or said.get("keys") is None or not finds_otherwise(said, plan):
+        return plan
+
+    def testing(conditions: Collection[str]) -> QueryPlan | None:
+        return _again(plan, query=with_tested(asked.query, texts, conditions))
+
+    came = conditions_that_came(asked.query, texts, said["keys"])
+    tested: list[str] = []
+    for condition in came:  # without some of them nothing bounds the rows
+        if testing([*tested, condition]) is not None:
+            tested.append(condition)
+    best = testing(tested)
+    if best is None or finds_otherwise(said, best):
+        return plan
+    for condition in tuple(tested):
+        fewer = [other for other in tested if other != condition]
+        if (again := testing(fewer)) is not None and not finds_otherwise(said, again):
+            best, tested = again, fewer
+    return best
 
 
 def as_written(plan: QueryPlan) -> QueryPlan | None:

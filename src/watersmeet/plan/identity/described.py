@@ -89,6 +89,22 @@ def keys_of(query: QueryPlan) -> list[str]:
     return list(dict.fromkeys(key.text for join in compared(query) for key in join.keys if key.text))
 
 
+def finds_otherwise(old: Described, query: QueryPlan) -> bool:
+    """Return True if the joins find or release rows by more than the state ``old`` does."""
+    joins, texts = old["joins"], {text for join in old["says"] for text in join["on"]}
+    held = set(map(_either_way, old.get("keys", ())))
+    for before, join in zip(joins, compared(query), strict=False):
+        now = _join(join)
+        if (
+            not now["ends"].keys() <= before["ends"].keys()
+            or not now["bounds"].keys() <= before["bounds"].keys()
+        ):
+            return True
+        if any(band.text.replace("`", "") not in texts for band in join.values.real):
+            return True
+    return any(_either_way(text) not in held for text in keys_of(query))
+
+
 def hindrance(old: Described, new: Described) -> str:
     """Why the state of ``old`` cannot be that of ``new``, for people; empty where it can."""
     if old["rest"] != new["rest"] or len(old["joins"]) != len(new["joins"]):
@@ -108,12 +124,13 @@ def hindrance(old: Described, new: Described) -> str:
 
 def _keys_gone(old: Described, new: Described) -> list[str]:
     """The equalities by which rows lie that are asked for no more, from neither side."""
+    asked = {_either_way(text) for text in new["keys"]}
+    return [text for text in old.get("keys", ()) if _either_way(text) not in asked]
 
-    def either_way(text: str) -> frozenset[str]:
-        return frozenset(text.replace("`", "").split(" = "))
 
-    asked = {either_way(text) for text in new["keys"]}
-    return [text for text in old.get("keys", ()) if either_way(text) not in asked]
+def _either_way(text: str) -> frozenset[str]:
+    """What an equality is known by, from whichever side it is written."""
+    return frozenset(text.replace("`", "").split(" = "))
 
 
 def order_hindrance(old: Described, new: Described) -> str:

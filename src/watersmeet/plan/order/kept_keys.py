@@ -1,12 +1,13 @@
-"""Rule: a query whose equalities are others than when its state was made finds rows by those of old.
+"""Rule: a query whose conditions are others than when its state was made finds rows by those of old.
 
 Rows lie by a hash of the values that are to be equal, in the order of the equalities. So these stand in the
 order of old, from whichever side they are written. Other conditions stay where they are, for the first may
 keep the second from being computed.
 
-One that came since then is tested on the pairs that the others find, as any condition over both sides is: it
-is written as ``(…) IS TRUE``, which is no equality to the planner. One that is gone is missed: rows that are
-equal by the others alone lie apart.
+A condition that came since then, and by which rows would be found or released that are stored otherwise, is
+tested on the pairs that the others find, as any condition over both sides is: it is written as
+``(…) IS TRUE``, by which the planner finds nothing. An equality that is gone is missed: rows that are equal
+by the others alone lie apart.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from sqlglot import exp
 from watersmeet.plan.conditions.conjuncts import join_all, text_of, written
 from watersmeet.plan.order.kept import with_stages_changed
 from watersmeet.spec.model import Expr, Input, Query, Relation
+
+_EQUALITIES = (exp.EQ, exp.NullSafeEQ)
 
 
 def with_keys_in_order(query: Query, texts: Sequence[str], keys: Collection[str]) -> Query:
@@ -43,45 +46,62 @@ def with_keys_in_order(query: Query, texts: Sequence[str], keys: Collection[str]
     return _with_conditions(query, lambda condition: _in_order(condition, place_of))
 
 
-def with_tested(query: Query, texts: Sequence[str], keys: Collection[str], now: Collection[str]) -> Query:
-    """The query, and its stages, with equalities that came tested on the pairs that the others find, after
-    all other conditions; as it is where one by which rows are found is gone.
+def conditions_that_came(query: Query, texts: Collection[str], keys: Collection[str]) -> tuple[str, ...]:
+    """Return the conjuncts of the query, and of its stages, that its state does not know, as text; none where
+    an equality by which its rows are found is gone.
 
     Args:
-        texts, keys: as of `with_keys_in_order`; ``now``: the equalities by which rows would be found.
+        texts, keys: as of `with_keys_in_order`.
     """
-    held = {text.replace("`", "") for text in keys}
-    places = {text: place for place, text in enumerate(texts)}
-    there = set[str]()
+    of_state = {*texts, *(text.replace("`", "") for text in keys)}
+    held, there, came = {text.replace("`", "") for text in keys}, set[str](), dict[str, None]()
 
     def note(condition: Expr | None) -> Expr | None:
-        there.update(text for part in written(condition) for text in _either_way(part))
+        for part in written(condition):
+            there.update(_either_way(part))
+            if of_state.isdisjoint({_plain(part), *_either_way(part)}):
+                came[text_of(part)] = None
         return condition
 
-    def place_of(part: Expr) -> int:
-        return places.get(text_of(part).replace("`", ""), len(places))
-
-    def tested(condition: Expr | None) -> Expr | None:
-        parts = written(condition)
-        came = [part for part in parts if text_of(part) in now and held.isdisjoint(_either_way(part))]
-        if not came:
-            return condition
-        ways = [min(_tested(part), _tested(_mirrored(part)), key=place_of) for part in came]
-        return join_all([*(part for part in parts if part not in came), *sorted(ways, key=place_of)])
-
     _with_conditions(query, note)
-    return _with_conditions(query, tested) if held and held <= there else query
+    return tuple(came) if held <= there else ()
+
+
+def with_tested(query: Query, texts: Sequence[str], tested: Collection[str]) -> Query:
+    """The query, and its stages, with the conjuncts ``tested`` after all others, written as ``(…) IS TRUE``.
+
+    Args:
+        texts: as of `with_keys_in_order`: these conjuncts stand as they did when the state was made.
+    """
+    places = {text: place for place, text in enumerate(texts)}
+
+    def place_of(part: Expr) -> int:
+        return places.get(_plain(part), len(places))
+
+    def as_tested(condition: Expr | None) -> Expr | None:
+        parts = written(condition)
+        own = [part for part in parts if text_of(part) in tested]
+        if not own:
+            return condition
+        ways = [min(map(_tested, _both_ways(part)), key=place_of) for part in own]
+        return join_all([*(part for part in parts if part not in own), *sorted(ways, key=place_of)])
+
+    return _with_conditions(query, as_tested)
+
+
+def _plain(part: Expr) -> str:
+    return text_of(part).replace("`", "")
 
 
 def _either_way(part: Expr) -> tuple[str, ...]:
     """An equality as text, written from either side, without backticks; nothing for what is none."""
-    if not isinstance(part, exp.EQ | exp.NullSafeEQ):
-        return ()
-    return tuple(text_of(own).replace("`", "") for own in (part, _mirrored(part)))
+    return tuple(map(_plain, _both_ways(part))) if isinstance(part, _EQUALITIES) else ()
 
 
-def _mirrored(part: Expr) -> Expr:
-    return type(part)(this=part.expression.copy(), expression=part.this.copy())
+def _both_ways(part: Expr) -> tuple[Expr, ...]:
+    if not isinstance(part, _EQUALITIES):
+        return (part,)
+    return part, type(part)(this=part.expression.copy(), expression=part.this.copy())
 
 
 def _tested(part: Expr) -> Expr:

@@ -33,8 +33,7 @@ def in_state_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
 
 def _in_order(manifest: Manifest, query: QueryPlan) -> QueryPlan | None:
     said = manifest.described.get(query.name, {})
-    texts = [text for join in said.get("says", ()) for text in join["on"]]
-    return in_order_of(query, state_orders(manifest, query.name), texts, said.get("keys", ()))
+    return in_order_of(query, state_orders(manifest, query.name), said)
 
 
 def _fits_better(manifest: Manifest, one: QueryPlan, other: QueryPlan) -> bool:
