@@ -115,7 +115,11 @@ _ADVICE: tuple[tuple[str, str], ...] = (
         " TLS: sslmode=require in the url",
     ),
     (
-        r"no password supplied|password authentication failed|not permitted to log in|role .* does not exist"
+        r"not permitted to log in",
+        "ALTER ROLE … LOGIN on the server, or correct the user in the url",
+    ),
+    (
+        r"no password supplied|password authentication failed|role .* does not exist"
         r"|authentication|channel binding|SCRAM",
         "correct the user or the password: in the url, in PGUSER and PGPASSWORD, or in ~/.pgpass",
     ),

@@ -131,7 +131,7 @@ def test_changes_in_process() -> None:
         (1, "b", 5, 1, 1, 3),
     ]
     for wrong in ({"k": 1, "d": None}, {"k": 1, "d": 2 * 10**9}, {"k": 1, "d": "two"}, {"k": 1, "d": 1.5}):
-        with pytest.raises(EngineError, match=r"does not say what becomes of it|is no SMALLINT"):
+        with pytest.raises(EngineError, match=r"does not say what becomes of it|is not a valid SMALLINT"):
             tick(o=[wrong])
     with pytest.raises(EngineError, match="inserts are I, i, c"):
         tick(c=[{**row, "op": "u"}])

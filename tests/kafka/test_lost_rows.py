@@ -85,7 +85,7 @@ def test_a_topic_made_again_is_refused_until_that_is_accepted(spark, kafka_broke
     job.put(901)
     notes: list[str] = []
     job.run(accept_loss=["l"], on_notice=notes.append)
-    assert any("made again" in note for note in notes)
+    assert any("created again" in note for note in notes)
     assert job.rows() == Counter([*range(20), *range(100, 155), 900, 901])
     job.send(200, 4)
     job.run()
