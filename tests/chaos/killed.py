@@ -280,7 +280,7 @@ def _spec(job: Job) -> SinkSpec:
 
 
 def _objects(job: Job) -> list[bytes]:
-    """The parts that readers of ``path/*/*.parquet`` see."""
+    """The parts that readers of ``path/*.parquet`` see."""
     options = {"endpoint": job.endpoint, "region": "us-east-1", "client_options": {"allow_http": True}}
     client = S3Store(job.bucket, prefix=f"{job.name}-out{job.target}", **options)
     names = [entry["path"].split("/") for batch in client.list() for entry in batch]
@@ -327,7 +327,7 @@ def _result(job: Job) -> Counter[tuple[Any, ...]]:
 def _rows(job: Job) -> list[tuple[Any, ...]]:
     if job.sink in ("file", "stored", "function"):  # not by DuckDB: it hangs where the parent has used it
         insert = runs.SHED_INSERT if job.target else INSERTS[0]
-        local = f"out{job.target}/*/*.parquet" if job.sink == "file" else f"given/{insert}-*.parquet"
+        local = f"out{job.target}/*.parquet" if job.sink == "file" else f"given/{insert}-*.parquet"
         files = _objects(job) if job.sink == "stored" else [*Path(job.folder).glob(local)]
         tables = [table_in(file) for file in files]
         return [row for table in tables for row in zip(*(c.to_pylist() for c in table.columns), strict=True)]

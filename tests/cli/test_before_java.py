@@ -229,13 +229,13 @@ def test_what_a_run_would_mend_is_not_refused():
 def test_own_earlier_output_is_not_refused(folder):
     text = JOB.format(sink=FILES)
     owner = keep_state(text).owner()
-    (folder / "out" / "o-000000000001").mkdir(parents=True)
+    (folder / "out" / "_ticks" / "o-000000000001").mkdir(parents=True)
     assert codes(text) == ["sink-of-another-run"], "nobody's"
     (folder / "out" / "_owner").write_text(f"{owner}\n")
     assert codes(text) == []
     (folder / "out" / "_owner").write_text("another\n")
     assert codes(text) == ["sink-of-another-run"]
-    (folder / "out" / "o-000000000001").rmdir()
+    (folder / "out" / "_ticks" / "o-000000000001").rmdir()
     assert codes(text) == [], "it may change hands"
 
 

@@ -52,11 +52,11 @@ class Left:
                 made.prepare([column("t", "BIGINT")], owner)
                 for tick in (1, 2):
                     part = made._final(sink.name, tick)
-                    part.mkdir()
-                    (part / "rows.parquet").write_bytes(b"x")
-                aside = made.path / "_set_aside" / "20240101T000000Z" / "out-000000000003"
+                    part.mkdir(parents=True)
+                    (made.path / f"{part.name}-00000.parquet").write_bytes(b"x")
+                aside = made.path / "_set_aside" / "20240101T000000Z"
                 aside.mkdir(parents=True)
-                (aside / "rows.parquet").write_bytes(b"x")
+                (aside / "out-000000000003-00000.parquet").write_bytes(b"x")
 
     def is_gone(self) -> bool:
         root = self.checkpoint.root

@@ -76,9 +76,8 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def part(root: Path, tick: int, form: str, lines: list[str]) -> None:
-    folder = root / "out" / f"out-{tick:012}"
-    folder.mkdir(parents=True)
-    (folder / f"part-0.{form}").write_text("".join(f"{line}\n" for line in lines))
+    (root / "out" / "_ticks" / f"out-{tick:012}").mkdir(parents=True)
+    (root / "out" / f"out-{tick:012}-00000.{form}").write_text("".join(f"{line}\n" for line in lines))
 
 
 def reasons(found: dict[str, Any]) -> dict[tuple[str, str], int]:
@@ -111,10 +110,10 @@ def test_parts_of_text_late_rows_and_strict(
 
     told = {tuple(row["row"][:1]): row["row"][2] for row in found["rows"]}
     assert told == {(2,): "", (3,): None, (4,): "x"}, "a text without signs is no NULL"
-    (tmp_path / f"out/out-{2:012}/part-0.{form}").write_text("\n".join(lines[:-1]) + "\n")
+    (tmp_path / f"out/out-{2:012}-00000.{form}").write_text("\n".join(lines[:-1]) + "\n")
     status, found = compared()
     assert (status, reasons(found)) == (0, {("missing", "late"): 1, ("missing", "not yet due"): 2})
-    (tmp_path / f"out/out-{2:012}/part-0.{form}").write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
+    (tmp_path / f"out/out-{2:012}-00000.{form}").write_text("\n".join([*lines[:-2], lines[-1]]) + "\n")
     status, found = compared("--limit", "0")
     assert (status, found["rows"]) == (1, []), "the first row is lost"
 

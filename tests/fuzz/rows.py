@@ -183,7 +183,7 @@ def native_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 def parquet_rows(folder: Path) -> list[tuple[Any, ...]]:
     """The rows of a sink's directory, each file by itself."""
     found: list[tuple[Any, ...]] = []
-    for file in sorted(folder.glob("*/*.parquet")):
+    for file in sorted(folder.glob("*.parquet")):
         found += native_rows(pq.ParquetFile(file).read())
     return found
 
@@ -191,7 +191,7 @@ def parquet_rows(folder: Path) -> list[tuple[Any, ...]]:
 def json_rows(folder: Path, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
     """The rows of a sink's directory by Python's JSON reader; ``columns``: output name → type."""
     found = []
-    for file in sorted(folder.glob("*/*.json")):
+    for file in sorted(folder.glob("*.json")):
         for line in file.read_bytes().split(b"\n"):
             if line:
                 row = json.loads(line.decode("utf-8"), parse_float=Decimal)
@@ -239,7 +239,7 @@ def micros_of(text: str) -> int:
 def csv_rows(folder: Path, columns: Mapping[str, str]) -> list[tuple[Any, ...]]:
     """The rows of a sink's directory; the header is checked."""
     found = []
-    for file in sorted(folder.glob("*/*.csv")):
+    for file in sorted(folder.glob("*.csv")):
         lines = parse_csv(file.read_bytes().decode("utf-8"))
         assert next(lines) == list(columns)
         for line in lines:

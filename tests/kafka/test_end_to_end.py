@@ -102,7 +102,7 @@ def send(broker: KafkaBroker, topic: str, rows: list[tuple[int, Row, datetime]])
 
 
 def lines_of(folder: Any) -> list[Row]:
-    return [json.loads(line) for file in folder.glob("*/*.json") for line in file.read_text().splitlines()]
+    return [json.loads(line) for file in folder.glob("*.json") for line in file.read_text().splitlines()]
 
 
 def test_join_results_are_exact_while_the_broker_restarts(spark, stoppable_broker, seed, tmp_path):

@@ -240,7 +240,7 @@ def write_job(folder: Path, small_ticks: str = "auto") -> None:
 
 def rows_of(folder: Path, sink: str) -> str:
     """All published rows of a sink, as a table expression of DuckDB."""
-    return f"read_parquet('{folder}/out/{sink}/*/*.parquet')"
+    return f"read_parquet('{folder}/out/{sink}/*.parquet')"
 
 
 def told_ticks(folder: Path) -> list[int]:
@@ -248,11 +248,11 @@ def told_ticks(folder: Path) -> list[int]:
 
     Raises: AssertionError when some are not.
     """
-    files = sorted((folder / "out" / "ticks").glob("*/*.json"))
+    files = sorted((folder / "out" / "ticks").glob("*.json"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     for row in rows:
         for sink, wanted in json.loads(row["rows_out"]).items():
-            parts = (folder / "out" / sink / f"{sink}-{row['tick']:012d}").glob("*.parquet")
+            parts = (folder / "out" / sink).glob(f"{sink}-{row['tick']:012d}-*.parquet")
             assert sum(pq.read_metadata(part).num_rows for part in parts) == wanted, (sink, row)
     return [row["tick"] for row in rows]
 

@@ -50,8 +50,7 @@ def chromium():
 def large(tmp_path_factory):
     folder = tmp_path_factory.mktemp("late")
     row = {"input": "paid_0/o", "reason": "late", "late_by": 150_000_000, "record": HOSTILE}
-    (folder / "late-000000000001").mkdir()
-    (folder / "late-000000000001/part.json").write_text(json.dumps(row | {"watermark_key": "o.at"}))
+    (folder / "late-000000000001-00000.json").write_text(json.dumps(row | {"watermark_key": "o.at"}))
     made = Large(late_files=SideFiles(path=str(folder), format="json"))
     yield made
     made.keeping.close()

@@ -154,10 +154,10 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
         {"input": "q/a", "reason": "late", "late_by": n, "watermark_key": "a.t", "record": f'{{"k": {n}}}'}
         for n in range(30)
     ]
-    first, last = "late-000000000009/part-1", "late-000000000010/part-2"
+    first, last = "late-000000000009-00001", "late-000000000010-00000-c000.x"
     for name, own in (
-        (first, rows[:15]), (last, rows[15:]), ("late-000000000010/_crc", rows), ("_x/part-3", rows),
-        (".x-11/a", rows),
+        (first, rows[:15]), (last, rows[15:]), ("_late-000000000011-00000", rows), ("_x/part-3", rows),
+        (".late-000000000011-00000", rows),
     ):  # fmt: skip
         file = tmp_path / f"{name}.{kind}"
         file.parent.mkdir(exist_ok=True)
@@ -181,9 +181,11 @@ def test_samples_of_rows_that_were_set_aside_are_served_and_in_no_report(tmp_pat
 def test_samples_of_broken_records_are_served_beside_late_rows(tmp_path):
     files = {}
     for reason in ("late", "broken"):
-        folder = tmp_path / reason / f"{reason}-000000000001"
-        folder.mkdir(parents=True)
-        (folder / "part.json").write_text(json.dumps({"reason": reason, "record": "x"}))
+        folder = tmp_path / reason
+        folder.mkdir()
+        (folder / f"{reason}-000000000001-00000.json").write_text(
+            json.dumps({"reason": reason, "record": "x"})
+        )
         files[f"{reason}_files"] = SideFiles(path=str(tmp_path / reason), format="json")
     same = dict.fromkeys(files, files["late_files"])
     for begun, reasons in ((files, ["late", "broken"]), (same, ["late"])):

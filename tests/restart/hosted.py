@@ -92,7 +92,7 @@ class Hosted:
         """The rows that readers of the sink see."""
         return Counter(
             tuple(row[name] for name in COLUMNS)
-            for file in (self.folder / "out").glob("*/*.parquet")
+            for file in (self.folder / "out").glob("*.parquet")
             if not file.parent.name.startswith("_")
             for row in table_in(file).to_pylist()
         )

@@ -326,7 +326,7 @@ class Schedule:
         else:
             rows = [
                 tuple(row.values())
-                for file in sorted((self.folder / f"out{place}").glob("*/*.parquet"))
+                for file in sorted((self.folder / f"out{place}").glob("*.parquet"))
                 if file.parent.name[0] != "_"
                 for row in table_in(file).to_pylist()
             ]

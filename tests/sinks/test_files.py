@@ -85,8 +85,7 @@ def visible(path) -> Counter:
     """The rows that readers see, as a bag."""
     return Counter(
         (row["k"], row["v"])
-        for file in Path(path).glob("*/*.parquet")
-        if not file.parent.name.startswith("_")
+        for file in Path(path).glob("*.parquet")
         for row in parquet.read_table(file).to_pylist()
     )
 
@@ -103,12 +102,13 @@ def run_tick(sink, attempt, tick=7, insert="delivered"):
 def test_published_part_has_the_rows_and_nothing_else(tmp_path):
     run_tick(prepared(tmp_path), "a1")
     assert visible(tmp_path) == BAG
-    assert sorted(os.listdir(tmp_path)) == ["delivered-000000000007"]
-    assert sorted(os.listdir(tmp_path / "delivered-000000000007")) == [
-        "_tick",
-        "part-00000.parquet",
-        "part-00001.parquet",
+    assert sorted(os.listdir(tmp_path)) == [
+        "_ticks",
+        "delivered-000000000007-00000.parquet",
+        "delivered-000000000007-00001.parquet",
     ]
+    assert os.listdir(tmp_path / "_ticks") == ["delivered-000000000007"]
+    assert os.listdir(tmp_path / "_ticks" / "delivered-000000000007") == ["_tick"]
 
 
 def test_staged_rows_are_invisible(tmp_path):
@@ -147,7 +147,7 @@ def test_empty_files_of_a_tick_with_rows_go(tmp_path):
     sink = prepared(tmp_path)
     sink.write(Frame([], ROWS[0]), "delivered", 3, "a1")
     sink.publish("delivered", 3, "a1", ORIGIN)
-    assert [p.name for p in tmp_path.rglob("*.parquet")] == ["part-00001.parquet"]
+    assert [p.name for p in tmp_path.rglob("*.parquet")] == ["delivered-000000000003-00001.parquet"]
 
 
 def test_failed_write_then_retry_in_the_same_attempt(tmp_path):
@@ -187,6 +187,7 @@ def test_staged_rows_that_vanished_are_an_error(tmp_path):
         sink.publish("delivered", 7, "a1", ORIGIN)
 
 
+PART = "delivered-000000000007"
 STEPS = ("rename", "fsync", "unlink", "rmdir", "open")
 
 
@@ -216,14 +217,22 @@ def calls_of_a_publish(tmp_path, monkeypatch, kill_at: int | None) -> int:
 def test_killed_before_any_step_then_again_gives_the_same(tmp_path, monkeypatch):
     steps = calls_of_a_publish(tmp_path / "whole", monkeypatch, None)
     assert steps > 8
+    halves = 0
     for kill_at in range(steps):
         path = tmp_path / str(kill_at)
         with pytest.raises(KilledError):
             calls_of_a_publish(path, monkeypatch, kill_at)
-        assert visible(path) in (Counter(), BAG), "a reader must see all or nothing"
+        seen = visible(path)
+        assert seen <= BAG
+        prepared(path)  # which moves up what is committed
+        committed = visible(path)
+        assert committed == (BAG if seen or os.path.exists(path / "_ticks" / PART) else Counter())
+        halves += bool(seen) and seen != BAG
         run_tick(prepared(path), "a2")
         assert visible(path) == BAG
-        assert os.listdir(path) == ["delivered-000000000007"]
+        assert sorted(os.listdir(path)) == ["_ticks", f"{PART}-00000.parquet", f"{PART}-00001.parquet"]
+        assert os.listdir(path / "_ticks" / PART) == ["_tick"]
+    assert halves, "a run was killed between two files of a tick"
 
 
 def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
@@ -240,7 +249,24 @@ def test_synced_before_and_after_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(files.os, "rename", lambda a, b: (done.append("RENAME"), rename(a, b)))
     sink.publish("delivered", 7, "a1", ORIGIN)
     assert sorted(done[:4]) == ["_tick", "delivered-7", "part-00000.parquet", "part-00001.parquet"]
-    assert done[4:] == ["RENAME", tmp_path.name]
+    assert done[4:] == [tmp_path.name, "RENAME", "_ticks", "RENAME", "RENAME", tmp_path.name]
+
+
+def test_parts_in_directories_of_their_own_are_moved_up(tmp_path):
+    """As versions before kept them; the move may be killed at any time."""
+    for moved in range(3):
+        path = tmp_path / str(moved)
+        sink = prepared(path)
+        run_tick(sink, "a1")
+        (path / "_ticks" / PART).rename(path / PART)
+        for number in range(moved, 2):
+            (path / f"{PART}-0000{number}.parquet").rename(path / PART / f"part-0000{number}.parquet")
+        assert sink.parts() == [("delivered", 7)]
+        assert sink.has_part("delivered", 7)
+        assert len(sink.row_files()[PART]) == 2
+        run_tick(prepared(path), "a2")
+        assert visible(path) == BAG
+        assert sorted(os.listdir(path)) == ["_ticks", f"{PART}-00000.parquet", f"{PART}-00001.parquet"]
 
 
 def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp_path, monkeypatch):
@@ -265,13 +291,14 @@ def test_a_tick_without_rows_is_told_as_no_part(tmp_path):
     assert sink.publish("delivered", 3, "a1", ORIGIN) is False
 
 
-@pytest.mark.parametrize("insert", ["a/b", "_hidden", ".dot", "k=v", "so called", "50%"])
+@pytest.mark.parametrize("insert", ["a/b", "_hidden", ".dot", "k=v", "so called", "50%", "a-000000000001"])
 def test_any_insert_name_is_visible_and_no_partition(tmp_path, insert):
     sink = prepared(tmp_path)
     run_tick(sink, "a1", insert=insert)
-    (name,) = os.listdir(tmp_path)
-    assert "=" not in name
-    assert name[0] not in "_."
+    names = [name for name in os.listdir(tmp_path) if name != "_ticks"]
+    assert len(names) == 2
+    assert all("=" not in name and name[0] not in "_." for name in names)
+    assert sink.row_files() == {os.listdir(tmp_path / "_ticks")[0]: sorted(tmp_path / name for name in names)}
     assert sink.parts() == [(insert, 7)]
 
 

@@ -117,9 +117,9 @@ class Bucket:
         return sorted(entry["path"] for batch in self.client.list() for entry in batch)
 
     def seen(self):
-        """What a reader of path/*/*.parquet sees, that leaves out what begins with ``_``."""
+        """What a reader of path/*.parquet sees, that leaves out what begins with ``_``."""
         names = [name.split("/") for name in self.names()]
-        return ["/".join(n) for n in names if len(n) == 4 and n[2][0] != "_" and n[3].endswith(".parquet")]
+        return ["/".join(n) for n in names if len(n) == 3 and n[2][0] != "_" and n[2].endswith(".parquet")]
 
     def rows(self):
         tables = [parquet.read_table(pa.BufferReader(bytes(self.client.get(n).bytes()))) for n in self.seen()]
@@ -149,6 +149,21 @@ def test_nobody_sees_what_is_staged(server, bucket):
     sink.discard("never")
     with pytest.raises(EngineError, match="staged-rows-gone"):
         sink.publish(INSERT, 1, "x", identity(1))
+
+
+def test_parts_in_folders_of_their_own_are_moved_up(server, bucket):
+    """As versions before kept them; the move may be killed at any time."""
+    sink, there = opened(server, bucket), Bucket(server, bucket)
+    for tick in (1, 3):
+        write(sink, tick)
+    for name in there.seen():
+        there.client.copy(name, f"{name.removesuffix('.parquet')}/rows.parquet")
+    there.client.delete(there.seen()[1])
+    with pytest.raises(EngineError, match="sink-of-another-run"):
+        opened(server, bucket, "job-2")
+    assert write(opened(server, bucket), 3, "y")
+    assert there.rows() == expected(3)
+    assert not [name for name in there.names() if name.endswith("/rows.parquet")]
 
 
 def test_a_tick_that_is_there_stays_if_it_is_the_same(server, bucket):
@@ -421,7 +436,7 @@ def test_a_bucket_without_room(server, bucket, monkeypatch, says):
     full, there = FullBucket(), Bucket(server, bucket)
     with Proxy(server, full) as proxy:
         sink = opened(proxy.endpoint, bucket)
-        for tick, only in ((1, "_attempts"), (3, "rows.parquet")):
+        for tick, only in ((1, "_attempts"), (3, "-000000000003.parquet")):
             full.says, full.only = says, only
             with pytest.raises(WatersmeetError) as raised:
                 write(sink, tick)

@@ -64,8 +64,13 @@ def test_they_are_set_aside_when_that_is_asked_for_and_nothing_is_destroyed(tmp_
     (said,) = resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True)
     assert "parts of" in said
     assert visible(tmp_path) == Counter([("a", 1), ("a", 2)])
-    moved = [path.parent.name for path in tmp_path.glob("_set_aside/*/*/*.parquet")]
-    assert sorted(moved) == ["delivered-000000000003", "delivered-000000000004"]
+    moved = [path.name for path in tmp_path.glob("_set_aside/*/*")]
+    assert sorted(moved) == [
+        "delivered-000000000003",
+        "delivered-000000000003-00000.parquet",
+        "delivered-000000000004",
+        "delivered-000000000004-00000.parquet",
+    ]
     assert resumed_at(tmp_path, 2, last_parts=KNOWN, set_aside=True) == []
 
 
@@ -86,7 +91,9 @@ def test_parts_of_another_history_are_refused(tmp_path, known):
 
 def test_whoever_reads_the_parts_may_move_them_away(tmp_path):
     ran_to(tmp_path, 3)
-    shutil.rmtree(tmp_path / "delivered-000000000003")
+    (tmp_path / "delivered-000000000003-00000.parquet").unlink()
+    assert resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
+    shutil.rmtree(tmp_path / "_ticks" / "delivered-000000000003")
     assert resumed_at(tmp_path, 3, last_parts={"delivered": (3, ORIGIN)}) == []
 
 
@@ -96,7 +103,7 @@ def test_a_part_of_another_tick_of_this_number_is_refused_not_taken(tmp_path, da
     first = prepared(tmp_path, owner="state-1")
     run_tick(first, "a1")
     first.close()
-    mark = tmp_path / "delivered-000000000007" / "_tick"
+    mark = tmp_path / "_ticks" / "delivered-000000000007" / "_tick"
     origin = ORIGIN
     if damage == "other":
         origin = {**ORIGIN, "offsets": "c"}
@@ -153,7 +160,12 @@ def test_a_file_system_that_lacks_something_still_keeps_two_jobs_apart(tmp_path,
     first.close()
     run_tick(prepared(tmp_path, owner="state-1"), "a2")
     assert visible(tmp_path) == BAG
-    assert sorted(os.listdir(tmp_path)) == ["_owner", "delivered-000000000007"]
+    assert sorted(os.listdir(tmp_path)) == [
+        "_owner",
+        "_ticks",
+        "delivered-000000000007-00000.parquet",
+        "delivered-000000000007-00001.parquet",
+    ]
 
 
 RACER = """

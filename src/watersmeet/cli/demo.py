@@ -99,7 +99,7 @@ def run_demo(name: str, directory: Path, live: bool | None, layout: Layout | Non
         print(f"NOT EQUAL: {counted(compared.missing, 'row')} missing, {compared.surplus:,} too many")
     if not ended.account.adds_up():
         print("the account does NOT add up")
-    print(f"result: {work / 'result'} (read_parquet('{work / 'result'}/*/*.parquet'))")
+    print(f"result: {work / 'result'} (read_parquet('{work / 'result'}/*.parquet'))")
     print(f"took {time.monotonic() - started:.0f} s")
     return 0 if compared.equal and ended.account.adds_up() else 1
 
@@ -118,8 +118,8 @@ def compare(demo: Demo, streams: Path, result: Path) -> Comparison:
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'; SET threads = 2; SET enable_progress_bar = false")
         db.execute(f"CREATE TABLE expected AS {demo.batch.format(streams=_quoted(streams))}")
-        if any(result.glob("[!_]*/*.parquet")):
-            parts = f"read_parquet('{_quoted(result)}/*/*.parquet')"
+        if any(result.glob("*.parquet")):
+            parts = f"read_parquet('{_quoted(result)}/*.parquet')"
             columns = ", ".join(f'"{row[0]}"::{row[1]} AS "{row[0]}"' for row in _columns(db, "expected"))
             db.execute(f"CREATE TABLE result AS SELECT {columns} FROM {parts}")
         else:

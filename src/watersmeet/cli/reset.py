@@ -21,9 +21,9 @@ from watersmeet.engine.spark.checkpoint.small_files import read_value
 from watersmeet.errors import SpecError, StateError, WatersmeetError, counted
 from watersmeet.objects.setting import store_of
 from watersmeet.plan.checks.endpoints import BESIDE
-from watersmeet.sinks.files import ATTEMPTS, FileSink
+from watersmeet.sinks.files import ATTEMPTS, TICKS, FileSink
 from watersmeet.sinks.ownership import OWNER
-from watersmeet.sinks.part_mark import ASIDE as SET_ASIDE
+from watersmeet.sinks.part_mark import ASIDE
 from watersmeet.spec.model import Job, Sink
 from watersmeet.spec.options.files import path_of
 from watersmeet.spec.options.stored_files import in_store
@@ -44,7 +44,7 @@ class Owned:
     def words(self) -> str:
         parts = sum(not name.startswith("_") for name in self.names)
         stays = f"; other files stay: {', '.join(self.others[:3])}" if self.others else ""
-        aside = ", and its files that were set aside" if SET_ASIDE in self.names else ""
+        aside = ", and its files that were set aside" if ASIDE in self.names else ""
         words = f"{counted(parts, 'part')}{aside}{stays}"
         return f'sink "{self.sink}": {self.path} ({words})'
 
@@ -225,11 +225,13 @@ def _is_owned(path: Path, owner: str) -> bool:
 
 
 def _owned(sink: Sink, path: Path) -> Owned:
-    parts = {part.name for part in FileSink(sink).part_folders()}
+    written = FileSink(sink)
+    of_rows = [file for files in written.row_files().values() for file in files]
+    parts = {entry.name for entry in (*written.part_folders(), *of_rows)}
     names = [
         name
         for name in sorted(os.listdir(path))
-        if name in parts or name in (ATTEMPTS, SET_ASIDE) or name.startswith((OWNER, "_writable-"))
+        if name in parts or name in (ATTEMPTS, TICKS, ASIDE) or name.startswith((OWNER, "_writable-"))
     ]
     others = sorted(set(os.listdir(path)) - set(names))
     return Owned(sink.name, path, tuple(names), tuple(others))
@@ -242,8 +244,10 @@ def _empty(owned: Owned) -> None:
         if name.startswith(OWNER):
             sync(owned.path)
             entry.unlink(missing_ok=True)
-        else:
+        elif entry.is_dir():
             shutil.rmtree(entry, ignore_errors=not entry.exists())
+        else:
+            entry.unlink(missing_ok=True)
     if not any(owned.path.iterdir()):
         owned.path.rmdir()
 

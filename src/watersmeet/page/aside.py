@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from watersmeet.history.planned import SideFiles
 MOST_ROWS, MOST_FILES = 20, 5
 MOST_CHARACTERS = 300
 _TAIL = 64 * 1024
+_PUBLISHED = re.compile(r"[^._].*-(\d{12})-\d{5,}[-.].+")
 _COLUMNS = ("input", "reason", "late_by", "watermark_key", "record")
 
 
@@ -42,18 +44,13 @@ def samples_of(files: SideFiles | None) -> list[dict[str, Any]]:
 
 
 def _newest(folder: Path, kind: str) -> list[Path]:
-    """Of the parts of the last ticks, whose names end in the tick, as published parts' do; there may be very
-    many. Files with a dot or an underscore before their names are no data."""
-    parts = [
-        (int(tick), name)
+    """Those of the last ticks, which published files have in their names; there may be very many."""
+    files = [
+        (int(of_tick[1]), name)
         for name in os.listdir(folder)
-        if name[0] not in "._" and (tick := name.rpartition("-")[2]).isdecimal()
+        if (of_tick := _PUBLISHED.fullmatch(name)) and name.endswith(f".{kind}")
     ]
-    files: list[Path] = []
-    for _, name in heapq.nlargest(MOST_FILES, parts):
-        own = sorted(os.listdir(folder / name))
-        files += [folder / name / file for file in own if file.endswith(f".{kind}") and file[0] not in "._"]
-    return files[:MOST_FILES]
+    return [folder / name for _, name in heapq.nlargest(MOST_FILES, files)]
 
 
 def _of_parquet(file: Path) -> list[dict[str, Any]]:

@@ -1,21 +1,24 @@
-"""Directories of Parquet, JSON or CSV: exactly once, and readers never see a hole or a half.
+"""Directories of Parquet, JSON or CSV: exactly once, and readers see whole files only.
 
-    path/_attempts/<attempt>/<insert>-<tick>/   staged: by Spark's tasks, any number of times
-    path/<insert>-<tick, 12 digits>/            published: by one rename on the driver
-    path/<insert>-<tick, 12 digits>/_tick       what its rows were made from: the identity of its tick
-    path/_owner                                 whose parts these are
-    path/_set_aside/<time>/                     parts that were taken out, if that was asked for
+    path/_attempts/<attempt>/<insert>-<tick>/        staged: by Spark's tasks, any number of times
+    path/_ticks/<insert>-<tick, 12 digits>/          committed: by one rename on the driver
+    path/_ticks/<insert>-<tick, 12 digits>/_tick     what its rows were made from: the identity of its tick
+    path/<insert>-<tick, 12 digits>-<partition>…     its files, moved up from there one by one
+    path/_owner                                      whose parts these are
+    path/_set_aside/<time>/                          parts that were taken out, if that was asked for
 
 Why this is exactly once: the name of a part says its insert and tick, and a repeated tick has the same rows.
 So a part that is there *with the same identity* stays, and the attempt that came second is dropped; one with
 another identity is refused, as are parts of ticks that the state has not come to. Spark's tasks write only
 into their own attempt's directory, and only the driver that started the attempt ever renames: what is left of
 a killed job can write where it likes in there, it never lands in the final place. Files and directories are
-synced before and after the rename, so a part that can be seen is also whole after a power failure. A tick
-without rows publishes nothing.
+synced before and after the rename, so a file that can be seen is also whole after a power failure. Files
+that a killed run has not moved up are moved up by the next one, before anything else. A tick without rows
+publishes nothing.
 
-Readers: names that begin with ``_`` are invisible to Spark, and there is one level of directories:
-``path/*/*.parquet`` in Spark and DuckDB.
+Readers: names that begin with ``_`` are invisible to Spark, so ``spark.read.parquet(path)`` reads the rows.
+The files of a tick appear one after the other, in the order of ticks; a tick is complete when nothing but
+``_tick`` is in its directory.
 
 A local (or mounted) file system only: object stores have no atomic rename of a directory. On a cluster, the
 directory has to be one that all machines share.
@@ -67,6 +70,7 @@ from watersmeet.spec.options.spark_settings import TIMESTAMPS
 from watersmeet.spec.told import untold_by
 
 ATTEMPTS = "_attempts"
+TICKS = "_ticks"
 
 _EMPTY_LINES = LeftOut(
     "CSV has no line for a row of one column that is NULL",
@@ -74,6 +78,7 @@ _EMPTY_LINES = LeftOut(
 )
 
 _PART = re.compile(r".+-\d{12}")
+_FILE = re.compile(r"(.+-\d{12})-\d{5,}([-.].+)?")
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 
@@ -118,6 +123,7 @@ class FileSink:
             make_folders(self._path)
             check_folder(self._path)
             self._take(owner)
+            self._finish_publishing()
             shutil.rmtree(self._path / ATTEMPTS, ignore_errors=True)
         except OSError as error:
             raise self._not_writable(error) from error
@@ -207,10 +213,11 @@ class FileSink:
         aside = self._path / ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         try:
             aside.mkdir(parents=True, exist_ok=True)
-            for part in newer:
-                moved = self._final(*part)
-                os.rename(moved, _free_name(aside / moved.name))
-            for folder in (aside, aside.parent, self._path):
+            files = self.row_files()
+            for folder in (self._final(*part) for part in newer):
+                for moved in (*files.get(folder.name, ()), folder):  # the mark last: until then it is one
+                    os.rename(moved, _free_name(aside / moved.name))
+            for folder in (aside, aside.parent, self._path / TICKS, self._path):
                 sync(folder)
         except OSError as error:
             raise EngineError(
@@ -219,7 +226,8 @@ class FileSink:
         return [f"moved to {aside}, where readers do not see them: {listed(newer)}"]
 
     def has_part(self, insert: str, tick: int, owner: str | None = None) -> bool:
-        return self._final(insert, tick).exists()
+        final = self._final(insert, tick)
+        return final.exists() or (self._path / final.name).exists()  # the latter before `prepare` moved it
 
     def check(self, insert: str, tick: int, identity: Identity) -> None:
         if self._ownership is not None:
@@ -234,6 +242,7 @@ class FileSink:
             self.check(insert, tick, identity)
             there = True  # known by what was done: looked at again, the directory may be away
             if final.exists():
+                self._show(final)
                 shutil.rmtree(staged, ignore_errors=True)
             elif not staged.exists():
                 if self._last.get(insert) == (tick, attempt):
@@ -246,8 +255,10 @@ class FileSink:
             elif self._keep_data_files(staged):
                 write_mark(staged, identity)
                 _sync_tree(staged)
+                make_folders(final.parent)
                 os.rename(staged, final)
-                sync(self._path)
+                sync(final.parent)
+                self._show(final)
             else:
                 shutil.rmtree(staged, ignore_errors=True)
                 there = False
@@ -277,8 +288,40 @@ class FileSink:
         return sorted((unquote(name[:-13]), int(name[-12:])) for name in names)
 
     def part_folders(self) -> list[Path]:
-        """The folders of published parts."""
-        return [self._path / name for name in sorted(os.listdir(self._path)) if _PART.fullmatch(name)]
+        """The folders of published parts, each with its identity."""
+        folders = [self._path / TICKS, self._path] if (self._path / TICKS).is_dir() else [self._path]
+        return sorted(
+            (folder / name for folder in folders for name in os.listdir(folder) if _PART.fullmatch(name)),
+            key=lambda part: part.name,
+        )
+
+    def row_files(self) -> dict[str, list[Path]]:
+        """The files with rows, by the name of their part's folder."""
+        files: dict[str, list[Path]] = {}
+        for name in sorted(os.listdir(self._path)):
+            if of_part := _FILE.fullmatch(name):
+                files.setdefault(of_part[1], []).append(self._path / name)
+        for folder in self.part_folders():
+            files.setdefault(folder.name, []).extend(sorted(folder.glob("[!._]*")))
+        return files
+
+    def _finish_publishing(self) -> None:
+        """Move up what a killed run did not, and the parts of versions that kept files in directories."""
+        for folder in self.part_folders():
+            self._show(folder)
+            if folder.parent.name != TICKS:
+                make_folders(self._path / TICKS)
+                os.rename(folder, self._path / TICKS / folder.name)
+                sync(self._path / TICKS)
+                sync(self._path)
+
+    def _show(self, folder: Path) -> None:
+        """Move the files of a part to where readers see them."""
+        hidden = sorted(folder.glob("[!._]*"))
+        for file in hidden:
+            os.rename(file, self._path / f"{folder.name}-{file.name.removeprefix('part-')}")
+        if hidden:
+            sync(self._path)
 
     @property
     def _has_header(self) -> bool:
@@ -288,7 +331,7 @@ class FileSink:
         return self._path / ATTEMPTS / _safe(attempt) / f"{_safe(insert)}-{tick}"
 
     def _final(self, insert: str, tick: int) -> Path:
-        return self._path / f"{_safe(insert)}-{tick:012d}"
+        return self._path / TICKS / f"{_safe(insert)}-{tick:012d}"
 
     def _take(self, owner: str | None) -> None:
         """Hold the directory for this job, and remove what killed runs left in it."""

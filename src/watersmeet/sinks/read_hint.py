@@ -19,7 +19,7 @@ def read_hint(sink: Sink) -> str | None:
     """Return what to type to read the sink's rows; None where nothing is left to read, as on a console.
 
     >>> print(read_hint(Sink("out", "file", {"path": "out/delivered", "format": "csv"})))
-    spark.read.csv("out/delivered/*/*.csv", header=True)
+    spark.read.csv("out/delivered", header=True)
     >>> print(read_hint(Sink("out", "postgres", {"table": "shop.delivered"})))
     SELECT * FROM shop.delivered
     >>> read_hint(Sink("out", "console"))
@@ -29,11 +29,8 @@ def read_hint(sink: Sink) -> str | None:
 
 
 def _of_files(sink: Sink) -> str:
-    """Each tick is a directory; the pattern leaves out those that begin with ``_``, which are deeper."""
-    written = format_of(sink.options)
-    is_compressed = any(name.lower() == "compression" for name in sink.options)
-    path = _spark_path(sink, f"/*/*.{written}{'*' if is_compressed else ''}")
-    return f"spark.read.{written}({', '.join([path, *_csv_options(sink)])})"
+    options = [_spark_path(sink), *_csv_options(sink)]
+    return f"spark.read.{format_of(sink.options)}({', '.join(options)})"
 
 
 def _of_delta(sink: Sink) -> str:
@@ -74,13 +71,13 @@ def _csv_options(sink: Sink) -> Iterator[str]:
         yield f"sep={_text(separator)}"
 
 
-def _spark_path(sink: Sink, pattern: str = "") -> str:
-    """Return the path and a pattern below it as a quoted text, as Spark's readers take it."""
+def _spark_path(sink: Sink) -> str:
+    """Return the path as a quoted text, as Spark's readers take it."""
     path = path_of(sink.options)
     local = local_path(path)
     if local is not None:
-        return _text(re.sub(r"([][{}*?\\])", r"\\\1", local.rstrip("/")) + pattern)
-    return _text((f"s3a{path[2:]}" if urlsplit(path).scheme == "s3" else path).rstrip("/") + pattern)
+        return _text(re.sub(r"([][{}*?\\])", r"\\\1", local.rstrip("/")))
+    return _text((f"s3a{path[2:]}" if urlsplit(path).scheme == "s3" else path).rstrip("/"))
 
 
 def _text(text: str) -> str:

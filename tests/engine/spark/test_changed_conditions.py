@@ -141,7 +141,7 @@ def rows_of(rng: random.Random, number: int) -> dict[str, list[Row]]:
 
 
 def put_out(folder: Any, sink: str) -> list[Row]:
-    files = (folder / "out" / sink).glob("*/*.json")
+    files = (folder / "out" / sink).glob("*.json")
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 

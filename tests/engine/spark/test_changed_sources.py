@@ -84,7 +84,7 @@ def found(tmp_path):
     def rows(name, columns="l, r"):
         if not list((tmp_path / "out" / name).rglob("*.parquet")):
             return Counter()
-        asked = f"SELECT {columns} FROM read_parquet('{tmp_path}/out/{name}/*/*.parquet')"
+        asked = f"SELECT {columns} FROM read_parquet('{tmp_path}/out/{name}/*.parquet')"
         return Counter(duckdb.sql(asked).fetchall())
 
     return rows

@@ -98,7 +98,7 @@ class Shop:
         }
 
     def sums(self) -> dict[tuple[Any, ...], int]:
-        files = f"'{self.folder}/out/*/*.parquet'"
+        files = f"'{self.folder}/out/*.parquet'"
         rows = duckdb.sql(
             f"""SELECT number, customer, name, sum(_diff)::INT FROM read_parquet({files})
             GROUP BY ALL HAVING sum(_diff) <> 0"""
@@ -143,7 +143,7 @@ def test_changes_of_any_source_of_sparks_are_read_by_a_text(tmp_path, spark):
     for _ in range(2):
         ws.run(BY_SPARK.replace("{folder}", str(tmp_path)), settings)
     rows = duckdb.sql(
-        f"""SELECT second, value, sum(_diff)::INT FROM read_parquet('{tmp_path}/out/*/*.parquet')
+        f"""SELECT second, value, sum(_diff)::INT FROM read_parquet('{tmp_path}/out/*.parquet')
         GROUP BY ALL HAVING sum(_diff) <> 0 ORDER BY second"""
     ).fetchall()
     assert [row[1:] for row in rows] == [(4, 0 + 1 + 2 + 3 + 4), (9, 5 + 6 + 7 + 8 + 9)]

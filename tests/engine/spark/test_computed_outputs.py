@@ -71,7 +71,7 @@ def sums(out: Path) -> tuple[list[tuple[str, Any]], Counter[tuple[Any, ...]]]:
     """The types of the files' columns, and what was put out."""
     total: Counter[tuple[Any, ...]] = Counter()
     types = set()
-    for file in out.glob("*/*.parquet"):
+    for file in out.glob("*.parquet"):
         table = parquet.read_table(file)
         types.add(tuple((field.name, field.type) for field in table.schema))
         for row in table.to_pylist():
@@ -163,7 +163,7 @@ def streams(folder: Path) -> None:
 
 
 def put_out(out: Path) -> tuple[list[tuple[str, Any]], Counter[str]]:
-    tables = [parquet.read_table(file) for file in out.glob("*/*.parquet")]
+    tables = [parquet.read_table(file) for file in out.glob("*.parquet")]
     (types,) = {tuple((field.name, field.type) for field in table.schema) for table in tables}
     return list(types), Counter(str(row) for table in tables for row in table.to_pylist())
 

@@ -65,7 +65,7 @@ class Place:
         return Counter([*pairs, *padded, *((None, b["id"]) for b in right if b["id"] not in met_right)])
 
     def visible(self) -> Counter[tuple[int | None, int | None]]:
-        return Counter(duckdb.sql(f"SELECT a, b FROM read_parquet('{self.path}/out/*/*.parquet')").fetchall())
+        return Counter(duckdb.sql(f"SELECT a, b FROM read_parquet('{self.path}/out/*.parquet')").fetchall())
 
     def keep(self) -> None:
         for name in ("checkpoint", "out"):

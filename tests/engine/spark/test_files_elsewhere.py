@@ -41,6 +41,6 @@ def test_a_file_that_is_gone_between_the_plan_of_a_tick_and_its_rows(spark, tmp_
         assert gone.value.code == "file-gone"
     warned = text.format(more=", 'on_changed_file' = 'warn'")
     result = Running(spark, warned, tmp_path / "state", until_caught_up=True).to_the_end()
-    put_out = [json.loads(part.read_text()) for part in (tmp_path / "out").glob("*/*.json")]
+    put_out = [json.loads(part.read_text()) for part in (tmp_path / "out").glob("*.json")]
     assert put_out == [{"id": 1, "t": 1}]
     assert result.changed["a"].names == [f"viewfs://{place}/d/in/2 %2b"]

@@ -530,7 +530,7 @@ def test_a_restored_checkpoint_does_not_take_newer_parts_for_its_own(job, put, t
     sql = sql.replace(", 'maxFilesPerTrigger' = '1'", "")
 
     def found():
-        read = duckdb.sql(f"SELECT order_id, delivery_id FROM read_parquet('{tmp_path}/out/*/*.parquet')")
+        read = duckdb.sql(f"SELECT order_id, delivery_id FROM read_parquet('{tmp_path}/out/*.parquet')")
         return Counter(read.fetchall())
 
     put("orders", order(1, "10:00:00"))
@@ -575,7 +575,7 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
         files = list((tmp_path / name).rglob("*.parquet"))
         if not files:
             return Counter()
-        return Counter(duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{name}/*/*.parquet')").fetchall())
+        return Counter(duckdb.sql(f"SELECT * FROM read_parquet('{tmp_path}/{name}/*.parquet')").fetchall())
 
     put("orders", order(1, "10:00:00", 7), order(2, "10:00:00", 8))
     put("deliveries", delivery(1, 1, "10:10:00"))

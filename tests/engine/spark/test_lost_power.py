@@ -90,7 +90,7 @@ class Disk:
 def rows_in(out: Path) -> Counter[int]:
     return Counter(
         json.loads(line)["k"]
-        for file in out.glob("*/*.json")
+        for file in out.glob("*.json")
         if not file.parent.name.startswith("_")
         for line in file.read_text().splitlines()
     )

@@ -46,7 +46,7 @@ def test_ctrl_c_stops_the_process_group_cleanly_and_settings_reach_spark(seed, t
         second.clean_up()
     for sink in ("joined", "chain"):
         assert differences(rows_of(tmp_path, sink), batch_of(tmp_path, sink)) == []
-    files = list((tmp_path / "out" / "joined").glob("*/*.parquet"))
+    files = list((tmp_path / "out" / "joined").glob("*.parquet"))
     assert all(".gz.parquet" in file.name for file in files)
     assert {parquet.read_metadata(file).num_rows for file in files} <= set(range(1, 8))
 

@@ -41,7 +41,7 @@ def job(folder: Path) -> str:
 
 
 def told(folder: Path) -> list[dict[str, Any]]:
-    files = sorted((folder / "ticks").glob("*/*.json"))
+    files = sorted((folder / "ticks").glob("*.json"))
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     for row in rows:
         for name in ("rows_in", "rows_out", "watermarks", "shed", "shed_joined"):
@@ -91,7 +91,7 @@ def test_it_tells_what_was_shed_in_each_tick(spark, tmp_path):
         put_rows(tmp_path / "a" / f"{tick}.json", tick, rows)
     run = until_caught_up(spark, CHAIN.replace("{folder}", str(tmp_path)), tmp_path / "c", finish=True)
     aside: dict[int, dict[str, int]] = {}
-    for file in (tmp_path / "aside").glob("shed-rows-*/*.json"):
+    for file in (tmp_path / "aside").glob("shed-rows-*.json"):
         of_tick = aside.setdefault(int(file.parent.name.rpartition("-")[2]), {})
         for line in file.read_text().splitlines():
             name = json.loads(line)["input"].rpartition("/")[2]
@@ -128,7 +128,7 @@ def test_a_tick_that_is_repeated_tells_it_once(spark, tmp_path, where, monkeypat
     until_caught_up(spark, text, tmp_path / "c")
     assert [row["tick"] for row in told(tmp_path)] == [1, 2]
     assert told(tmp_path)[: len(before)] == before
-    parts = (tmp_path / "times").glob("*/*.json")
+    parts = (tmp_path / "times").glob("*.json")
     lines = [line for file in parts for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["id"] for line in lines) == [1, 2, 2]
 

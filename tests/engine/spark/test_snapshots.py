@@ -42,7 +42,7 @@ class Folder:
         return "".join(parts).replace("{folder}", str(self.path)).replace("{key}", key)
 
     def rows(self, sink: str = "out") -> list[dict[str, Any]]:
-        files = sorted((self.path / sink).glob("*/*.json"))
+        files = sorted((self.path / sink).glob("*.json"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     def sums(self) -> Counter[tuple[Any, ...]]:

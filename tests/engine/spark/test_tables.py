@@ -76,7 +76,7 @@ class Folder:
         return text.replace("{kind}", kind).replace("{more}", more)
 
     def result(self) -> Counter[tuple[Any, ...]]:
-        found = duckdb.sql(f"FROM read_parquet('{self.path}/out/*/*.parquet')").fetchall()
+        found = duckdb.sql(f"FROM read_parquet('{self.path}/out/*.parquet')").fetchall()
         return Counter(tuple(str(v) if v is not None else None for v in row) for row in found)
 
 

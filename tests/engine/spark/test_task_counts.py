@@ -57,7 +57,7 @@ class Sides:
     def found(self):
         """How many rows there are of each key."""
         rows = Counter()
-        for file in self.folder.glob("out/*/*.json"):
+        for file in self.folder.glob("out/*.json"):
             for row in map(json.loads, file.read_text().splitlines()):
                 rows[row["k"]] += row.get("_diff", 1)
         return rows

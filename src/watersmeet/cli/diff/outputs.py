@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from watersmeet.cli.diff.json_files import json_rows
 from watersmeet.cli.diff.of_tables import READERS, Wished, read
@@ -120,16 +120,10 @@ def _parts(wanted: Wanted) -> list[str]:
     if not sink.path.is_dir():
         return []
     files: list[str] = []
-    for folder, (insert, tick) in zip(sink.part_folders(), _told(sink.part_folders()), strict=True):
-        if insert == wanted.name and (wanted.tick is None or tick <= wanted.tick):
-            files += sorted(str(file) for file in folder.iterdir() if not file.name.startswith((".", "_")))
+    for part, of_part in sorted(sink.row_files().items()):
+        if unquote(part[:-13]) == wanted.name and (wanted.tick is None or int(part[-12:]) <= wanted.tick):
+            files += map(str, of_part)
     return files
-
-
-def _told(folders: Sequence[Path]) -> list[tuple[str, int]]:
-    from urllib.parse import unquote
-
-    return [(unquote(folder.name[:-13]), int(folder.name[-12:])) for folder in folders]
 
 
 def _of_files(

@@ -1,7 +1,7 @@
 """Parquet files in an object store: exactly once, and readers never see a hole or a half.
 
     path/_attempts/<attempt>/<insert>-<tick>-….parquet   staged: by tasks, any number of times
-    path/<insert>-<tick, 12 digits>/rows.parquet         published: by one put, if there is nothing yet
+    path/<insert>-<tick, 12 digits>.parquet              published: by one put, if there is nothing yet
     path/_owner                                          whose parts these are
     path/_set_aside/<time>/…                             parts that were taken out, if that was asked for
 
@@ -11,8 +11,7 @@ identity stays; one with another identity is refused, as are parts of ticks that
 Tasks put objects of their own attempts only, and the driver makes one file of those of a tick: a store has no
 step that makes several objects visible at once. A tick without rows publishes nothing.
 
-Readers find what they find in a directory of a file sink: ``path/*/*.parquet`` in DuckDB; names that begin
-with ``_`` are invisible to Spark.
+Readers: names that begin with ``_`` are invisible to Spark, so ``spark.read.parquet(path)`` reads the rows.
 """
 
 from __future__ import annotations
@@ -67,10 +66,12 @@ from watersmeet.spec.options.files import sink_problems
 from watersmeet.spec.options.stored_files import compression_of, place_of
 
 ATTEMPTS = "_attempts"
-ROWS = "rows.parquet"
+_ROWS_BEFORE = "rows.parquet"
+"""Name of the one object in the folder of a part, in versions that had such folders."""
 _MADE_FROM = b"watersmeet.tick"
 """In a file's footer: the identity of its tick."""
-_PART = re.compile(r".+-\d{12}")
+_FOLDER_BEFORE = re.compile(r".+-\d{12}")
+_PART = re.compile(r"(.+)-(\d{12})\.parquet")
 _LEFT_S = 5.0
 """So long it is tried to remove what is garbage."""
 
@@ -109,6 +110,8 @@ class StoredFileSink:
             self._check_store()
             self._take(owner)
             self._owner = owner
+            for folder in filter(_FOLDER_BEFORE.fullmatch, there(self._place)[0]):
+                move(self._place, f"{folder}/{_ROWS_BEFORE}", f"{folder}.parquet")
             with suppress(StateError):
                 remove(self._place, beneath(self._place, ATTEMPTS), _LEFT_S)
 
@@ -187,8 +190,8 @@ class StoredFileSink:
 
     def parts(self) -> list[tuple[str, int]]:
         """The published (insert, tick) pairs, sorted. Raises: StateError."""
-        names = [name for name in there(self._place)[0] if _PART.fullmatch(name)]
-        return sorted((_insert_of(name[:-13]), int(name[-12:])) for name in names)
+        parts = filter(None, map(_PART.fullmatch, there(self._place)[1]))
+        return sorted((_insert_of(part[1]), int(part[2])) for part in parts)
 
     def _put(self, parts: Sequence[StagedPart], insert: str, tick: int, identity: Identity) -> bool:
         """Whether the part was created by this call, as far as can be said."""
@@ -277,7 +280,10 @@ class StoredFileSink:
 
     def _check_nobodys(self) -> None:
         folders, objects = there(self._place)
-        parts = [name for name in folders if _PART.fullmatch(name)]
+        parts = [
+            *filter(_FOLDER_BEFORE.fullmatch, folders),
+            *filter(_PART.fullmatch, objects),
+        ]
         others = [name for name in (*folders, *objects) if name[0] not in "._" and name not in parts]
         if parts:
             raise of_another(self._url, self._spec.name, has_parts=True)
@@ -317,7 +323,7 @@ class StoredFileSink:
 
 
 def _final(insert: str, tick: int) -> str:
-    return f"{_safe(insert)}-{tick:012d}/{ROWS}"
+    return f"{_safe(insert)}-{tick:012d}.parquet"
 
 
 def _safe(name: str) -> str:
