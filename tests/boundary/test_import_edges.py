@@ -1,9 +1,8 @@
 """Who may import whom. The allow-list below is the picture in the architecture page, as code.
 
-A part of the package is a folder or a module right under ``watersmeet``; ``engine`` is several
-parts, and the
-oracle is one of its own. A part, an edge or a guarded library that is not listed here fails. Imports inside
-functions and under ``TYPE_CHECKING`` count as well; the one exception is ``NAMED_IN_TYPES``.
+A part of the package is a folder or a module right under ``watersmeet``; ``engine`` is several parts. A part,
+an edge or a guarded library that is not listed here fails. Imports inside functions and
+under ``TYPE_CHECKING`` count as well; the one exception is ``NAMED_IN_TYPES``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.package_paths import PACKAGE, find_paths
+from tests.support.package_paths import PACKAGE, REPOSITORY, find_paths
 from tests.support.syntax import nodes_of, tree_of
 
 BASE = {
@@ -97,8 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "history": BASE | {"spec", "plan", "state", "observe"},
     # what a browser shows of it; what became of rows it asks a process of the command line
     "page": BASE | {"watermark", "observe", "history", "spec", "state"},
-    "testing.oracle": set(),  # shares nothing with what it judges
-    "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values", "testing.oracle"},
+    "testing": BASE | {"spec", "front", "plan", "state", "engine.local", "engine.values"},
     # a sample of rows, judged by the rules of the engine: for the command line
     "whatif": BASE
     | {"spec", "plan", "kernel", "state", "watermark", "engine.driver", "engine.tasks", "engine.local"},
@@ -196,7 +194,6 @@ LIBRARIES: dict[str, set[str]] = {
         "diff",
         "why",
         "engine.spark",
-        "testing.oracle",
     },
     "confluent_kafka": {"sinks", "topics"},
     "matplotlib": {"cli"},
@@ -221,8 +218,6 @@ def part_of(module: str) -> str:
     first, second = names[0], ".".join(names[1:2])
     if first == "engine" and second:
         return f"engine.{second}"
-    if first == "testing" and second == "oracle":
-        return "testing.oracle"
     return first
 
 
@@ -305,6 +300,15 @@ def test_only_allowed_edges():
     assert not found, "\n".join(["edges that the architecture does not have:", *found])
 
 
+def test_the_oracle_shares_nothing_with_what_it_judges():
+    files = find_paths(REPOSITORY, "tests/support/oracle/*.py")
+    names = {name for file in files for _, name, _ in imports(tree_of(file.read_text()))}
+    of_tests = {name for name in names if name.startswith("tests.")}
+    assert {name for name in names if name.startswith("watersmeet")} == set()
+    assert of_tests
+    assert {name for name in of_tests if not name.startswith("tests.support.oracle.")} == set()
+
+
 def test_the_list_has_no_cycle():
     """Parts can be put in an order in which each imports only earlier ones."""
     placed: set[str] = set()
@@ -323,7 +327,6 @@ def test_the_list_has_no_cycle():
         ("watersmeet.engine.local", "import watersmeet.engine.spark.job", "engine.local -> engine.spark"),
         ("watersmeet.engine.tasks", "from pyspark.sql import types", "engine.tasks -> pyspark"),
         ("watersmeet.cli.run", "import pyspark.sql as sql", "cli -> pyspark"),
-        ("watersmeet.testing.oracle.sql", "import watersmeet.kernel", "testing.oracle -> kernel"),
         ("watersmeet.sinks.files", "import pyspark", "sinks -> pyspark"),
         ("watersmeet.plan.model", "if TYPE_CHECKING:\n    import pyspark", "plan -> pyspark"),
         ("watersmeet.spec.model", "from . import other", "relative import"),

@@ -17,8 +17,6 @@ from watersmeet.types import intervals
 from watersmeet.types.sql_type import INTEGER_BITS, PLAIN
 
 HOME = find_paths(PACKAGE, "types/**/*.py")
-ORACLE = find_paths(PACKAGE, "testing/oracle/**/*.py")
-"""It shares nothing with what it judges."""
 
 TABLES = {
     "front/text/place.py": "names that people may have meant",
@@ -61,7 +59,7 @@ WROTE = re.compile(r"""f["'][^"']*DECIMAL\(\{(?!digits\},\{scale\}\)")""")
 @cache
 def modules() -> tuple[tuple[str, str, ast.AST], ...]:
     """Name, text and tree of each."""
-    others = [file for file in find_paths(PACKAGE, "**/*.py") if file not in {*HOME, *ORACLE}]
+    others = [file for file in find_paths(PACKAGE, "**/*.py") if file not in HOME]
     texts = [(file.relative_to(PACKAGE).as_posix(), file.read_text("utf-8")) for file in others]
     return tuple((name, text, tree_of(text)) for name, text in texts)
 

@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.changing_fates import numbered_changes
 from tests.support.effort import at_effort
+from tests.support.oracle.case import run_case
+from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.random_window_changes import random_changing_windows
@@ -23,8 +25,6 @@ from watersmeet.cli.diff.put_out import NotKnown, put_out
 from watersmeet.engine.local.output import as_written
 from watersmeet.names import CHANGE_COLUMNS, SHOWN_DIFF
 from watersmeet.spec.model import Lateness
-from watersmeet.testing.oracle.case import run_case
-from watersmeet.testing.oracle.windowed import run_windowed_case
 from watersmeet.why.asked import query_rows
 from watersmeet.why.over_records import asked_queries, sources_of
 from watersmeet.why.recorded import recorded

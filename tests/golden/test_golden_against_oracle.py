@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_engine_against_oracle import _compared, check, differences
+from tests.support.oracle.case import run_case
+from tests.support.oracle.windowed import has_windows, run_windowed_case
 from tests.support.package_paths import find_paths
 from watersmeet.engine.local import replay_case
 from watersmeet.front.sql import parse_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.spec.model import Source
 from watersmeet.testing.cases import compare_step
-from watersmeet.testing.oracle.case import run_case
-from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
 HERE = Path(__file__).parent
 TIMES, MAX_TIMES = 6, 30

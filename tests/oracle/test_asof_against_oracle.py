@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from tests.oracle.test_engine_against_oracle import CASES, run_chunk
+from tests.support.oracle.case import run_case_with_account
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.testing.oracle.case import run_case_with_account
 
 HERE = CASES // 12
 CHUNKS = 4

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.oracle.case import Unsupported, run_case_with_account
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import shrink
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import compare_step
-from watersmeet.testing.oracle.case import Unsupported, run_case_with_account
 
 CASES = at_effort(quick=40, full=1840)
 MANY = at_effort(quick=20, full=CASES * 17 // 10)

@@ -15,13 +15,13 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, outcomes
 from tests.support.effort import at_effort
+from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.random_lookups import random_lookup_case
 from watersmeet.engine import local
 from watersmeet.engine.driver import merge_policy
 from watersmeet.testing.cases import compare_step
-from watersmeet.testing.oracle.windowed import run_windowed_case
 
 CASES = at_effort(quick=20, full=920)
 CHUNKS = 10

@@ -6,9 +6,9 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check, disagreements
 from tests.support.effort import at_effort
+from tests.support.oracle.case import run_case, run_case_with_account
 from tests.support.random_lookups import random_lookup_case
 from watersmeet.engine.values import HeldTables
-from watersmeet.testing.oracle.case import run_case, run_case_with_account
 
 CASES = at_effort(quick=18, full=402)
 CHUNKS = 6

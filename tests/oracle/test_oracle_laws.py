@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 from tests.support.duckdb_batch import answer, connected, fill
+from tests.support.oracle.case import Oracle, run_case, run_case_with_account
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from watersmeet.testing.cases import bag, check_case
-from watersmeet.testing.oracle.case import Oracle, run_case, run_case_with_account
 
 pytestmark = pytest.mark.full
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.oracle.case import may_still_match, run_case
+from tests.support.oracle.query import read_query
 from watersmeet.testing.cases import check_case
-from watersmeet.testing.oracle.case import may_still_match, run_case
-from watersmeet.testing.oracle.query import read_query
 
 COLUMNS = {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"}
 

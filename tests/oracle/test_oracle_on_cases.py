@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.case_files import CASES, all_cases
+from tests.support.oracle.case import run_case_with_account
+from tests.support.oracle.windowed import has_windows, run_windowed_case
 from tests.support.package_paths import find_paths
 from watersmeet.testing.cases import check_case, load_cases
-from watersmeet.testing.oracle.case import run_case_with_account
-from watersmeet.testing.oracle.windowed import has_windows, run_windowed_case
 
 
 @pytest.mark.parametrize("case", all_cases())

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.oracle.test_oracle_multiway import case, check, rows, stream
+from tests.support.oracle.case import Refused, Unsupported, run_case
+from tests.support.oracle.query import read_query
 from watersmeet.testing.cases import check_case
-from watersmeet.testing.oracle.case import Refused, Unsupported, run_case
-from watersmeet.testing.oracle.query import read_query
 
 NEAR = "b.t BETWEEN a.t - 1 AND a.t + 1"
 

@@ -12,13 +12,13 @@ import pytest
 
 from tests.oracle.test_engine_against_oracle import PARTITIONS, check
 from tests.support.effort import at_effort
+from tests.support.oracle.case import run_case_with_account
+from tests.support.oracle.windowed import run_windowed_case
 from tests.support.random_orders import random_order_case
 from watersmeet.engine.local import replay_case
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.planner import plan_job
 from watersmeet.testing.cases import bag
-from watersmeet.testing.oracle.case import run_case_with_account
-from watersmeet.testing.oracle.windowed import run_windowed_case
 
 CASES = at_effort(quick=8, full=80)
 CHUNKS = 4

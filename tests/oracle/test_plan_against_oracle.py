@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.oracle.case import Refused
+from tests.support.oracle.query import read_query
 from tests.support.random_cases import random_case
 from watersmeet.errors import WatersmeetError
 from watersmeet.front.case_file import case_job
 from watersmeet.plan.planner import plan_job
-from watersmeet.testing.oracle.case import Refused
-from watersmeet.testing.oracle.query import read_query
 
 CASES = at_effort(quick=40, full=400)
 

@@ -11,10 +11,10 @@ import pytest
 
 from tests.oracle.test_groups_against_duckdb import problems
 from tests.support.effort import at_effort
+from tests.support.oracle.ranked import run_ranked_case
 from tests.support.random_ranks import random_rank_case, random_rank_query
 from watersmeet.engine.local import replay_case
 from watersmeet.testing.cases import bag
-from watersmeet.testing.oracle.ranked import run_ranked_case
 
 CASES = at_effort(quick=2, full=32)
 CHUNKS = at_effort(quick=2, full=4)

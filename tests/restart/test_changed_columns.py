@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.effort import at_effort
+from tests.support.oracle.case import run_case
+from tests.support.oracle.windowed import run_windowed_case
 from tests.support.ticks import (
     QUERY,
     Rows,
@@ -25,8 +27,6 @@ from watersmeet.errors import StateError
 from watersmeet.names import CHANGE_COLUMNS, is_ours
 from watersmeet.state.runs.opened import schema_of
 from watersmeet.state.store import MemoryStore, Store
-from watersmeet.testing.oracle.case import run_case
-from watersmeet.testing.oracle.windowed import run_windowed_case
 
 COLUMNS = {"t": "BIGINT", "k": "STRING", "v": "BIGINT", "w": "BIGINT", "i": "BIGINT"}
 NEAR = "{}.k = {}.k AND {}.t BETWEEN {}.t - 4 AND {}.t + 4"

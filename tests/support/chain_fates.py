@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.fates import ROW, Who
-from watersmeet.testing.oracle.case import Oracle, Unsupported
-from watersmeet.testing.oracle.join import JoinState
-from watersmeet.testing.oracle.sql import Rows
+from tests.support.oracle.case import Oracle, Unsupported
+from tests.support.oracle.join import JoinState
+from tests.support.oracle.sql import Rows
 
 Combined = frozenset[tuple[str, int | None]]
 """Per input the number of the joined row's row, None where it is padded."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from watersmeet.testing.oracle.case import Oracle
-from watersmeet.testing.oracle.sql import Rows
+from tests.support.oracle.case import Oracle
+from tests.support.oracle.sql import Rows
 
 ROW = "rid"
 

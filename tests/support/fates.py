@@ -8,9 +8,9 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.testing.oracle.case import Oracle
-from watersmeet.testing.oracle.join import Changes, Entry, JoinState
-from watersmeet.testing.oracle.sql import Rows
+from tests.support.oracle.case import Oracle
+from tests.support.oracle.join import Changes, Entry, JoinState
+from tests.support.oracle.sql import Rows
 
 ROW = "rid"
 Who = tuple[str, int]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.oracle.case import Oracle, Refused, run_case
+from tests.support.oracle.query import read_query
 from tests.support.random_multiway import random_multiway_case
-from watersmeet.testing.oracle.case import Oracle, Refused, run_case
-from watersmeet.testing.oracle.query import read_query
 
 pytestmark = pytest.mark.full
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.oracle.case import run_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.shrink import conditions, shrink, smaller
-from watersmeet.testing.oracle.case import run_case
 
 pytestmark = pytest.mark.full
 

@@ -13,12 +13,12 @@ from tests.support.asked_alone import check_one
 from tests.support.chain_fates import Combined, KnownOfChain, chain_fates
 from tests.support.effort import at_effort
 from tests.support.fates import ROW, Who, numbered
+from tests.support.oracle.case import Refused, Unsupported
 from tests.support.partly_known import partly_known
 from tests.support.random_multiway import random_multiway_case
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
 from watersmeet.plan.model.delta import DeltaPlan
-from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate, Met
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import Recorded, recorded

@@ -21,12 +21,12 @@ from tests.support.changing_fates import (
     numbered_changes,
 )
 from tests.support.effort import at_effort
+from tests.support.oracle.case import Refused, Unsupported
 from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
 from tests.support.random_multiway import random_multiway_case
 from tests.support.recorded_cases import RecordedCase
 from tests.why.test_random_fates import ALL
-from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import Recorded, recorded

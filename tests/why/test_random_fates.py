@@ -10,13 +10,13 @@ import pytest
 
 from tests.support.effort import at_effort
 from tests.support.fates import ROW, Known, fates, numbered
+from tests.support.oracle.case import Refused, Unsupported
 from tests.support.partly_known import partly_known
 from tests.support.random_cases import random_case
 from tests.support.random_lateness import late_case
 from tests.support.recorded_cases import RecordedCase
 from watersmeet.event_time import MAX_TIME, MIN_TIME
 from watersmeet.plan.model.nodes import JoinPlan
-from watersmeet.testing.oracle.case import Refused, Unsupported
 from watersmeet.why.answer import Fate
 from watersmeet.why.asked import Asked, Question, answers
 from watersmeet.why.recorded import recorded

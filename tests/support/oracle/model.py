@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from watersmeet.testing.oracle.asof import AsofRule
-from watersmeet.testing.oracle.inputs import Key, Source
-from watersmeet.testing.oracle.sql import Function
-from watersmeet.testing.oracle.tree import (
+from tests.support.oracle.asof import AsofRule
+from tests.support.oracle.inputs import Key, Source
+from tests.support.oracle.sql import Function
+from tests.support.oracle.tree import (
     LEFT_ONLY,
 )
 

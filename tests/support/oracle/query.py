@@ -12,13 +12,13 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.asof import ASOF, AsofRule, asof_rule, parsed
-from watersmeet.testing.oracle.bounds import bounds_of
-from watersmeet.testing.oracle.closure import join_chains, padded_by, refuse_unbounded
-from watersmeet.testing.oracle.inputs import Key, Source
-from watersmeet.testing.oracle.model import JoinPlan, Query
-from watersmeet.testing.oracle.sql import Function, Scope, compile_expr
-from watersmeet.testing.oracle.tree import (
+from tests.support.oracle.asof import ASOF, AsofRule, asof_rule, parsed
+from tests.support.oracle.bounds import bounds_of
+from tests.support.oracle.closure import join_chains, padded_by, refuse_unbounded
+from tests.support.oracle.inputs import Key, Source
+from tests.support.oracle.model import JoinPlan, Query
+from tests.support.oracle.sql import Function, Scope, compile_expr
+from tests.support.oracle.tree import (
     Join,
     Relation,
     columns_of,
@@ -30,7 +30,7 @@ from watersmeet.testing.oracle.tree import (
     scope_of,
     sink_all,
 )
-from watersmeet.testing.oracle.values import Refused, Unsupported
+from tests.support.oracle.values import Refused, Unsupported
 
 
 def read_query(case: dict[str, Any]) -> Query:

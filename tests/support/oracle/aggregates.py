@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.sql import Rows, Scope, compile_expr
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.sql import Rows, Scope, compile_expr
+from tests.support.oracle.values import (
     INT64_MAX,
     INT64_MIN,
     Refused,

@@ -15,11 +15,11 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from watersmeet.testing.oracle.case import Oracle
-from watersmeet.testing.oracle.clock import StreamClock, tick_all
-from watersmeet.testing.oracle.inputs import Branch
-from watersmeet.testing.oracle.sql import Rows, Scope, compile_expr
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.case import Oracle
+from tests.support.oracle.clock import StreamClock, tick_all
+from tests.support.oracle.inputs import Branch
+from tests.support.oracle.sql import Rows, Scope, compile_expr
+from tests.support.oracle.values import (
     ENDED,
     NEVER,
     Refused,
@@ -31,7 +31,7 @@ from watersmeet.testing.oracle.values import (
     saturate,
     to_json,
 )
-from watersmeet.testing.oracle.windows import WINDOW, ChangingWindowState, WindowState, read_windows
+from tests.support.oracle.windows import WINDOW, ChangingWindowState, WindowState, read_windows
 
 DECLARED = {
     "int": "BIGINT",

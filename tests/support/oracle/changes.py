@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle.join import Changes, Entry, JoinState
-from watersmeet.testing.oracle.sql import Rows
-from watersmeet.testing.oracle.values import bag_key
+from tests.support.oracle.join import Changes, Entry, JoinState
+from tests.support.oracle.sql import Rows
+from tests.support.oracle.values import bag_key
 
 
 class ChangingJoin(JoinState):

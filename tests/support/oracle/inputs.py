@@ -10,8 +10,8 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from watersmeet.testing.oracle.sql import Function, Scope, compile_expr
-from watersmeet.testing.oracle.values import Refused, Unsupported, kind_of
+from tests.support.oracle.sql import Function, Scope, compile_expr
+from tests.support.oracle.values import Refused, Unsupported, kind_of
 
 Key = tuple[str, str]
 """A watermark key or a column: (alias, column)."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.inputs import Key
-from watersmeet.testing.oracle.sql import (
+from tests.support.oracle.inputs import Key
+from tests.support.oracle.sql import (
     Scope,
     arithmetic_kind,
     cast_kind,
     compile_expr,
     interval_us,
 )
-from watersmeet.testing.oracle.values import DAY
+from tests.support.oracle.values import DAY
 
 if TYPE_CHECKING:
     pass

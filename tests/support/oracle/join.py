@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle.inputs import Key
-from watersmeet.testing.oracle.model import JoinPlan, Query
-from watersmeet.testing.oracle.sql import Rows
-from watersmeet.testing.oracle.values import NEVER, saturate
+from tests.support.oracle.inputs import Key
+from tests.support.oracle.model import JoinPlan, Query
+from tests.support.oracle.sql import Rows
+from tests.support.oracle.values import NEVER, saturate
 
 COUNTS = ("in", "late", "null_time", "filtered", "matched", "padded", "released", "passed", "not_there")
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from watersmeet.testing.oracle.asof_join import FROM, AsofJoin
-from watersmeet.testing.oracle.changes import ChangingJoin
-from watersmeet.testing.oracle.clock import StreamClock, merged
-from watersmeet.testing.oracle.inputs import Branch, Key, Source, StageBranch
-from watersmeet.testing.oracle.join import COUNTS, Changes, JoinState
-from watersmeet.testing.oracle.lookup import Lookup
-from watersmeet.testing.oracle.model import JoinPlan, Query
-from watersmeet.testing.oracle.sql import Rows
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.asof_join import FROM, AsofJoin
+from tests.support.oracle.changes import ChangingJoin
+from tests.support.oracle.clock import StreamClock, merged
+from tests.support.oracle.inputs import Branch, Key, Source, StageBranch
+from tests.support.oracle.join import COUNTS, Changes, JoinState
+from tests.support.oracle.lookup import Lookup
+from tests.support.oracle.model import JoinPlan, Query
+from tests.support.oracle.sql import Rows
+from tests.support.oracle.values import (
     ENDED,
     NEVER,
     Refused,

@@ -12,15 +12,15 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.aggregates import ORDER, compile_aggregate
-from watersmeet.testing.oracle.sql import (
+from tests.support.oracle.aggregates import ORDER, compile_aggregate
+from tests.support.oracle.sql import (
     Function,
     Rows,
     Scope,
     compile_expr,
     interval_us,
 )
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.values import (
     ENDED,
     NEVER,
     Refused,

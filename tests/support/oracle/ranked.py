@@ -14,10 +14,10 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from watersmeet.testing.oracle.case import Oracle
-from watersmeet.testing.oracle.sql import Rows, Scope, compile_expr
-from watersmeet.testing.oracle.values import Refused, Unsupported, bag_key, from_json, less, to_json
-from watersmeet.testing.oracle.windowed import DECLARED
+from tests.support.oracle.case import Oracle
+from tests.support.oracle.sql import Rows, Scope, compile_expr
+from tests.support.oracle.values import Refused, Unsupported, bag_key, from_json, less, to_json
+from tests.support.oracle.windowed import DECLARED
 
 _Row = dict[str, Any]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle.block import Block, Put, Rules
-from watersmeet.testing.oracle.clock import StreamClock, tick_all
-from watersmeet.testing.oracle.inputs import Branch
-from watersmeet.testing.oracle.join import JoinState
-from watersmeet.testing.oracle.model import Query
-from watersmeet.testing.oracle.query import read_query
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.block import Block, Put, Rules
+from tests.support.oracle.clock import StreamClock, tick_all
+from tests.support.oracle.inputs import Branch
+from tests.support.oracle.join import JoinState
+from tests.support.oracle.model import Query
+from tests.support.oracle.query import read_query
+from tests.support.oracle.values import (
     Refused,
     Unsupported,
     bag_key,

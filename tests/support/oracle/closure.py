@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from watersmeet.testing.oracle.bounds import Bounds
-from watersmeet.testing.oracle.inputs import Key, Source
-from watersmeet.testing.oracle.model import JoinPlan, Query
-from watersmeet.testing.oracle.values import Refused
+from tests.support.oracle.bounds import Bounds
+from tests.support.oracle.inputs import Key, Source
+from tests.support.oracle.model import JoinPlan, Query
+from tests.support.oracle.values import Refused
 
 Chains = dict[tuple[Key, Key], list[tuple[int, ...]]]
 """(evicted A, by B) -> for each chain of bounds from A to B, their constants."""

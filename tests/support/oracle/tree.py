@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.asof import ASOF
-from watersmeet.testing.oracle.inputs import ReadStage, Source, read_source
-from watersmeet.testing.oracle.sql import Scope
-from watersmeet.testing.oracle.values import Refused, Unsupported
+from tests.support.oracle.asof import ASOF
+from tests.support.oracle.inputs import ReadStage, Source, read_source
+from tests.support.oracle.sql import Scope
+from tests.support.oracle.values import Refused, Unsupported
 
 KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
 LEFT_ONLY = ("SEMI", "ANTI")

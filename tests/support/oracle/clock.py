@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.values import (
     ENDED,
     NEVER,
     Refused,

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from watersmeet.testing.oracle.values import (
+from tests.support.oracle.values import (
     DAY,
     UNIT_US,
     Refused,

@@ -14,10 +14,10 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
-from watersmeet.testing.oracle.bounds import bounds_of
-from watersmeet.testing.oracle.inputs import Key
-from watersmeet.testing.oracle.sql import Function, Scope, compile_expr
-from watersmeet.testing.oracle.values import INT64_MAX, INT64_MIN, Refused, saturate
+from tests.support.oracle.bounds import bounds_of
+from tests.support.oracle.inputs import Key
+from tests.support.oracle.sql import Function, Scope, compile_expr
+from tests.support.oracle.values import INT64_MAX, INT64_MIN, Refused, saturate
 
 ASOF = ("ASOF", "ASOF LEFT")
 
@@ -44,7 +44,7 @@ def parsed(query: str) -> exp.Expression:
     tree = sqlglot.parse_one(query, dialect=_Dialect)
     assert isinstance(tree, exp.Expression)
     for node in tree.walk():
-        node._meta = None  # places in the text, which nobody asks for, and which take half the time of copies
+        node.meta.clear()  # places in the text, which nobody asks for, and which take half the time of copies
     return tree
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from watersmeet.testing.oracle.inputs import Key
-from watersmeet.testing.oracle.join import Changes, Entry, JoinState
-from watersmeet.testing.oracle.model import JoinPlan, Query
-from watersmeet.testing.oracle.sql import Rows
-from watersmeet.testing.oracle.values import Refused, saturate
+from tests.support.oracle.inputs import Key
+from tests.support.oracle.join import Changes, Entry, JoinState
+from tests.support.oracle.model import JoinPlan, Query
+from tests.support.oracle.sql import Rows
+from tests.support.oracle.values import Refused, saturate
 
 
 class Lookup(JoinState):
