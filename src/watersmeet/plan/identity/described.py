@@ -9,6 +9,7 @@ not differ, ``joins`` is compared, and ``says`` is for people alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -130,7 +131,7 @@ def _keys_gone(old: Described, new: Described) -> list[str]:
 
 def _either_way(text: str) -> frozenset[str]:
     """What an equality is known by, from whichever side it is written."""
-    return frozenset(text.replace("`", "").split(" = "))
+    return frozenset(re.split(r" (=|IS NOT DISTINCT FROM) ", text.replace("`", "")))
 
 
 def order_hindrance(old: Described, new: Described) -> str:
