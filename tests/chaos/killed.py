@@ -283,9 +283,9 @@ def _objects(job: Job) -> list[bytes]:
     """The parts that readers of ``path/*.parquet`` see."""
     options = {"endpoint": job.endpoint, "region": "us-east-1", "client_options": {"allow_http": True}}
     client = S3Store(job.bucket, prefix=f"{job.name}-out{job.target}", **options)
-    names = [entry["path"].split("/") for batch in client.list() for entry in batch]
-    seen = [n for n in names if len(n) == 2 and n[0][0] != "_" and n[1].endswith(".parquet")]
-    return [bytes(client.get("/".join(name)).bytes()) for name in seen]
+    names = [str(entry["path"]) for batch in client.list() for entry in batch]
+    seen = [name for name in names if "/" not in name and name[0] != "_" and name.endswith(".parquet")]
+    return [bytes(client.get(name).bytes()) for name in seen]
 
 
 def _make_topic(job: Job) -> None:

@@ -143,7 +143,7 @@ def test_a_signal_stops_cleanly_and_running_again_goes_on(place, number):
 
     def stop() -> None:
         until = time.monotonic() + 60
-        while time.monotonic() < until and not list((place.folder / "out").glob("out-*2")):
+        while time.monotonic() < until and not list((place.folder / "out" / "_ticks").glob("out-*2")):
             time.sleep(0.02)
         os.kill(os.getpid(), number)
 
@@ -329,7 +329,7 @@ def test_a_failing_sink_ends_the_run_readably_and_is_made_up_for(place):
     def block() -> None:
         """Once the run has looked at its sinks: a file where the directory was."""
         until = time.monotonic() + 60
-        while time.monotonic() < until and len(list((place.folder / "out").glob("out-*"))) < 3:
+        while time.monotonic() < until and len(list((place.folder / "out" / "_ticks").glob("out-*"))) < 3:
             time.sleep(0.01)
         os.rename(other, away)
         other.write_text("in the way")
