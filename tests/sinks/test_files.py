@@ -269,6 +269,42 @@ def test_parts_in_directories_of_their_own_are_moved_up(tmp_path):
         assert sorted(os.listdir(path)) == ["_ticks", f"{PART}-00000.parquet", f"{PART}-00001.parquet"]
 
 
+def test_old_marks_go_and_their_rows_stay(tmp_path, monkeypatch):
+    """As a run that never ends would gather a directory per tick."""
+    monkeypatch.setattr(files, "MOST_MARKS", 3)
+    monkeypatch.setattr(files, "MARKS_APART", 4)
+    sink = prepared(tmp_path)
+    for tick in range(1, 8):
+        run_tick(sink, "a1", tick=tick)
+        run_tick(sink, "a1", tick=tick, insert="other")
+    assert [tick for insert, tick in sink.parts() if insert == "other"] == [2, 3, 4, 5, 6, 7]
+    assert [tick for insert, tick in prepared(tmp_path).parts() if insert == "delivered"] == [5, 6, 7]
+    assert sum(visible(tmp_path).values()) == 14 * 3
+    assert len(sink.row_files()) == 14
+
+
+def test_a_name_that_is_too_long_is_refused_before_the_tick_is_there(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "ä" * 39, 7, "a1")
+    with pytest.raises(EngineError, match="shorter name"):
+        sink.publish("ä" * 39, 7, "a1", ORIGIN)
+    assert sink.parts() == []
+    run_tick(sink, "a2", insert="ä" * 35)
+    assert visible(tmp_path) == BAG
+
+
+def test_the_number_of_spark_s_job_is_in_no_name(tmp_path):
+    sink = prepared(tmp_path)
+    sink.write(Frame(*ROWS), "delivered", 7, "a1")
+    (first, _) = sorted(tmp_path.rglob("part-*.parquet"))
+    first.rename(first.with_name("part-00000-ffd35020-8ce2-404d-a796-8e477d3cb213-c000.zstd.parquet"))
+    sink.publish("delivered", 7, "a1", ORIGIN)
+    assert sorted(path.name for path in sink.row_files()[PART]) == [
+        f"{PART}-00000-c000.zstd.parquet",
+        f"{PART}-00001.parquet",
+    ]
+
+
 def test_a_part_that_was_published_is_told_though_the_directory_goes_at_once(tmp_path, monkeypatch):
     """Or the state would not know of it, and refuse it in the next run."""
     sink = prepared(tmp_path / "out")

@@ -63,6 +63,7 @@ from watersmeet.sinks.part_mark import (
     read_mark,
     write_mark,
 )
+from watersmeet.spec.limits import MOST_KEPT_TICKS
 from watersmeet.spec.model import Sink as SinkSpec
 from watersmeet.spec.options.files import OURS, format_of, local_path, path_of, sink_problems
 from watersmeet.spec.options.formats import check_written
@@ -79,6 +80,12 @@ _EMPTY_LINES = LeftOut(
 
 _PART = re.compile(r".+-\d{12}")
 _FILE = re.compile(r"(.+-\d{12})-\d{5,}([-.].+)?")
+_BY_SPARK = re.compile(r"part-(\d+)-[0-9a-f-]{36}(.*)")
+MOST_MARKS, MARKS_APART = MOST_KEPT_TICKS, 1_000
+"""How many marks of ticks are kept of an insert: as many ticks as a state can go back; and how many ticks lie
+between two removals of others."""
+_LONGEST_NAME = 255
+"""Bytes that file systems allow."""
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 
@@ -253,12 +260,15 @@ class FileSink:
                     hint="is another job writing to the same directory? Run again: the tick is repeated",
                 )
             elif self._keep_data_files(staged):
+                self._check_names(staged, final)
                 write_mark(staged, identity)
                 _sync_tree(staged)
                 make_folders(final.parent)
                 os.rename(staged, final)
                 sync(final.parent)
                 self._show(final)
+                if tick % MARKS_APART == 0:
+                    self._remove_old_marks()
             else:
                 shutil.rmtree(staged, ignore_errors=True)
                 there = False
@@ -314,14 +324,37 @@ class FileSink:
                 os.rename(folder, self._path / TICKS / folder.name)
                 sync(self._path / TICKS)
                 sync(self._path)
+        self._remove_old_marks()
 
     def _show(self, folder: Path) -> None:
         """Move the files of a part to where readers see them."""
         hidden = sorted(folder.glob("[!._]*"))
         for file in hidden:
-            os.rename(file, self._path / f"{folder.name}-{file.name.removeprefix('part-')}")
+            os.rename(file, self._path / _shown_name(folder.name, file.name))
         if hidden:
             sync(self._path)
+
+    def _check_names(self, staged: Path, final: Path) -> None:
+        """Raise where a file could not be moved up once its tick is committed."""
+        longest = max(
+            (_shown_name(final.name, file.name) for file in staged.iterdir()),
+            key=lambda name: len(os.fsencode(name)),
+        )
+        if len(os.fsencode(longest)) > _LONGEST_NAME:
+            raise EngineError(
+                f'sink "{self._spec.name}": the name {longest} has more than {_LONGEST_NAME} bytes',
+                code="sink-failed",
+                hint="give the sink a shorter name, and run again",
+            )
+
+    def _remove_old_marks(self) -> None:
+        """Remove those of ticks to which no state can go back; nothing else knows of them."""
+        by_insert: dict[str, list[Path]] = {}
+        for folder in self.part_folders():
+            by_insert.setdefault(folder.name[:-13], []).append(folder)
+        for folders in by_insert.values():
+            for folder in folders[:-MOST_MARKS]:
+                shutil.rmtree(folder)
 
     @property
     def _has_header(self) -> bool:
@@ -383,6 +416,12 @@ class FileSink:
                 return bool(first)
             # In doubt it has rows: a field may hold a line's end, and another line's end may be asked for.
             return bool(first) and ("linesep" in self._options or bool(content.read(1)))
+
+
+def _shown_name(part: str, file: str) -> str:
+    """The name of a part's file where readers see it; a part has one file of each number of Spark's."""
+    by_spark = _BY_SPARK.fullmatch(file)
+    return f"{part}-{by_spark[1]}{by_spark[2]}" if by_spark else f"{part}-{file.removeprefix('part-')}"
 
 
 def _safe(name: str) -> str:
