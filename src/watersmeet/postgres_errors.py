@@ -250,6 +250,23 @@ def advice(error: BaseException) -> str | None:
     return next((hint for pattern, hint in _ADVICE if re.search(pattern, said, re.IGNORECASE)), None)
 
 
+def refused_login(said: str) -> str | None:
+    """Return why a server does not let the job in, and which server.
+
+    Args:
+        said: of `words`. None is returned if it is about something else.
+
+    >>> refused_login('connection to server at "db", port 5432 failed: FATAL: password authentication failed')
+    'password authentication failed (db:5432)'
+    """
+    addresses = _ADDRESS.findall(said)
+    _, fatal, reason = said.rpartition("FATAL:")
+    if not addresses or not fatal:
+        return None
+    host, port = addresses[-1]
+    return f"{reason.strip()} ({host}{port and f':{port}'})"
+
+
 def words(error: BaseException, url: str) -> str:
     """What the server says, in one line, without the password."""
     told = {name.decode(): value.decode(errors="replace") for name, value in getattr(error, "details", ())}

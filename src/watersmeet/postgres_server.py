@@ -21,6 +21,7 @@ from tenacity import (
     wait_exponential,
     wait_random,
 )
+from tenacity.wait import wait_base
 
 from watersmeet.awaited import GivenUp, Steps, awaited
 from watersmeet.errors import EngineError
@@ -140,8 +141,7 @@ class Server:
         return EngineError(
             f"the server of {self.whose()} did not answer for {seconds:.0f} s: {said}",
             code="sink-unreachable",
-            hint="check 'url', and that the server runs and accepts connections; then run again: no row is"
-            " lost. The option 'max_wait' sets how long the job retries",
+            hint="check 'url' and that the server runs, then run again; 'max_wait' sets how long to retry",
         )
 
     def run(self, work: Callable[[Cursor], Result], wait_s: float | None = None) -> Result:
@@ -174,8 +174,7 @@ class Server:
         limit_s = self._wait_s if wait_s is None else min(wait_s, self._wait_s)
         attempts = Retrying(
             retry=retry_if_exception(self.may_pass),
-            wait=wait_exponential(multiplier=RETRY_WAIT_S, max=MAX_RETRY_WAIT_S)
-            + wait_random(0, RETRY_WAIT_S),
+            wait=_within(limit_s, wait_exponential(multiplier=RETRY_WAIT_S, max=MAX_RETRY_WAIT_S)),
             stop=stop_after_delay(limit_s),
             before_sleep=say,
             reraise=True,
@@ -259,6 +258,12 @@ class Server:
             key = os.getpid(), str(self._url), self._pool or ""
             if _IDLE.setdefault(key, connection) is not connection:
                 _closed(connection)
+
+
+def _within(limit_s: float, wait: wait_base) -> Callable[[RetryCallState], float]:
+    """Wait as ``wait`` and a random moment, but not past the last retry, at ``limit_s``."""
+    jittered = wait + wait_random(0, RETRY_WAIT_S)
+    return lambda state: min(jittered(state), max(limit_s - (state.seconds_since_start or 0.0), 0.0))
 
 
 def rows_of(cursor: Cursor, sql: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -118,6 +118,13 @@ def test_where_there_is_no_state_that_is_said(watersmeet, tmp_path, monkeypatch)
         assert "[no-state]: there is no state in" in found.err
 
 
+def test_a_run_before_its_first_tick_is_said_to_be_one(watersmeet, tmp_path):
+    with Checkpoint(tmp_path / "begun").locked():
+        found = watersmeet("report", str(tmp_path / "begun"))
+    assert "[no-state]: the run that uses" in found.err
+    assert "has not committed its first tick yet" in found.err
+
+
 def test_an_empty_page_is_said_to_be_one(watersmeet, ran, tmp_path, monkeypatch):
     monkeypatch.setattr("watersmeet.page.serving.Serving.run", lambda serving: None)
     assert watersmeet("ui", "job.sql", "--listen", "0").err == ""

@@ -159,6 +159,14 @@ def test_without_a_key_all_rows_are_told_up_to_a_limit(why):
     assert "… and 7 more rows" in said
 
 
+def test_an_input_that_is_not_given_is_asked_for(ran, capsys, monkeypatch):
+    monkeypatch.chdir(ran)
+    assert main(["why", "job.sql", "--key", "17"]) == 2
+    assert "--input is missing Hint: --input takes an alias of the query: o, d" in " ".join(
+        capsys.readouterr().err.split()
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -166,6 +174,7 @@ def test_without_a_key_all_rows_are_told_up_to_a_limit(why):
         (["o", "--query", "deliverd"], 'there is no query "deliverd"'),
         (["o", "--key", "17", "--key", "18"], '--key "18" is a value of no key'),
         (["o", "--key", "seventeen"], '"seventeen" is not a value of order_id (BIGINT)'),
+        (["o", "--key", "order=18"], 'input "o" has no column "order" (--key order=18) Hint: did you mean'),
         (["o", "--time", "noon"], '"noon" is not a value of o.order_time (TIMESTAMP)'),
     ],
 )

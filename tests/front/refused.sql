@@ -344,13 +344,13 @@ SELECT X'0Z' AS x FROM l
 SELECT l.t FROM l WHERE v
 -- fail=wrong-types 1:25
 SELECT l.t FROM l WHERE k
--- fail=wrong-types 1:29
+-- fail=wrong-types 1:25
 SELECT l.t FROM l WHERE v > 1 AND (1)
 -- fail=wrong-types 1:29
 SELECT l.t FROM l WHERE NOT v
 -- fail=wrong-types 1:29
 SELECT l.t FROM l JOIN r ON r.t
--- fail=wrong-types 1:25
+-- fail=wrong-types 1:18
 SELECT CASE WHEN v THEN 1 END AS x FROM l
 -- fail=wrong-types
 SELECT CASE WHEN v > 1 THEN ts ELSE 1 END AS x FROM (SELECT 1 AS v, ts FROM p) q

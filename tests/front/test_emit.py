@@ -110,5 +110,5 @@ def test_one_job_with_a_query_of_each_kind_and_restarts():
         [("c", None, 1, 3)],
     ]
     swapped = text.replace("EMIT FINAL", "EMIT CHANGES")
-    with pytest.raises(WatersmeetError, match='is of another query: "out" changed'):
+    with pytest.raises(WatersmeetError, match='differs from the stored state: in "out"'):
         watersmeet.LocalJob(watersmeet.plan_job(watersmeet.parse_job(swapped)), store)

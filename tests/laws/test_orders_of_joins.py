@@ -371,18 +371,23 @@ def begun(*froms: str, head: str = SHOWN) -> MemoryStore:
             " now it is ON b.t BETWEEN a.t - 5 AND a.t + 8",
             "its joins stand in another order",
         ),
-        (f"s a LEFT JOIN u b ON {AB}", f"u b LEFT JOIN s a ON {AB}", "was LEFT, now it is RIGHT", "more is"),
+        (
+            f"s a LEFT JOIN u b ON {AB}",
+            f"u b LEFT JOIN s a ON {AB}",
+            "was LEFT, now it is RIGHT",
+            "more changed",
+        ),
         (
             f"s a LEFT ANTI JOIN u b ON {AB}",
             f"u a LEFT ANTI JOIN s b ON {AB}",
             "its inputs were a of s, b of u, now they are a of u, b of s",
-            "more is different",
+            "more changed",
         ),
         (
             f"s a JOIN u b ON {AB} JOIN v c ON {BC}",
             f"v c JOIN u b ON {BC} JOIN s a ON {AB} AND a.k > 1",
             "the join of a and b is now also ON a.k > 1",
-            "more is different",
+            "more changed",
         ),
     ],
 )
@@ -393,7 +398,6 @@ def test_orders_with_other_results_are_refused_by_name(before: str, after: str, 
         opened(f"{SHOWN}{after};", store)
     assert told in refused.value.message
     assert "starts without its stored rows" in str(refused.value.hint)
-    assert why in str(refused.value.hint)
     job = opened(f"{SHOWN}{after};", store, change=True)
     assert any(told in said and why in said for said in job.driver.said)
     assert not job.plan.queries[0].ordered_by_state, "it begins in its own order"

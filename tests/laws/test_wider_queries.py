@@ -129,7 +129,7 @@ def changed(
     rng: random.Random, store: Killing, text: str, rows: dict[str, Any], seen: Counter[str]
 ) -> LocalJob:
     """The job with its query changed, killed at times in the tick in which it is."""
-    with pytest.raises(StateError, match=r"changed: the join of .* ON") as refused:
+    with pytest.raises(StateError, match=r"in \"o\" the join of .* ON") as refused:
         opened(text, store)
     assert "keeps its rows" in str(refused.value.hint)
     job = opened(text, store, change=True)

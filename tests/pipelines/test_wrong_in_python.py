@@ -65,7 +65,7 @@ WRONG = {
     "two of one name": (lambda: made(source("l"), source("L"), source("r")), 'two sources are named "L"'),
     "a name that is none": (lambda: made(source("l/x"), source("r"), left_source="l/x"), 'name is "l/x"'),
     "no transform": (lambda: made(transform=[]), "transform is empty"),
-    "a transform of nothing": (lambda: made(transform=[Transform()]), "transform: says nothing"),
+    "a transform of nothing": (lambda: made(transform=[Transform()]), "transform is empty"),
     "a column of no name": (
         lambda: made(source("l", columns={**COLUMNS, " ": "INT"}), source("r")),
         "is not a name that a column can have",

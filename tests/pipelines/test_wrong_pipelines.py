@@ -38,11 +38,11 @@ WRONG = {
     ),
     "wrong-type": (
         [('max_delta = "5 minutes"', 'max_delta = "300 parsecs"')],
-        [("bad-value", "transform.join.max_delta", "max_delta", "it is not a length of time")],
+        [("bad-value", "transform.join.max_delta", "max_delta", 'parsecs", which is not a length of time')],
     ),
     "a-number-as-a-truth": (
         [('lag = "10 seconds"', "lag = true")],
-        [("bad-value", "sources[0].lag", "lag", "a length of time is expected")],
+        [("bad-value", "sources[0].lag", "lag", ", but a length of time is expected")],
     ),
     "negative-lag": (
         [('lag = "10 seconds"', 'lag = "-1 millisecond"')],
@@ -447,7 +447,7 @@ def test_what_is_wrong_in_a_text_is_told_with_its_place_there():
 def test_sources_in_single_brackets_are_told_of_their_own():
     text = 'name = "a"\n[sources]\nname = "l"\n[target]\nconnection = { connector = "memory" }\n'
     errors = {error.message: error for error in found(text)}
-    error = errors["sources is one table, and a list of them is expected"]
+    error = errors["sources is one table, but a list is expected"]
     assert (error.hint, str(error.location)) == ("write [[sources]]", "clicked.toml, line 2, column 1")
 
 

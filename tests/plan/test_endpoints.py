@@ -206,6 +206,14 @@ def test_a_sink_among_the_files_of_a_source_is_refused(paths):
     assert f'"{paths[named]}"' in found[0].message
 
 
+@pytest.mark.parametrize("late", ["results/out", "./results//out/", "results/out/late", "results"])
+def test_two_file_sinks_with_one_directory_are_refused(late):
+    (found,) = refusals(files(late=late))
+    assert found.code == "shared-place"
+    assert found.message.endswith(f'"results/out" and "{late}"')
+    assert not refusals(files(late="results/out/_late")), "readers pass over it"
+
+
 @pytest.mark.parametrize(
     ("checkpoint", "among"),
     [

@@ -2,6 +2,7 @@
 
 from tests.plan.building import INTS, planned, stream
 from watersmeet.front.sql import parse_job
+from watersmeet.plan.identity.described import described, differences
 from watersmeet.plan.identity.settings import digest_of, settings_of
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.planner import plan_job
@@ -122,3 +123,14 @@ def test_a_newer_version_repeats_an_interrupted_tick():
     """By the settings as they were told at first: what came later and is not used is not among them."""
     settings = settings_of(plan_job(parse_job(OF_FILES)))
     assert digest_of(settings) == "8ac8adbd613cbed2d93bb9d2151a7172", settings
+
+
+def test_another_path_is_named():
+    """Of a state that does not say what it read, only that something of it changed."""
+
+    def found(path):
+        return described(plan_job(parse_job(RENAMED.format("k", "n", "k").replace("in/s", path))).queries[0])
+
+    old, new = found("in/s"), found("in/other")
+    assert differences(old, new) == ['the path of "s" was "in/s", now it is "in/other"']
+    assert differences({**old, "reads": {}}, new)[0].startswith("a source's options")

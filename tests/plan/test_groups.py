@@ -18,18 +18,20 @@ def planned(sql: str, mode: str = "changelog") -> watersmeet.JobPlan:
 
 
 @pytest.mark.parametrize(
-    "sql",
+    ("sql", "clause"),
     [
-        "SELECT k, count(*) AS n FROM s GROUP BY k",
-        "SELECT count(*) AS n FROM s",
-        "SELECT DISTINCT k FROM s",
-        "SELECT x.n FROM (SELECT count(*) AS n FROM s) x",
-        "SELECT x.n FROM s JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) x ON x.k = s.k",
+        ("SELECT k, count(*) AS n FROM s GROUP BY k", "GROUP BY k"),
+        ("SELECT count(*) AS n FROM s", "count(*)"),
+        ("SELECT DISTINCT k FROM s", "SELECT DISTINCT"),
+        ("SELECT x.n FROM (SELECT count(*) AS n FROM s) x", "count(*)"),
+        ("SELECT x.n FROM s JOIN (SELECT k, count(*) AS n FROM s GROUP BY k) x ON x.k = s.k", "GROUP BY k"),
     ],
 )
-def test_results_that_are_never_final_are_refused_in_append_mode(sql: str) -> None:
-    with pytest.raises(WatersmeetError, match="has no final result"):
+def test_results_that_are_never_final_are_refused_in_append_mode(sql: str, clause: str) -> None:
+    with pytest.raises(WatersmeetError, match="has no final result") as caught:
         planned(sql, "append")
+    assert caught.value.message.startswith(f'{clause} over the stream "s"')
+    assert caught.value.location is not None
 
 
 def test_groups_of_a_stream_are_refused() -> None:

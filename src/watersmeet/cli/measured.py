@@ -6,7 +6,6 @@ from pathlib import Path
 
 from watersmeet.engine.driver.measured import measured_sides
 from watersmeet.engine.spark.checkpoint.directory import Checkpoint
-from watersmeet.errors import StateError
 from watersmeet.objects.remote import RemoteStore
 from watersmeet.plan.model.job import JobPlan, QueryPlan
 from watersmeet.plan.order.advised import other_orders
@@ -33,14 +32,10 @@ def measured_in(
 
 def manifest_in(checkpoint: str | Path, store: RemoteStore | None = None) -> Manifest:
     """The newest one of a checkpoint directory, or of ``store``. Raises: StateError as `measured_in`."""
-    manifest = load_newest(Checkpoint(checkpoint, store).store)
+    directory = Checkpoint(checkpoint, store)
+    manifest = load_newest(directory.store)
     if manifest is None:
-        place = checkpoint if store is None else store.place.url
-        raise StateError(
-            f"there is no state in {place}: the job has not committed a tick there",
-            code="no-state",
-            hint="run the job first (watersmeet run), or name its directory: --checkpoint DIR",
-        )
+        raise directory.no_state()
     return manifest
 
 

@@ -78,7 +78,7 @@ def make(path: Path) -> None:
             keep(made, path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(
-            f"{path} cannot be made: {error}",
+            f"{path} cannot be made: {getattr(error, 'strerror', None) or error}",
             code="not-prepared",
             hint="it takes some 200 MB in the cache directory (XDG_CACHE_HOME); jobs run as well without",
         ) from None

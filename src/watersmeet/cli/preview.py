@@ -243,12 +243,18 @@ def _dropped(results: Mapping[str, Result]) -> Iterator[str]:
 
 def _footer(plan: Any, samples: Mapping[str, Any], took: float) -> Iterator[str]:
     from watersmeet.engine.spark.broken_records import left_out_words
+    from watersmeet.spec.options.files import path_of
 
     sources = {source.name: source for source in (*plan.sources, *plan.tables)}
     for name, sample in samples.items():
         files, first = counted(sample.files, "file"), counted(len(sample.rows), "row")
-        which, more = ("first ", "; there are more") if sample.more else ("all " if sample.rows else "", "")
-        yield f"{name}: {which}{first} of {files}{more}"
+        which, more = ("first ", "; there are more") if sample.more else ("all ", "")
+        if not sample.files:
+            yield f'{name}: there are no files with data in "{path_of(sources[name].options)}"'
+        elif not sample.rows:
+            yield f"{name}: there are no rows in {files}{more}"
+        else:
+            yield f"{name}: {which}{first} of {files}{more}"
         if sample.left_out:
             yield f"  {left_out_words(sources[name], sample)}"
         if sample.unchecked:

@@ -74,15 +74,15 @@ def in_order(errors: Iterable[WatersmeetError]) -> list[WatersmeetError]:
     )
 
 
-_VERBS = ("is ", "has ", "needs ", "cannot ", "names ")
+_VERBS = ("is ", "has ", "needs ", "cannot ", "names ", "does ", "follows ")
 _WORDS = {
-    "string_type": "a text is expected",
-    "int_type": "a whole number is expected",
-    "float_type": "a number is expected",
-    "bool_type": "true or false is expected",
-    "dict_type": "a table of names and values is expected",
-    "model_type": "a table is expected",
-    "tuple_type": "a list is expected",
+    "string_type": "but a text is expected",
+    "int_type": "but a whole number is expected",
+    "float_type": "but a number is expected",
+    "bool_type": "but true or false is expected",
+    "dict_type": "but a table of names and values is expected",
+    "model_type": "but a table is expected",
+    "tuple_type": "but a list is expected",
     "string_too_short": "is empty",
 }
 _HINTS = {
@@ -128,17 +128,18 @@ def _shape(detail: Any, model: type[BaseModel]) -> Problem:
     if kind in ("greater_than_equal", "less_than_equal", "greater_than"):
         limit = next(iter(detail["ctx"].values()))
         than = {"greater_than_equal": "at least", "less_than_equal": "at most", "greater_than": "above"}[kind]
-        return Problem(key, f"is {given}, and has to be {than} {limit}", "bad-value")
+        return Problem(key, f"is {given}, but has to be {than} {limit}", "bad-value")
     if kind == "length":
         return Problem(
-            key, f"is {_shown(given)}: {detail['ctx']['reason']}", "bad-value", detail["ctx"]["hint"]
+            key, f"is {_shown(given)}, {detail['ctx']['reason']}", "bad-value", detail["ctx"]["hint"]
         )
     words = _WORDS.get(kind)
+    reason = f": {detail['msg']}" if words is None else f", {words}"
     if kind == "tuple_type" and key == ("sources",) and isinstance(given, Mapping):
-        return Problem(key, "is one table, and a list of them is expected", "bad-value", "write [[sources]]")
+        return Problem(key, "is one table, but a list is expected", "bad-value", "write [[sources]]")
     if words == "is empty":
         return Problem(key, words, "bad-value")
-    return Problem(key, f"is {_shown(given)}: {words or detail['msg']}", "bad-value", _HINTS.get(kind))
+    return Problem(key, f"is {_shown(given)}{reason}", "bad-value", _HINTS.get(kind))
 
 
 def _shown(given: Any) -> str:

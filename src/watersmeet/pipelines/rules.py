@@ -168,13 +168,11 @@ def _transforms(parts: Parts) -> Iterator[Problem]:
             continue
         key: Key = ("transform", number)
         if step.join is None and step.window is None and not step.lookups:
-            yield Problem(
-                key, "says nothing", "missing-key", "[transform.join], [transform.window] or lookups"
-            )
+            yield Problem(key, "is empty", "missing-key", "[transform.join], [transform.window] or lookups")
         if step.join is not None and step.window is not None:
             yield Problem(
                 (*key, "window"),
-                "stands beside a join in one transform, and which comes first is not said",
+                "cannot be in one transform with a join, because their order is unknown",
                 "window-and-join",
                 "a second transform aggregates the join: [[transform]] with [transform.join], then"
                 " [[transform]] with [transform.window]",

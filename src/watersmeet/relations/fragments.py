@@ -81,7 +81,9 @@ def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[e
             raise whole_error(label, str(error), error.hint) from None
     else:
         kind = "a function" if callable(given) else f"{given!r}"
-        raise whole_error(label, f"got {kind}, not SQL text", "write an expression as text: 'o.id > 5'")
+        raise whole_error(
+            f'"{label}"', f"got {kind}, not SQL text", "write an expression as text: 'o.id > 5'"
+        )
     whole = Text(text, label)
     statements = statements_of(whole)
     if len(statements) != 1:

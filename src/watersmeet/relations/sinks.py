@@ -104,8 +104,8 @@ class WithSinks:
             given = "a lambda" if own == "<lambda>" else f"{type(function).__name__}"
             raise whole_error(
                 "foreach_batch",
-                f"is given {given}, which has no name for the sink",
-                "foreach_batch(…, name='put'): the job knows it by that when it goes on",
+                f"needs name=: {given} has no name of its own for the sink",
+                "foreach_batch(lambda rows, tick: …, name='put')",
             )
         keys = names_of(primary_key, "primary_key") if primary_key else ()
         return Output(self._rows, Sink(own, FOREACH_BATCH, {}, None, keys), _mode(emit), function)

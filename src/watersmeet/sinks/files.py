@@ -228,7 +228,8 @@ class FileSink:
                 sync(folder)
         except OSError as error:
             raise EngineError(
-                f'sink "{self._spec.name}" could not set parts aside: {error}', code="sink-failed"
+                f'sink "{self._spec.name}" could not set parts aside: {error.strerror or error}',
+                code="sink-failed",
             ) from error
         return [f"moved to {aside}, where readers do not see them: {listed(newer)}"]
 
@@ -277,7 +278,7 @@ class FileSink:
             return there
         except OSError as error:
             raise EngineError(
-                f'sink "{self._spec.name}" could not publish tick {tick}: {error}',
+                f'sink "{self._spec.name}" could not publish tick {tick}: {error.strerror or error}',
                 code="sink-failed",
                 hint="check the disk (space, permissions) and run again: the tick is repeated",
             ) from error

@@ -7,8 +7,6 @@ Expressions are sqlglot trees of the Spark dialect:
 * inside a `Join`, `Query.where` and `Query.outputs` they mention ``alias.column`` of an `Input`
   (``exp.column("order_time", table="o")``), with aliases and columns spelled as declared. An input inside of
   a view or sub-query that joins has the alias of that before its own: ``od.o``.
-
-This module does not judge whether a query can be run: that is ``plan``.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from watersmeet.errors import Location
 from watersmeet.spec.changing import ChangeColumn, PrimaryKey
 from watersmeet.spec.connectors import NOWHERE, Connector, connector_of
 from watersmeet.spec.job_options import AtLimit as AtLimit
@@ -393,11 +392,10 @@ class Window:
 @dataclass(frozen=True)
 class Aggregation:
     """GROUP BY a window and keys. ``window`` None: groups over all rows, which change as rows come and go;
-    without ``keys`` there is one, even of no row. ``keys``: any expressions; ``aggregates``: one aggregate
-    function each, over any expressions. All mention ``alias.column`` of the relation's inputs. ``columns``:
-    what the result of a group has: window_start, window_end if there is a window, keys, aggregates.
-    ``having``: which groups go out; it mentions those columns, as `Query.outputs` do. ``ranking``: rows are
-    not grouped but numbered: ``keys`` are all of their columns, and the last of ``columns`` is the number."""
+    without ``keys`` there is one, even of no row. ``keys``: any expressions; ``aggregates``: one function
+    each; both mention ``alias.column`` of the inputs. ``columns`` of a group's result, which ``having`` and
+    `Query.outputs` mention: window, keys, aggregates. ``ranking``: rows are numbered, not grouped; ``keys``
+    are all columns. ``clause``, ``location``: what groups rows as written, and where, for messages."""
 
     window: Window | None
     keys: tuple[OutputColumn, ...]
@@ -405,6 +403,8 @@ class Aggregation:
     columns: tuple[Column, ...]
     having: Expr | None = None
     ranking: Ranking | None = None
+    clause: str = field(default="", compare=False, repr=False)
+    location: Location | None = field(default=None, compare=False, repr=False)
 
     @property
     def event_times(self) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from watersmeet.why.changed.changing import Changing
 from watersmeet.why.changed.held import changes, is_of_records
 from watersmeet.why.columns import columns_of, mentioned, value_of
 from watersmeet.why.fates import Fates, not_told
-from watersmeet.why.inputs import keys_of, same_name
+from watersmeet.why.inputs import check_name, keys_of, same_name
 from watersmeet.why.judged import LATE, MAY_MATCH, NOT_YET, InputRows, SourceRows, inputs_of, placed
 from watersmeet.why.matches import pairs_of
 from watersmeet.why.over_records import asked_queries, sources_of
@@ -83,8 +83,9 @@ class Asked:
         own = [query for query in queries if any(same_name(s.name, question.input) for s in query.sides)]
         if not own:
             names = list(dict.fromkeys(side.name for query in queries for side in query.sides))
+            given = f'no query has an input "{question.input}"' if question.input else "--input is missing"
             raise SpecError(
-                f'no query has an input "{question.input}"',
+                given,
                 code="unknown-input",
                 hint=f"--input takes an alias of the query: {', '.join(names)}",
             )
@@ -129,6 +130,7 @@ class Asked:
             if named is not None:
                 comparisons.append(named)
             elif number < len(keys):
+                check_name(side, keys[number], text)
                 comparisons.append((keys[number], text))
             else:
                 said = ", ".join(map(shown, keys)) or "none"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+
+from watersmeet.errors import SpecError, near_names
 from watersmeet.plan.conditions.conjuncts import split
 from watersmeet.plan.evaluated import shown
 from watersmeet.plan.model.conditions import KeyPlan
@@ -75,3 +78,16 @@ def keys_of(query: QueryPlan, side: SidePlan, insert: Insert) -> list[Expr]:
     if query.every(DeltaPlan):
         plans.sort(key=lambda own: texts.index(own[0].text) if own[0].text in texts else len(texts))
     return [key.left if is_left else key.right for key, is_left in plans]
+
+
+def check_name(side: SidePlan, key: Expr, text: str) -> None:
+    """Raise: SpecError for COLUMN=VALUE of an unknown column; a value of a text key may look like that."""
+    name, equals, _ = text.partition("=")
+    column = side.input.column(key.name) if isinstance(key, exp.Column) else None
+    is_text = column is not None and column.type.name.startswith(("STRING", "BINARY"))
+    if equals and name.isidentifier() and column is not None and not is_text:
+        raise SpecError(
+            f'input "{side.name}" has no column "{name}" (--key {text})',
+            code="unknown-column",
+            hint=near_names(name, [own.name for own in side.input.columns]),
+        )

@@ -20,13 +20,6 @@ from watersmeet.why.recorded import Recorded
 from watersmeet.zones import zone
 
 
-def _hint(text: str, name: str) -> str:
-    """Return what to type; COLUMN=VALUE of a column that the input does not have was taken for a value."""
-    if "=" in text:
-        return f"write --key {name}=VALUE, or name another column of the input: --key COLUMN=VALUE"
-    return "--key takes VALUE for the join key, or COLUMN=VALUE for a column of the input"
-
-
 def parsed(text: str, kind: pa.DataType, name: str, zone_name: str) -> pa.Scalar:
     """A value of a column from a text. Raises: SpecError, it is none, or more than the column holds."""
     try:
@@ -35,7 +28,7 @@ def parsed(text: str, kind: pa.DataType, name: str, zone_name: str) -> pa.Scalar
         raise SpecError(
             f'"{text}" is not a value of {name} ({sql_name(kind)})',
             code="wrong-option",
-            hint=_hint(text, name),
+            hint="--key takes VALUE for the join key, or COLUMN=VALUE for a column of the input",
         ) from None
 
 

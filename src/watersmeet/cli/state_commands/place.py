@@ -101,9 +101,5 @@ class Place:
         """The names of all manifests, oldest first. Raises: StateError when there is none."""
         names = manifest_names(self.checkpoint.store)
         if not names:
-            raise StateError(
-                f"there is no state in {self.checkpoint.place}: the job has not committed a tick there",
-                code="no-state",
-                hint="run the job first (watersmeet run), or name its directory: --checkpoint DIR",
-            )
+            raise self.checkpoint.no_state()
         return names

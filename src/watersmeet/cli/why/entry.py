@@ -13,7 +13,7 @@ from watersmeet.cli.state_commands.commands import Directory
 
 def why(
     job: flags.JobFile,
-    input: Annotated[str, typer.Option(metavar="ALIAS", help="The input to which the rows belong.")],
+    input: Annotated[str, typer.Option(metavar="ALIAS", help="The input to which the rows belong.")] = "",
     key: Annotated[
         list[str] | None,
         typer.Option(

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from sqlglot import exp
 
+from watersmeet.errors import Location
 from watersmeet.front.query.expressions.checks import (
     check_expression,
     check_grouped,
@@ -90,7 +91,7 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
     items = select_items(select, rows.scope, text, repeatable=True)
     if len(text.problems) > before:
         raise Refused
-    grouping = Grouping(rows, text)
+    grouping = Grouping(rows, text, "SELECT DISTINCT", text.place(select))
     outputs = tuple(
         OutputColumn(item.name, column_node(grouping.key_of(item.expr)), item.origin) for item in items
     )
@@ -100,7 +101,8 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
 def aggregated(select: exp.Select, rows: Rows, text: Text, sql: str) -> tuple[Query, tuple[Column, ...]]:
     """The query, and its columns. Raises: Refused, with the problems in ``text``."""
     before = len(text.problems)
-    grouping = Grouping(rows, text)
+    clause, where = _clause(select)
+    grouping = Grouping(rows, text, clause, text.place(where))
     condition = rows.condition(select, text)
     grouping.read_keys(select)
     grouping.check_partition(select)
@@ -112,6 +114,16 @@ def aggregated(select: exp.Select, rows: Rows, text: Text, sql: str) -> tuple[Qu
     if len(text.problems) > before:
         raise Refused
     return grouping.query(condition, outputs, kept, sql)
+
+
+def _clause(select: exp.Select) -> tuple[str, exp.Expression]:
+    """Return what makes a SELECT group rows, as written, and its tree."""
+    group = select.args.get("group")
+    if group is not None:
+        return group.sql("spark", normalize_functions="lower").strip(), group
+    inside = (node for item in select.expressions for node in item.walk(prune=is_closed))
+    call = next(filter(is_aggregate, inside), None)
+    return ("HAVING", select) if call is None else (call.sql("spark", normalize_functions="lower"), call)
 
 
 def _condition(having: Expr) -> Expr:
@@ -143,6 +155,8 @@ class Grouping:
 
     rows: Rows
     text: Text
+    clause: str = ""
+    location: Location | None = None
     keys: list[OutputColumn] = field(default_factory=list)
     aggregates: list[OutputColumn] = field(default_factory=list)
 
@@ -249,7 +263,15 @@ class Grouping:
             types = window_type(time.type), window_type(time.identity_type)
             columns = [Column(name, *types) for name in WINDOW_COLUMNS]
         columns += [column_of(own.name, own.expr, scope.column_of) for own in (*self.keys, *self.aggregates)]
-        return Aggregation(window, tuple(self.keys), tuple(self.aggregates), tuple(columns), having)
+        return Aggregation(
+            window,
+            tuple(self.keys),
+            tuple(self.aggregates),
+            tuple(columns),
+            having,
+            clause=self.clause,
+            location=self.location,
+        )
 
     def check_partition(self, select: exp.Select) -> None:
         """SESSION … PARTITION BY must say what GROUP BY says: sessions are those of the groups."""

@@ -39,12 +39,6 @@ Read = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item without its joins → what it names, and its alias."""
 
 _BEYOND_EXISTS = ("joins", "group", "having", "limit", "offset", "laterals", "with_")
-_OF_GROUPS = (
-    "aggregate over windows in a view, CREATE VIEW top AS SELECT window_end, max(id) AS id FROM"
-    " TABLE(TUMBLE(TABLE d, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY window_start, window_end; and join"
-    " its rows: FROM o LEFT SEMI JOIN top ON top.id = o.id AND top.window_end BETWEEN o.ts AND o.ts +"
-    " INTERVAL '1' HOUR"
-)
 _LEFT_HINT = "INNER, LEFT, RIGHT, FULL, CROSS, LEFT SEMI, LEFT ANTI, ASOF and LEFT ASOF are"
 
 
@@ -152,9 +146,13 @@ def _in_as_exists(part: Part, predicate: exp.In, kind: JoinKind, text: Text) -> 
 
 def _check_sub_query(select: exp.Expression, what: str, where: exp.Expression, text: Text) -> None:
     """Refuse a sub-query in WHERE that is more than rows of one input."""
-    if isinstance(select, exp.Select) and any(map(is_aggregate, select.find_all(exp.Func))):
-        raise text.not_supported(f"{what} over an aggregate is", where, _OF_GROUPS)
     origin = select.args.get("from_") if isinstance(select, exp.Select) else None
+    aggregate = next(filter(is_aggregate, select.find_all(exp.Func)), None)
+    if isinstance(select, exp.Select) and aggregate is not None:
+        written = aggregate.sql("spark", normalize_functions="lower").replace("`", "")
+        raise text.not_supported(
+            f"{what} over the aggregate {written} is", where, _by_window(written, origin, where)
+        )
     extra = [name for name in _BEYOND_EXISTS if isinstance(select, exp.Select) and select.args.get(name)]
     if origin is None or extra or origin.this.args.get("joins"):
         hint = "leave GROUP BY out: rows are asked for, not groups"
@@ -163,6 +161,17 @@ def _check_sub_query(select: exp.Expression, what: str, where: exp.Expression, t
             where,
             hint if extra == ["group"] else "write LEFT SEMI JOIN … ON …",
         )
+
+
+def _by_window(aggregate: str, origin: exp.Expression | None, where: exp.Expression) -> str:
+    """Return what to write in place of an aggregate in a sub-query: a view of windows, and a join with it."""
+    source = "…" if origin is None or not isinstance(origin.this, exp.Table) else origin.this.name
+    compared = where.this.sql("spark").replace("`", "") if isinstance(where, exp.In) else "…"
+    return (
+        f"CREATE VIEW w AS SELECT window_end, {aggregate} AS v FROM TABLE(TUMBLE(TABLE {source},"
+        " DESCRIPTOR(…), INTERVAL '1' HOUR)) GROUP BY window_start, window_end; then write LEFT SEMI JOIN w"
+        f" ON w.v = {compared} AND …"
+    )
 
 
 def _conjuncts(where: exp.Expression) -> Iterator[exp.Expression]:

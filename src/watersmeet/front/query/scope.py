@@ -229,6 +229,8 @@ def resolved(
         replacement = _resolve(node, scope, text, aliases or {})
         if aliases and node.parts[0].name.lower() in aliases:
             named += sum(1 for _ in replacement.walk())
+        if replacement is not node:
+            _place(replacement, node)
         return replacement if replacement is node or node is tree else operand(replacement, node)
 
     tree, before = expr.copy(), len(text.problems)
@@ -243,6 +245,15 @@ def resolved(
     if len(text.problems) == before:
         check_calls(whole, scope.type_of, text, expr, clause)
     return whole
+
+
+def _place(replacement: exp.Expression, node: exp.Column) -> None:
+    """Let an expression stand in the text where the name stands that it replaces."""
+    start = node.parts[0].meta.get("start")
+    for part in replacement.walk():
+        part.meta.pop("start", None)
+    if start is not None:
+        replacement.meta["start"] = start
 
 
 def _resolve(node: exp.Column, scope: Scope, text: Text, aliases: Aliases) -> exp.Expression:

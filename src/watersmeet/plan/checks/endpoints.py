@@ -12,7 +12,7 @@ from watersmeet.names import CHANGE_COLUMNS
 from watersmeet.plan.mode import with_mode
 from watersmeet.regular_files import alternatives
 from watersmeet.spec.model import Insert, Job, OutputMode, Query, Sink, Source
-from watersmeet.spec.options.files import format_of, local_path, path_of, sink_problems, source_problems
+from watersmeet.spec.options.files import format_of, path_of, sink_problems, source_problems
 from watersmeet.spec.options.formats import type_problems
 from watersmeet.spec.options.kafka import parser_of, records_of, servers_in, topics_in
 from watersmeet.spec.options.names import (
@@ -20,7 +20,7 @@ from watersmeet.spec.options.names import (
     sink_option_problems,
     source_option_problems,
 )
-from watersmeet.spec.options.stored_files import in_store, parts_in_store
+from watersmeet.spec.options.targets import path_parts
 from watersmeet.spec.told import untold
 
 BESIDE = ("late_output", "broken_output", "shed_output", "progress_output")
@@ -102,7 +102,7 @@ def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
             hint="give it a directory of its own, not beneath that of a source or sink",
         )
         for what, path in named
-        if (parts := _parts(path))
+        if (parts := path_parts(path))
         and _is_beneath(place, parts)
         and not any(part.startswith((".", "_")) for part in place[len(parts) :])
     ]
@@ -216,8 +216,8 @@ def written_sinks(job: Job) -> list[Sink]:
 
 def _overlap(source: Source, sink: Sink) -> bool:
     """Whether one path is the other, or lies beneath it; a source's may have wildcards."""
-    written = _parts(path_of(sink.options))
-    read = [_parts(path) for path in alternatives(path_of(source.options))]
+    written = path_parts(path_of(sink.options))
+    read = [path_parts(path) for path in alternatives(path_of(source.options))]
     return bool(written) and any(parts and _match(parts, written) for parts in read)
 
 
@@ -229,11 +229,3 @@ def _is_beneath(place: tuple[str, ...], above: tuple[str, ...]) -> bool:
 def _match(read: tuple[str, ...], written: tuple[str, ...]) -> bool:
     """As far as both go."""
     return all(one == other or fnmatchcase(other, one) for one, other in zip(read, written, strict=False))
-
-
-def _parts(path: str) -> tuple[str, ...]:
-    """What stands between the slashes, after the bucket if it is in a store; empty where nothing is known."""
-    local = local_path(path) if path else ""
-    if local:
-        return Path(os.path.abspath(local)).parts
-    return parts_in_store(path) if in_store(path) else ()

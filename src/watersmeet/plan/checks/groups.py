@@ -16,6 +16,8 @@ from watersmeet.spec.ranking import Ranking
 
 _EMIT = "write EMIT CHANGES (SET output_mode = changelog)"
 _ENDS = ("window_start", "window_end")
+_MAX_KEYS = 60
+"""Characters of keys in a hint."""
 
 
 def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[PlanError]:
@@ -40,10 +42,17 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
     if is_final:
         return [
             PlanError(
-                "a query that groups a stream without a window (GROUP BY, DISTINCT or an aggregate) has no"
-                " final result",
+                f"{asked.clause} over {_named(stream)} has no final result without a window",
                 code="unbounded",
-                hint=_EMIT if stream is None else instead_of_groups(stream),
+                hint=instead_of_groups(stream, _keys(asked)),
+                location=asked.location,
+            )
+            if stream is not None
+            else PlanError(
+                f"{asked.clause} over changing rows has no final result in output_mode append",
+                code="unbounded",
+                hint=_EMIT,
+                location=asked.location,
             )
         ]
     return [
@@ -58,18 +67,29 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
     ]
 
 
-def instead_of_groups(stream: Input) -> str:
+def _named(stream: Input) -> str:
+    """Return how messages name an input whose rows are grouped."""
+    name = source_name(stream)
+    kind = "the table" if is_whole_table(stream) else "the stream"
+    return f'{kind} "{stream.alias if name == "…" else name}"'
+
+
+def _keys(asked: Aggregation) -> list[str]:
+    """Return what rows are grouped by, as SQL; "…" in place of many."""
+    keys = [_written(key.expr) for key in asked.keys]
+    return keys if len(", ".join(keys)) <= _MAX_KEYS else ["…"]
+
+
+def instead_of_groups(stream: Input, keys: Sequence[str] = ("…",)) -> str:
     """Return what to write in place of groups over all rows of a stream."""
     name = source_name(stream)
     if is_whole_table(stream):
         return f"declare {name} with 'changes' = 'snapshot': a changing table can be grouped"
-    return (
-        f"group by a window: {_by_window(stream)}; or declare {name} as a changing table, and write"
-        " EMIT CHANGES"
-    )
+    changing = f"; or declare {name} as a changing table, and write EMIT CHANGES"
+    return f"group by a window: {_by_window(stream, keys)}{'' if stream.event_times else changing}"
 
 
-def _by_window(stream: Input, keys: Sequence[str] = ("…",)) -> str:
+def _by_window(stream: Input, keys: Sequence[str]) -> str:
     """Return FROM and GROUP BY of windows over a stream, as SQL."""
     time, size = "event_time", "INTERVAL '10' MINUTES"
     if stream.event_times:

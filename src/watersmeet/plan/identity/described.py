@@ -17,7 +17,7 @@ from typing import Any
 from watersmeet.conditions import ExactBand
 from watersmeet.measure import Measured
 from watersmeet.plan.conditions.conjuncts import split, text_of
-from watersmeet.plan.identity.fingerprint import content_of
+from watersmeet.plan.identity.fingerprint import content_of, readable_place
 from watersmeet.plan.identity.origins import digest_of, origins_of
 from watersmeet.plan.identity.stored_names import stored_text
 from watersmeet.plan.model.job import QueryPlan
@@ -81,6 +81,11 @@ def described(query: QueryPlan) -> dict[str, Any]:
             for side in query.sides
             if side.sources
         ],
+        "reads": {
+            branch.source.name: readable_place(branch.source)
+            for side in query.sides
+            for _, branch in side.sources
+        },
         "says": [_said(node) for node in query.every(MatchPlan)],
     }
 
@@ -112,7 +117,7 @@ def hindrance(old: Described, new: Described) -> str:
         gone = _keys_gone(old, new)
         if gone:
             return f"rows are stored by {' and '.join(gone)}, and cannot be looked up by other keys"
-        return "more is different than how far apart times may be, and conditions over both sides"
+        return "more changed than how far apart times may be and conditions over both sides"
     if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
         return "it needs columns that were not kept"
     if any(
@@ -199,6 +204,7 @@ def differences(old: Described, new: Described) -> list[str]:
         return told + _of_conditions("it", *asked)
     if old["inputs"] != new["inputs"]:
         told.append(f"its inputs were {', '.join(old['inputs'])}, now they are {', '.join(new['inputs'])}")
+    told += _of_sources(old.get("reads", {}), new["reads"])
     for place in range(max(len(old["says"]), len(new["says"]))):
         before, now = (said["says"][place : place + 1] for said in (old, new))
         if not before or not now:
@@ -215,9 +221,19 @@ def differences(old: Described, new: Described) -> list[str]:
             told.append(f"{of} was {was['kind']}, now it is {is_now['kind']}")
         told += _of_conditions(of, was["on"], is_now["on"])
     return told or [
-        "what it reads, its filters, what its names stand for, event times, windows, groups or settings are"
-        " others"
+        "a source's options or columns, a filter, what its names stand for, event times, windows, groups or"
+        " settings changed"
     ]
+
+
+def _of_sources(old: Mapping[str, Mapping[str, str]], new: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Say from where the same sources read other rows."""
+    for name in old.keys() & new.keys():
+        was, is_now = old[name], new[name]
+        for option in sorted(was.keys() | is_now.keys()):
+            if was.get(option) != is_now.get(option):
+                before, after = (f'"{own[option]}"' if option in own else "not set" for own in (was, is_now))
+                yield f'the {option} of "{name}" was {before}, now it is {after}'
 
 
 def _of_conditions(of: str, was: Sequence[str], is_now: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ from watersmeet.spec.model import Branch, Options, Source
 from watersmeet.spec.options.changes import DEBEZIUM, INSERTS, UPDATES, UPSERT
 from watersmeet.spec.options.debezium import DECIMALS, TEXTS, TIMESTAMPS, reads_decimal_texts, timestamps_unit
 from watersmeet.spec.records.changes import computed_expr
-from watersmeet.spec.secrets import public
+from watersmeet.spec.secrets import public, public_option
 from watersmeet.spec.time_zones import UTC
 
 _VERSION = 3
@@ -337,6 +337,12 @@ def _place(source: Source) -> list[str]:
     """As written."""
     named = {key.lower(): value for key, value in source.options.items()}
     return [f"{key}={named[key]}" for key in ("path", "topic", "topics", "subscribepattern") if key in named]
+
+
+def readable_place(source: Source) -> dict[str, str]:
+    """Return where a source's rows come from, for messages: its connector, and its path or topic."""
+    options = dict(option.split("=", 1) for option in _place(source))
+    return {"connector": source.connector} | {key: public_option(key, own) for key, own in options.items()}
 
 
 def _reads(source: Source) -> list[str]:

@@ -175,14 +175,15 @@ def read_row(kind: type, row: str) -> StoredNames:
     """Read a class's row of the table.
 
     Raises:
-        TypeError: the row lacks a field of the class, or names one that the class does not have.
+        TypeError: the row lacks a field that is compared, or names one that the class does not have.
     """
     name, *rest = row.split()
     pairs = (field.partition("=") for field in rest)
     fields = tuple((stored, attribute or stored) for stored, _, attribute in pairs)
-    own, listed = {field.name for field in dataclasses.fields(kind)}, {attribute for _, attribute in fields}
-    if own != listed:
-        raise TypeError(f"stored names of {kind.__name__}: {sorted(own ^ listed)}")
+    own, listed = dataclasses.fields(kind), {attribute for _, attribute in fields}
+    compared, named = {field.name for field in own if field.compare}, {field.name for field in own}
+    if not compared <= listed <= named:
+        raise TypeError(f"stored names of {kind.__name__}: {sorted((compared - listed) | (listed - named))}")
     return StoredNames(name, fields)
 
 

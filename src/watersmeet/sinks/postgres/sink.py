@@ -21,16 +21,8 @@ from typing import Any
 
 from watersmeet.errors import EngineError, raise_all
 from watersmeet.names import DELETED
-from watersmeet.postgres_errors import advice, constraint_of, is_told, told_table, words
-from watersmeet.postgres_server import (
-    LOG,
-    Cursor,
-    Server,
-    client,
-    close_idle,
-    quoted,
-    rows_of,
-)
+from watersmeet.postgres_errors import advice, constraint_of, is_told, refused_login, told_table, words
+from watersmeet.postgres_server import LOG, Cursor, Server, client, close_idle, quoted, rows_of
 from watersmeet.sinks.base import (
     ArrowPart,
     Frame,
@@ -75,6 +67,7 @@ from watersmeet.spec.options.postgres import (
 
 _FIRST_WAIT_S = 30
 """A server is waited for no longer before the first tick."""
+_CORRECT = "correct what the server reports, and run again"
 
 
 class PostgresSink:
@@ -456,11 +449,15 @@ class PostgresSink:
         if not isinstance(error, client().Error):
             return error
         said = words(error, self._url)
+        refused = refused_login(said)
+        if refused is not None:
+            message = f'the server of sink "{self._spec.name}" refuses the login: {refused}'
+            return EngineError(message, code="sink-refused", hint=advice(error) or _CORRECT)
         if staged is None or self._target is None or not self._target.refuses_row(error):
             return EngineError(
                 f'sink "{self._spec.name}": its table cannot {what}: {said}',
                 code="sink-failed",
-                hint=advice(error) or "correct what the server reports, and run again",
+                hint=advice(error) or _CORRECT,
             )
         constraint = constraint_of(error)
         named = f" (constraint {quoted(constraint)})" if constraint else ""

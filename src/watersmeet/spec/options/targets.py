@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from watersmeet.errors import SpecError
@@ -15,31 +16,47 @@ from watersmeet.spec.options.lake import catalog_options, table_name
 from watersmeet.spec.options.stored_files import in_store, parts_in_store
 
 
+def path_parts(path: str) -> tuple[str, ...]:
+    """Return the names between the slashes of a path, after the bucket of a store; empty if unknown."""
+    local = local_path(path) if path else ""
+    if local:
+        return Path(os.path.abspath(local)).parts
+    return parts_in_store(path) if in_store(path) else ()
+
+
 def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
-    """A problem for every sink, whose options are right, that writes to a target of one before it: tables,
-    and topics in which records go by a key. The one would take rows of the other away."""
+    """A problem for every sink, whose options are right, that writes to a target of one before it: directory,
+    table, or topic in which records go by a key. The one would take rows of the other away."""
     named: dict[tuple[str, ...], str] = {}
-    stored: dict[str, tuple[str, ...]] = {}
+    files: dict[str, Sink] = {}
     for sink in sinks:
-        if sink.connector == "file" and in_store(path_of(sink.options)):
-            parts = parts_in_store(path_of(sink.options))
-            for other, taken in stored.items():
-                if other != sink.name and all(a == b for a, b in zip(parts, taken, strict=False)):
+        if sink.connector == "file":
+            for other in files.values():
+                if other.name != sink.name and _is_shared(sink, other):
                     yield SpecError(
-                        f'"{other}" and "{sink.name}" write to one place, {path_of(sink.options)}, or one '
-                        "beneath the other's",
+                        f'file sinks "{other.name}" and "{sink.name}" would write to one directory:'
+                        f' "{path_of(other.options)}" and "{path_of(sink.options)}"',
                         code="shared-place",
-                        hint="in an object store each file sink has a place of its own",
+                        hint="give each sink a directory of its own, not beneath that of another",
                     )
-            stored[sink.name] = parts
+            files[sink.name] = sink
         for target, shown in _targets(sink):
-            other = named.setdefault((sink.connector, *target), sink.name)
-            if other != sink.name:
+            first = named.setdefault((sink.connector, *target), sink.name)
+            if first != sink.name:
                 yield SpecError(
-                    f'"{other}" and "{sink.name}" write to one {shown}',
+                    f'"{first}" and "{sink.name}" write to one {shown}',
                     code="shared-table",
                     hint="declare one sink, or give each a target of its own",
                 )
+
+
+def _is_shared(one: Sink, other: Sink) -> bool:
+    """Return True if two file sinks write to one directory, or one beneath the other where readers look."""
+    parts, others = (path_parts(path_of(sink.options)) for sink in (one, other))
+    if not parts or not others or any(a != b for a, b in zip(parts, others, strict=False)):
+        return False
+    beneath = max(parts, others, key=len)[min(len(parts), len(others)) :]
+    return not any(name.startswith((".", "_")) for name in beneath)
 
 
 def _targets(sink: Sink) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -133,7 +133,7 @@ class Change:
     def __str__(self) -> str:
         parts = [(self.changed, "changed"), (self.added, "is new"), (self.removed, "is not in the job")]
         texts = [f'"{name}" {what}' for names, what in parts for name in names if name not in self.how]
-        return "; ".join([*texts, *(f'"{name}" changed: {"; ".join(how)}' for name, how in self.how.items())])
+        return "; ".join([*texts, *(f'in "{name}" {"; ".join(how)}' for name, how in self.how.items())])
 
     @property
     def way_on(self) -> list[str]:
@@ -142,7 +142,6 @@ class Change:
             f'"{name}" then keeps its rows, {self._what_of_them(name)}'
             if name in self.goes_on
             else f'"{name}" then starts without its stored rows'
-            f" ({self.why_not.get(name, 'the state does not record its old text')})"
             for name in self.changed
         ]
 

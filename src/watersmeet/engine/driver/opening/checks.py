@@ -25,11 +25,13 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
         StateError: the state is of other queries or other sources.
     """
     change = Change.of(manifest, plan)
+    way_on = "; ".join(change.way_on)
     if change and not may_change:
         raise StateError(
-            f"the stored state is of another query: {change}",
+            f"the job differs from the stored state: {change}",
             code="changed-query",
-            hint="; ".join([_AS_IT_WAS, "--change-queries accepts the change", *change.way_on]),
+            hint=f"restore the old query, or run with --change-queries{f' ({way_on})' if way_on else ''}, or"
+            " with a new checkpoint directory (--checkpoint DIR)",
         )
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources and not may_change:
@@ -37,8 +39,8 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
             f"the sources are {', '.join(sources)}, "
             f"but the state was made with {', '.join(manifest.sources)}",
             code="changed-sources",
-            hint="keep the sources and their order, or use a new checkpoint directory; --change-queries"
-            " accepts the change",
+            hint="restore the sources and their order, or run with --change-queries, or with a new checkpoint"
+            " directory (--checkpoint DIR)",
         )
 
 

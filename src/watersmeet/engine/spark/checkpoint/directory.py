@@ -221,6 +221,20 @@ class Checkpoint:
             return self.holder() is not None or (None if self._stored is not None else False)
         return None
 
+    def no_state(self) -> StateError:
+        """Return the error of a command that needs a committed tick where there is none."""
+        if self.is_held():
+            return StateError(
+                f"the run that uses {self.place} has not committed its first tick yet",
+                code="no-state",
+                hint="wait for the first tick, then run this command again",
+            )
+        return StateError(
+            f"there is no state in {self.place}: the job has not committed a tick there",
+            code="no-state",
+            hint="run the job first (watersmeet run), or name its directory: --checkpoint DIR",
+        )
+
     def owner(self, expected: str | None = None) -> str:
         """Who owns the state; made when there is none.
 

@@ -30,7 +30,8 @@ def check_database(source: Source, patience: Patience) -> None:
     """
     servers = servers_of(source)
     if servers:
-        patience.ask(lambda: _connect(source.name, servers), UNREACHABLE, DATABASE_S)
+        where = f'a database at {_places(servers)} (table "{source.name}")'
+        patience.ask(lambda: _connect(source.name, servers), UNREACHABLE, DATABASE_S, where)
 
 
 def servers_of(source: Source) -> list[tuple[str, int]]:
@@ -50,18 +51,21 @@ def servers_of(source: Source) -> list[tuple[str, int]]:
     return servers if len(servers) == len(hosts) else []
 
 
+def _places(servers: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{host}:{port}" for host, port in servers)
+
+
 def _connect(table: str, servers: list[tuple[str, int]]) -> None:
     reason = ""
     for server in servers:
         try:
             socket.create_connection(server, CONNECT_S).close()
         except (OSError, OverflowError, ValueError) as error:  # ValueError: a name that cannot be one
-            reason = str(error)
+            reason = getattr(error, "strerror", None) or str(error)
         else:
             return
-    places = ", ".join(f"{host}:{port}" for host, port in servers)
     raise EngineError(
-        f'table "{table}": no database answers at {places}: {reason}',
+        f'table "{table}": no database answers at {_places(servers)}: {reason}',
         code=UNREACHABLE,
         hint="check 'url', and that the server runs and can be reached",
     )

@@ -16,9 +16,9 @@ DATABASE_S = 15.0
 PAUSE_S = 0.5
 
 
-def waiting_notice(message: str, limit_s: float) -> str:
+def waiting_notice(server: str, limit_s: float) -> str:
     """Return what is said of a server that is asked again."""
-    return f"{message}. Retrying for up to {limit_s:.0f} s before Java starts"
+    return f"waiting up to {limit_s:.0f} s for {server}"
 
 
 def _say_nothing(notice: str) -> None:
@@ -35,8 +35,11 @@ class Patience:
     stop: Event = field(default_factory=Event)
     say: Callable[[str], None] = _say_nothing
 
-    def ask(self, ask: Callable[[], None], code: str, limit_s: float) -> None:
+    def ask(self, ask: Callable[[], None], code: str, limit_s: float, server: str) -> None:
         """Call ``ask`` until it raises no error of this code, for ``limit_s`` seconds at most.
+
+        Args:
+            server: what is waited for, for people.
 
         Raises:
             WatersmeetError: what ``ask`` raised last.
@@ -52,6 +55,6 @@ class Patience:
                 if error.code != code or left_s <= 0 or self.given_up.is_set() or self.stop.is_set():
                     raise
                 if not is_told:
-                    self.say(waiting_notice(error.message, limit_s))
+                    self.say(waiting_notice(server, limit_s))
                     is_told = True
                 self.given_up.wait(min(PAUSE_S, left_s))

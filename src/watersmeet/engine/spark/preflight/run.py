@@ -129,7 +129,7 @@ def _problems(run: IntendedRun, sinks_s: float | None, say: Callable[[str], None
             of_target = problems_in(partial(sink.check_target, state.owner, sinks_s and 0.0))
             if sinks_s and not problems and [problem.code for problem in of_target] == ["sink-unreachable"]:
                 # the sink's own 'max_wait' may be shorter
-                say(waiting_notice(f'the server of sink "{name}" does not answer', sinks_s))
+                say(waiting_notice(f'the server of sink "{name}"', sinks_s))
                 of_target = problems_in(partial(sink.check_target, state.owner, sinks_s))
             problems += of_target
     return problems

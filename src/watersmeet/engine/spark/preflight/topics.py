@@ -79,7 +79,8 @@ def _check(
     def ask() -> None:
         _ask(what, options, topics, code, is_certain=patience is None)
 
-    (patience or Patience()).ask(ask, code, limit_s)
+    servers = ", ".join(servers_in(options))
+    (patience or Patience()).ask(ask, code, limit_s, f"a broker at {servers} ({what})")
 
 
 def _ask(
