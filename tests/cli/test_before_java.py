@@ -150,7 +150,7 @@ def test_a_started_job_fails_by_a_broker_that_is_away(monkeypatch):
     with pytest.raises(WatersmeetError) as told:
         started.await_termination(20)
     assert told.value.code == "kafka-unreachable"
-    assert "Retrying" in started.notices[0]
+    assert "waiting up to" in started.notices[0]
 
 
 def test_results_of_an_earlier_job_stay():

@@ -190,7 +190,7 @@ def test_times_of_narrow_integers_have_wide_windows():
         (f"SELECT * FROM {TUMBLE} {BY}", '"*" beside GROUP BY'),
         (f"SELECT v FROM {TUMBLE} {BY}", '"s.v" is neither grouped by'),
         (f"SELECT window_end FROM {TUMBLE} {BY} HAVING v > 1", '"s.v" is neither grouped by'),
-        (f"SELECT window_end FROM {TUMBLE} WHERE sum(v) > 1 {BY}", "the aggregate sum() is not supported"),
+        (f"SELECT window_end FROM {TUMBLE} WHERE sum(v) > 1 {BY}", "the aggregate sum(v) is not supported"),
         (f"SELECT window_end FROM {TUMBLE} WHERE window_end = t {BY}", '"window_end" in WHERE'),
         (f"SELECT sum(count(*)) FROM {TUMBLE} {BY}", "an aggregate of an aggregate"),
         (f"SELECT max(window_end) FROM {TUMBLE} {BY}", "a group has one only"),

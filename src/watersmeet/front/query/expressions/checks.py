@@ -7,6 +7,8 @@ from sqlglot import exp
 from watersmeet.front.text.place import Text
 from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 
+_MAX_SHOWN = 60
+"""Characters of a call in a message."""
 _RANDOM = frozenset(
     {
         "rand",
@@ -119,7 +121,9 @@ def check_expression(expr: exp.Expr, text: Text, *, repeatable: bool) -> bool:
     before = len(text.problems)
     for node in expr.walk(prune=is_closed):
         if is_aggregate(node):
-            text.problems.append(text.not_supported(f"the aggregate {_shown(node)} is", node, _AGGREGATED))
+            written = node.sql("spark", normalize_functions="lower").replace("`", "")
+            call = written if len(written) <= _MAX_SHOWN else _shown(node)
+            text.problems.append(text.not_supported(f"the aggregate {call} is", node, _AGGREGATED))
         else:
             _check_node(node, text, repeatable)
     return len(text.problems) == before
