@@ -149,7 +149,8 @@ class Registry:
                 raise self._no_registry("HTTP 404") from None
             raise _Away(f"HTTP {error.code}") from None
         except (OSError, http.client.HTTPException) as error:
-            raise _Away(str(getattr(error, "reason", error)) or type(error).__name__) from None
+            reason = getattr(error, "reason", error)
+            raise _Away(getattr(reason, "strerror", None) or str(reason) or type(error).__name__) from None
 
     def _parsed(self, body: bytes) -> dict[str, Any]:
         try:

@@ -28,8 +28,14 @@ from watersmeet.front.types.earlier import column_of
 from watersmeet.spec.aggregates import aggregate_name, is_aggregate
 from watersmeet.spec.model import Aggregation, Column, Expr, OutputColumn, Query, Relation, Window
 
-_GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
-_SEVERAL = (exp.Cube, exp.Rollup, exp.GroupingSets)
+_GROUPINGS = {
+    "grouping_sets": "GROUPING SETS",
+    "cube": "CUBE",
+    "rollup": "ROLLUP",
+    "totals": "WITH TOTALS",
+    "all": "GROUP BY ALL",
+}
+_SEVERAL = {exp.Cube: "CUBE", exp.Rollup: "ROLLUP", exp.GroupingSets: "GROUPING SETS"}
 
 
 class Rows(Protocol):
@@ -175,10 +181,11 @@ class Grouping:
                 "add GROUP BY window_start, window_end, and the columns that rows are grouped by",
             )
             return
-        several = next((e for e in group.expressions if isinstance(e, _SEVERAL)), None)
-        if several is not None or any(group.args.get(name) for name in _GROUPINGS):
-            what = "GROUP BY ALL, GROUPING SETS, CUBE or ROLLUP is"
-            self.text.problems.append(self.text.not_supported(what, group, "list the columns"))
+        several = [what for kind, what in _SEVERAL.items() for e in group.expressions if isinstance(e, kind)]
+        several += [what for name, what in _GROUPINGS.items() if group.args.get(name)]
+        if several:
+            problem = self.text.not_supported(f"{several[0]} is", group, "list the columns in GROUP BY")
+            self.text.problems.append(problem)
             return
         by_window = False
         for written in group.expressions:
