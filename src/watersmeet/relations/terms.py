@@ -52,7 +52,7 @@ def _read(values: Sequence[tuple[str, str | None]], length: Length, label: str) 
     try:
         interval = read_interval(values)
     except IntervalError as error:
-        raise whole_error(label, f"is {length!r}: {error}", error.hint) from None
+        raise whole_error(label, f"is {error.about(length)}", error.hint) from None
     if interval_us(interval) is None:
         raise whole_error(
             label, f"is {length!r}, which has no fixed length: months and years differ", "use days"

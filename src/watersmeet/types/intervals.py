@@ -63,6 +63,15 @@ class IntervalError(ValueError):
         super().__init__(message)
         self.hint = hint
 
+    def about(self, given: object) -> str:
+        """Return what is wrong with ``given``, to go on from "is".
+
+        >>> IntervalError("'never' is not an interval", "").about("never")
+        "'never', which is not an interval"
+        """
+        problem = str(self).removeprefix(repr(given))
+        return f"{given!r}{', which' if problem != str(self) else ':'} {problem.lstrip()}"
+
 
 _HINT = "write it as INTERVAL '10' SECONDS, '1 hour 30 minutes' or INTERVAL '1 02:03:04' DAY TO SECOND"
 

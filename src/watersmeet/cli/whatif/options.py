@@ -273,7 +273,7 @@ def _length(text: str, what: str, *, in_time: bool, least: int) -> int:
         try:
             length = text_us(own)
         except IntervalError as error:
-            raise _wrong(f"{what} is {text!r}: {error}", error.hint or "such as '10 seconds'") from None
+            raise _wrong(f"{what} is {error.about(text)}", error.hint or "such as '10 seconds'") from None
     if not least <= length <= MOST_LAG:
         limit = "less than nothing" if length < 0 else "out of range"
         raise _wrong(f"{what} is {text!r}, which is {limit}", f"from {least} to {MOST_LAG}")
