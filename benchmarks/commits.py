@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(argv)
     library = find_library(NOBODY_WAITS)
     if asked.delay is None and library is None:
-        parser.error(f"lib{NOBODY_WAITS} is not there (apt-get install {NOBODY_WAITS})")
+        parser.error(f"lib{NOBODY_WAITS} does not exist (apt-get install {NOBODY_WAITS})")
     slow, quick = ("durable", "not durable") if asked.delay is None else (f"{asked.delay} s away", "near")
     with tempfile.TemporaryDirectory(prefix="ws-") as name:
         data = prepare(Workload(f"{asked.rows}", asked.rows, asked.ticks), Path(name) / "data")

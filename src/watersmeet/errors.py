@@ -324,10 +324,10 @@ def flat_enough() -> Iterator[None]:
         yield
     except RecursionError:
         raise SqlError(
-            "something in it is nested too deeply: parentheses, types, views, or a chain of AND, OR or +",
+            "parentheses, types, views, or a chain of AND, OR or + are nested too deeply",
             code="not-supported",
-            hint="about 30 calls or parentheses within each other are the limit: coalesce(a, b, c),"
-            " CASE WHEN … WHEN … and x IN (…) take many values at one level",
+            hint="use at most about 30 nested calls or parentheses; coalesce(a, b, c), CASE WHEN … WHEN"
+            " … and x IN (…) take many values at one level",
         ) from None
 
 

@@ -48,7 +48,7 @@ def client() -> Any:
         raise EngineError(
             "PostgreSQL needs a client library that is not installed",
             code="missing-library",
-            hint="pip install 'watersmeet[postgres]', on the machines of executors, too",
+            hint="run `pip install 'watersmeet[postgres]'`, also on the machines of executors",
         ) from None
     # The library's own would take Ctrl-C for itself, ask a server that does not answer to cancel, and wait
     # for that; and a COMMIT that waits for a standby must not be cancelled: it would count here alone

@@ -49,7 +49,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     if not name.startswith(_OWN):
         special = special_at(name)
         if special is not None:
-            raise OSError(errno.EINVAL, f"it is {special}, and no file", name)
+            raise OSError(errno.EINVAL, f"it is {special}, not a file", name)
         flags |= getattr(os, "O_NONBLOCK", 0)  # it may have become one since
     with open(name, "rb", opener=lambda path, _: os.open(path, flags)) as file:
         return file.read()
@@ -90,9 +90,10 @@ def alternatives(path: str) -> list[str]:
     texts = _alternatives(tokens) if tokens.count("{") <= _MOST_BRACES else None
     if texts is None:
         raise SpecError(
-            f"{path[:80]} stands for more than {MOST_ALTERNATIVES:,} paths or has over {_MOST_BRACES} braces",
+            f"{path[:80]} expands to more than {MOST_ALTERNATIVES:,} paths or has more than"
+            f" {_MOST_BRACES} braces",
             code="wrong-option",
-            hint="write a pattern with * and ? in the place of {…}",
+            hint="use * and ? instead of {…}",
         )
     return texts
 

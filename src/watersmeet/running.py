@@ -285,9 +285,9 @@ def _page_of(
         return
     if not has_history:
         raise SpecError(
-            "the page of a job is drawn from its history, and none is kept (history = 'off')",
+            "the page of a job needs its history, but history = 'off'",
             code="bad-setting",
-            hint="leave out history = 'off', or ui",
+            hint="remove history = 'off', or ui",
         )
     from watersmeet.page.listening import page_beside
 

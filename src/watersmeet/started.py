@@ -177,7 +177,7 @@ class StartedJob:
         if name not in self._in_memory:
             said = "it has several" if name is None and self._in_memory else f'none is named "{name}"'
             raise SpecError(
-                f"a result is asked for of one of the job's memory sinks, and {said}",
+                f"result() needs the name of a memory sink of the job: {said}",
                 code="no-result",
                 hint=near_names(name or "", sorted(self._in_memory)) or "relation.to_sink(ws.memory('name'))",
             )
@@ -194,9 +194,10 @@ class StartedJob:
         """Wait until it ends; whether it has within ``timeout`` seconds. Raises: what it failed with."""
         if self._in_tick:
             raise SpecError(
-                "await_termination is called by the job's own on_tick or function, for which the job waits",
+                "await_termination() cannot be called from the job's own on_tick or function: the job"
+                " waits for them",
                 code="bad-argument",
-                hint="stop() ends the job after this tick",
+                hint="call stop(), which ends the job after this tick",
             )
         with self._lock:
             self._waiting += 1

@@ -149,9 +149,9 @@ def test_doctor_says_it_once_and_goes_on(told, what):
 @pytest.mark.parametrize(
     ("version", "missing", "problem"),
     [
-        ("3.5.1", None, "x needs PySpark 4, and PySpark 3.5.1 is installed"),
-        ("5.0.0", None, "x needs PySpark 4, and PySpark 5.0.0 is installed"),
-        ("4.0.0", "pandas", "x needs pandas beside PySpark, and it is not installed"),
+        ("3.5.1", None, "x needs PySpark 4, but PySpark 3.5.1 is installed"),
+        ("5.0.0", None, "x needs PySpark 4, but PySpark 5.0.0 is installed"),
+        ("4.0.0", "pandas", "x needs pandas, which is not installed"),
         ("4.0.0", None, None),
         ("", None, None),
     ],

@@ -72,8 +72,8 @@ def test_the_newest_schema_is_looked_at_when_it_is_asked_for():
         assert problems(server.url, thorough=True) == [
             (
                 "wrong-types",
-                'Kafka source "o": records of topic "o" now have schema 4: column "id" is declared BIGINT, '
-                "and the schema has string",
+                'Kafka source "o": the schema of topic "o" is now 4: column "id" is declared BIGINT,'
+                " but the schema has string",
             )
         ]
         server.add(5, {"type": "object"}, schemaType="JSON")

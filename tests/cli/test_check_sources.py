@@ -96,14 +96,16 @@ def test_the_first_records_that_are_not_read_are_told(watersmeet, job, tmp_path)
     found = watersmeet("explain", job, "--check-sources")
     assert found.status == 0, found.err
     assert 'note: "a": of the first 2 records 1 record left out' in found.err
-    assert "x,2026-03-01 10:00 (t is BIGINT, and has '2026-03-01 10:00': declare it TIMESTAMP)" in found.err
+    assert (
+        "x,2026-03-01 10:00 (t is BIGINT, but the value is '2026-03-01 10:00': declare it TIMESTAMP)"
+    ) in found.err
 
 
 ANSWERS = [
-    (answer(("other", 0), ("x", 3)), "topic-missing", 'there is no topic "x" at 127.0.0.1'),
-    (answer(("x", 29)), "topic-not-allowed", "may not be read"),
-    (answer(("other", 0)), "kafka-unreachable", "does not answer as Kafka does"),
-    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "kafka-unreachable", "does not answer as Kafka does"),
+    (answer(("other", 0), ("x", 3)), "topic-missing", 'the topic "x" does not exist at 127.0.0.1'),
+    (answer(("x", 29)), "topic-not-allowed", "may not read the topic"),
+    (answer(("other", 0)), "kafka-unreachable", "is not a Kafka broker"),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", "kafka-unreachable", "is not a Kafka broker"),
     (answer(("x", 0))[:30], "kafka-unreachable", "ends the connection"),
     (struct.pack(">i", 9) + b"\x7f" * 9, "kafka-unreachable", "no broker answers"),
     (b"", "kafka-unreachable", "'kafka.security.protocol'"),
@@ -137,7 +139,7 @@ def test_brokers_of_other_protocols_are_only_connected_to(watersmeet, job, tmp_p
     job.write_text(job.read_text().replace("'topic'", "'kafka.security.protocol' = 'SSL', 'topic'"))
     found = watersmeet("explain", job, "--check-sources")
     assert found.status == 0, found.err
-    assert 'note: source "b": a broker answers; Spark looks for its topics' in found.err
+    assert 'note: source "b": a broker answers; Spark checks its topics' in found.err
 
 
 def test_brokers_are_named_as_kafka_takes_them(watersmeet, job, tmp_path):
@@ -172,7 +174,7 @@ def test_databases_are_connected_to(watersmeet, job, url, answers):
     assert found.status == (2 if answers is False else 0), found.err
     assert ("EngineError[database-unreachable]" in found.err) == (answers is False)
     assert ('note: table "d": a database answers' in found.err) == (answers is True)
-    assert ('note: table "d": Spark looks for the table' in found.err) == (answers is None)
+    assert ('note: table "d": Spark checks the table' in found.err) == (answers is None)
 
 
 def test_a_broker_that_is_away(watersmeet, job, tmp_path):
@@ -223,12 +225,12 @@ def test_files_with_other_headers_are_named(watersmeet, job, tmp_path):
         ("SELECT substring(x.k) AS s FROM a x", "substring() takes 2 or 3 arguments, and 1 is given"),
         (
             "SELECT x.t FROM a x WHERE CAST(x.t AS TIMESTAMP) >= 2024-03-01",
-            "2024-03-01 without quotes is the number 2020: a subtraction",
+            "2024-03-01 without quotes is a subtraction with the result 2020",
         ),
         (
             "SELECT window_start, max_by(k, CAST(t AS TIMESTAMP) * 1) AS m"
             " FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 10)) GROUP BY window_start, window_end",
-            "Spark has no TIMESTAMP * INT",
+            "Spark cannot apply * to TIMESTAMP and INT",
         ),
     ],
 )
@@ -268,12 +270,12 @@ def declared(path, kind, more=""):
 
 
 FILES = {
-    "torn": ("parquet", good_parquet()[:-20], "it is not a whole Parquet file", "elsewhere"),
-    "text": ("parquet", GOOD_CSV, "it is not a Parquet file, but text", "'format' = 'csv'"),
-    "bytes": ("parquet", bytes(range(256)) * 9, "it is not a Parquet file, but something else", "'format'"),
+    "torn": ("parquet", good_parquet()[:-20], "it is not a complete Parquet file", "elsewhere"),
+    "text": ("parquet", GOOD_CSV, "it is a text file, not a Parquet file", "'format' = 'csv'"),
+    "bytes": ("parquet", bytes(range(256)) * 9, "it is not a Parquet file", "'format'"),
     "csv in UTF-16": ("csv", GOOD_CSV.decode().encode("utf-16"), "it is UTF-16, not UTF-8 text", "iconv"),
     "json in UTF-16": ("json", GOOD_JSON.decode().encode("utf-16-le"), "it is UTF-16LE, not", "iconv"),
-    "csv of bytes": ("csv", bytes(range(256)) * 9, "it is not text", "'format'"),
+    "csv of bytes": ("csv", bytes(range(256)) * 9, "it is not a text file", "'format'"),
     "csv in UTF-16 without a mark": ("csv", GOOD_CSV.decode().encode("utf-16-be"), "it is UTF-16BE", "iconv"),
     "csv in UTF-32": ("csv", GOOD_CSV.decode().encode("utf-32"), "it is UTF-32, not UTF-8 text", "iconv"),
     "csv of json": ("csv", GOOD_JSON, "its first line is a JSON object", "'format' = 'json'"),
@@ -283,10 +285,10 @@ FILES = {
     "csv of a program": (
         "csv",
         b"\x7fELF\2\1\1" + bytes(200) + bytes(range(256)) + bytes(100),
-        "it is not text",
+        "it is not a text file",
         "'format'",
     ),
-    "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is not text", "'format'"),
+    "csv of small numbers": ("csv", struct.pack("<500H", *range(500)), "it is not a text file", "'format'"),
     "pretty": ("json", b'[\n{"t":\n"x"}]\n', "none of its first lines is a JSON", "'multiLine' = 'true'"),
     "json of csv": ("json", GOOD_CSV, "none of its first lines is a JSON object", "'format'"),
 }  # fmt: skip
@@ -361,7 +363,7 @@ def test_json_that_spark_may_read_is_no_error(watersmeet, tmp_path, content, opt
     assert given in text
     (tmp_path / "_job.sql").write_text(text)
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
-    assert (found.status, "as it should be" in found.err) == (0, noted), found.err
+    assert (found.status, "a complete JSON object" in found.err) == (0, noted), found.err
 
 
 @pytest.mark.parametrize(
@@ -405,6 +407,6 @@ def test_another_separator_is_told(watersmeet, tmp_path, separator):
     (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv"))
     found = watersmeet("explain", tmp_path / "_job.sql", "--check-sources")
     written = {"\t": "\\t"}.get(separator, separator)
-    assert f"say 'sep' = '{written}'" in found.err
+    assert f"set 'sep' = '{written}'" in found.err
     (tmp_path / "_job.sql").write_text(declared(tmp_path, "csv", f", 'sep' = '{written}'"))
     assert watersmeet("explain", tmp_path / "_job.sql", "--check-sources").status == 0

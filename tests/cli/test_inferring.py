@@ -35,7 +35,7 @@ def test_what_was_inferred_is_said_and_can_be_copied(watersmeet, files):
         "    `at home` BOOLEAN,",
         "    WATERMARK FOR t AS t - INTERVAL '10' SECONDS",
         "  ) WITH (…)",
-        "note: k is STRING: a number would lose something of '007'",
+        "note: k is STRING: a number would not keep '007' as it is written",
         'note: the columns of "b" are inferred from 1 file and 1 record:',
         "  CREATE TABLE b (",
         "    k STRING,",

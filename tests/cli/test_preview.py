@@ -125,7 +125,7 @@ def test_what_was_read_is_said(watersmeet, files):
     whole = watersmeet("preview", "job.sql")
     assert "3 records left out" in whole.out
     assert ": +4,2024-07-01" in whole.out
-    assert "(id is BIGINT, and has '+4': " in whole.out
+    assert "(id is BIGINT, but the value is '+4': " in whole.out
     assert "o: all 4 rows of 1 file" in whole.out
 
 
@@ -400,8 +400,8 @@ def hostile(folder, name):
         ("missing", "'format' = 'parquet'", True, "have no column s"),
         ("gzip cut", "'format' = 'csv'", False, "1.csv.gz is damaged"),
         ("gzip damaged", "'format' = 'csv'", False, "1.csv.gz is damaged"),
-        ("order", "'format' = 'csv'", True, "its files have other columns, or in another order"),
-        ("beneath", "'format' = 'csv'", True, "Spark passes over"),
+        ("order", "'format' = 'csv'", True, "its files have different columns, or the same in another order"),
+        ("beneath", "'format' = 'csv'", True, "Spark skips"),
         ("circle", "'format' = 'csv'", True, "cannot be listed: Too many levels of symbolic links"),
     ],
 )
@@ -456,4 +456,4 @@ def test_notes_on_files_are_those_of_the_check(watersmeet, files):
     (files / "o" / "_2.csv").write_text(ORDERS)
     found = watersmeet("preview", "job.sql", "--json")
     assert found.status == 0
-    assert "names begin with _ or . are not read" in found.err
+    assert "skipped files whose names begin with _ or ." in found.err

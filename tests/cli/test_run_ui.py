@@ -60,7 +60,7 @@ def test_a_page_without_a_token_says_who_may_see_it(watersmeet, job, engine, tmp
     assert "/ (no token: open to every user of this machine)\n" in told
     job.write_text(f"SET token_file = 'none'; {job.read_text()}")
     told = watersmeet("run", job, "--ui", "0.0.0.0:0", "--metrics", "0").err
-    assert "/ (no token: open to whoever reaches this address)\n" in told
+    assert "/ (no token: open to everyone who can reach this address)\n" in told
     assert "/metrics (no token: open to every user of this machine)\n" in told
     told = watersmeet("run", job, "--ui", "0", "--token-file", tmp_path / "token").err
     assert f"/ (token in {tmp_path / 'token'})\n" in told
@@ -80,11 +80,11 @@ def test_what_is_wrong_is_told_before_spark_is_started(watersmeet, job, engine, 
     assert "ui is 'localhost'" in refused("--ui", "localhost")
     assert "exclude each other" in refused("--ui", "0", "--token-file", "x", "--no-token")
     for asked in ("--ui", "--metrics"):
-        assert '[token-file]: the token of page and metrics cannot be taken from "/dev/null"' in refused(
+        assert '[token-file]: the token for page and metrics cannot be read from "/dev/null"' in refused(
             asked, "0", "--token-file", "/dev/null"
         )
     job.write_text(f"SET history = 'off'; {job.read_text()}")
-    assert "is drawn from its history, and none is kept" in refused("--ui", "0")
+    assert "needs its history, but history = 'off'" in refused("--ui", "0")
     job.write_text(job.read_text().partition(";")[2])
     monkeypatch.delitem(sys.modules, "watersmeet.page.served", raising=False)
     monkeypatch.setitem(sys.modules, "sse_starlette.sse", None)

@@ -40,14 +40,14 @@ def test_what_is_no_address_is_refused(run, address):
     assert status == 2
     assert f"metrics is '{address}'" in told
     assert "[bad-setting]" in told
-    assert "Hint: a port of this machine, such as 9464" in told
+    assert "Hint: use a port such as 9464" in told
 
 
 def test_a_log_of_no_form_is_refused(run):
     status, told = run("--log-format", "xml")
     assert status == 2
     assert "log_format is 'xml'" in told
-    assert "it can be 'text' or 'json'" in told
+    assert "use 'text' or 'json'" in told
 
 
 def test_a_port_that_is_taken_is_told_before_spark_is_started(run):

@@ -228,7 +228,7 @@ def test_options_of_a_sample_that_only_spark_knows_are_refused(watersmeet, files
     (files / "job.sql").write_text(JOB.replace("'connector' = 'memory'", of_files, 1))
     found = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
     assert (found.status, found.out) == (2, "")
-    assert f"what '{name.lower()}' = '{value}' means for csv, only Spark knows" in found.err
+    assert f"only Spark supports '{name.lower()}' = '{value}' for csv" in found.err
     assert lines_of(watersmeet("whatif", "job.sql", *sampled("parquet"), "--json"))
 
 
@@ -237,7 +237,7 @@ def test_quotes_behind_backslashes_are_refused(watersmeet, files):
         file.write('1,2024-07-01 00:00:00,"a \\" b"\n')
     found = watersmeet("whatif", "job.sql", *sampled("csv"), "--json")
     assert (found.status, found.out) == (2, "")
-    assert "o.csv has quotes behind backslashes, which only Spark reads" in found.err
+    assert "o.csv has quotes after backslashes, which only Spark can read" in found.err
 
 
 def test_times_without_a_zone_are_of_the_jobs(watersmeet, files):
@@ -506,7 +506,7 @@ def test_all_that_is_wrong_with_files_is_told_together(watersmeet, files):
         'many/1.parquet has no column "t"',
         'many/1.parquet has no column "came", which --arrival names',
         "many/2.parquet cannot be read",
-        "many/3.txt is of no format",
+        "the name of many/3.txt does not show its format",
         "many/4.json cannot be read",
         "no file at gone/*.csv",
     ):

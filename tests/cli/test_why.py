@@ -172,7 +172,7 @@ def test_an_input_that_is_not_given_is_asked_for(ran, capsys, monkeypatch):
     [
         (["x"], 'no query has an input "x"'),
         (["o", "--query", "deliverd"], 'there is no query "deliverd"'),
-        (["o", "--key", "17", "--key", "18"], '--key "18" is a value of no key'),
+        (["o", "--key", "17", "--key", "18"], '--key "18" does not match a key'),
         (["o", "--key", "seventeen"], '"seventeen" is not a value of order_id (BIGINT)'),
         (["o", "--key", "order=18"], 'input "o" has no column "order" (--key order=18) Hint: did you mean'),
         (["o", "--time", "noon"], '"noon" is not a value of o.order_time (TIMESTAMP)'),

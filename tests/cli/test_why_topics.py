@@ -141,8 +141,8 @@ def test_the_newest_ticks_are_read_where_there_are_too_many(monkeypatch: Any) ->
     [
         ({0: (3, 9)}, {}, "t/0 begins at offset 3 now, and the job has read from 0 on"),
         ({0: (0, 5)}, {}, "t/0 ends at offset 5, and the job has read up to 9: the rest was lost"),
-        ({1: (0, 5)}, {}, "partition t/0 is not there any more"),
-        ({}, {}, "topic t is not there any more"),
+        ({1: (0, 5)}, {}, "partition t/0 does not exist any more"),
+        ({}, {}, "topic t does not exist any more"),
     ],
 )
 def test_what_is_not_there_any_more_is_said(
@@ -259,7 +259,7 @@ def test_a_login_that_is_refused_is_said(monkeypatch: Any) -> None:
             reader.topics()
         assert not isinstance(said.value, Silent)
         reader._client._heard(KafkaError(KafkaError._AUTHENTICATION, "no such user"))
-        with pytest.raises(NotRead, match=r"they do not come \(no such user\)"):
+        with pytest.raises(NotRead, match="the records did not arrive \\(no such user\\)"):
             list(reader.records({Place("t", 0): (0, 1)}))
 
 

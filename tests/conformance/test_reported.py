@@ -23,7 +23,7 @@ def test_an_advance_below_the_watermark_fails_the_step(between):
     case = advancing(NINE, NINE, *between, FIVE)
     lines = replay_case(case)
     assert ["error" in line for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert "l.t is 2024-01-01 09:00:00, the advance is to 2024-01-01 05:00:00" in lines[-1]["error"]
+    assert "l.t is 2024-01-01 09:00:00, but the advance sets it to 2024-01-01 05:00:00" in lines[-1]["error"]
     assert "[advance-goes-back]" in lines[-1]["error"]
     assert "never goes back" in run_case(case)[-1]["error"]
 

@@ -30,7 +30,9 @@ def test_a_step_with_an_unknown_name_is_refused(step, words):
     assert f"step 1: {words}" in line["error"]
 
 
-@pytest.mark.parametrize(("at", "said"), [("l", '"l" is not a time'), ("2024-07-01T10:00:00+02:00", None)])
+@pytest.mark.parametrize(
+    ("at", "said"), [("l", '"l" is not a valid time'), ("2024-07-01T10:00:00+02:00", None)]
+)
 def test_an_advance_is_a_time(at, said):
     stream = {"columns": {"t": "TIMESTAMP"}, "time": {"t": {"lag": None}}}
     case = {"case": "c", "streams": {"l": stream}, "query": "SELECT t FROM l"}

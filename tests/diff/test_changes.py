@@ -115,7 +115,7 @@ def test_what_cannot_be_decided_is_refused(place: Path, capsys: Any) -> None:
     put_out = ran_in(place, orders=[ORDERS[0], [{"number": 77, "customer": 2, "d": -1}]])
     status, _, err = said(place, capsys, put_out)
     assert status == 2
-    assert 'what "orders" holds cannot be decided: rows of it (1) were deleted more often' in " ".join(
+    assert 'the rows of "orders" cannot be determined: rows of it (1) were deleted more often' in " ".join(
         err.split()
     )
     status, _, err = said(place, capsys, put_out, "--input", "orders=orders")

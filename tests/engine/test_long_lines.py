@@ -68,7 +68,7 @@ def test_a_long_line_of_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(("ab\n" + "é" * 999 + "\n").encode("UTF-16LE"))
     own = source("json", encoding="UTF-16LE", lineSep="\n")
-    with pytest.raises(EngineError, match="has 2,000 bytes, from byte 6 on"):
+    with pytest.raises(EngineError, match="at byte 6 has 2,000 bytes"):
         check_lines("s", own, str(path), path.stat().st_size, 1_000)
 
 
@@ -76,7 +76,7 @@ def test_a_long_line_of_another_encoding_is_refused(tmp_path: Path) -> None:
 def test_a_long_line_is_refused_with_its_place(tmp_path: Path, wanted: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"{}\n" + b"y" * 5_000_000 + b"\n{}\n")
-    with pytest.raises(EngineError, match="5,000,001 bytes, from byte 3 on") as refused:
+    with pytest.raises(EngineError, match="at byte 3 has 5,000,001 bytes") as refused:
         check_lines('file source "s"', source(wanted), str(path), path.stat().st_size, 4_000_000)
     assert refused.value.code == "line-too-long"
     assert "spark.driver.memory=1g" in str(refused.value.hint)

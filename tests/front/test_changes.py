@@ -41,20 +41,23 @@ def test_the_column_that_says_it_is_none_of_the_rows() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (", 'op.column' = 'opp'", 'names no column: "opp"'),
-        (", 'op.column' = 'op', 'diff.column' = 'n'", "both say what changes"),
+        (", 'op.column' = 'opp'", 'names the column "opp", which is not declared'),
+        (", 'op.column' = 'op', 'diff.column' = 'n'", "cannot be used together"),
         (", 'op.insert' = 'I'", "needs 'op.column'"),
-        (", 'diff.column' = 'v'", "a diff is a whole number"),
-        (", 'diff.column' = 'n', 'op.delete' = 'D'", "are values of 'op.column'"),
-        (", 'op.column' = 'op', 'op.insert' = 'D,x'", "'D' is an insert and a delete"),
-        (", 'op.column' = 'op', 'op.delete' = 'D,'", "option 'op.delete' has an empty word: 'D,'"),
-        (", 'op.column' = 'op', 'op.insert' = ''", "option 'op.insert' has an empty word: ''"),
-        (", 'op.column' = 'n'", "'I' of 'op.insert' is never a value of \"n\", which is INT"),
-        (", 'op.column' = 'n', 'op.insert' = '1'", "'D' of 'op.delete' is never a value"),
-        (", 'op.column' = 'n', 'op.insert' = '+1', 'op.delete' = '-1'", "'+1' of 'op.insert' is never"),
+        (", 'diff.column' = 'v'", "a diff column needs an integer type"),
+        (", 'diff.column' = 'n', 'op.delete' = 'D'", "need 'op.column'"),
+        (", 'op.column' = 'op', 'op.insert' = 'D,x'", "'D' is listed both as an insert and as a delete"),
+        (", 'op.column' = 'op', 'op.delete' = 'D,'", "option 'op.delete' has an empty entry: 'D,'"),
+        (", 'op.column' = 'op', 'op.insert' = ''", "option 'op.insert' has an empty entry: ''"),
+        (", 'op.column' = 'n'", "'I' in 'op.insert' is not a possible value of \"n\", which is INT"),
+        (", 'op.column' = 'n', 'op.insert' = '1'", "'D' in 'op.delete' is not a possible value"),
+        (
+            ", 'op.column' = 'n', 'op.insert' = '+1', 'op.delete' = '-1'",
+            "'+1' in 'op.insert' is not a possible",
+        ),
         (
             ", 'op.column' = 'op', 'refresh' = '1 minute', 'path' = 'x', 'format' = 'json'",
-            "never read as a whole",
+            "never read completely",
         ),
         (", 'op.colum' = 'op', 'path' = 'x', 'format' = 'json'", "op.column"),
     ],
@@ -68,8 +71,8 @@ def test_what_cannot_be_is_refused(options: str, words: str) -> None:
 def test_other_columns_that_cannot_say_it() -> None:
     for columns, words in [
         ("op STRING", "there is no other column"),
-        ("k BIGINT, op DOUBLE", "cannot say what was done"),
-        ("k BIGINT, t TIMESTAMP, op BIGINT, WATERMARK FOR op AS op", "which is no column of its rows"),
+        ("k BIGINT, op DOUBLE", "cannot tell inserts from deletes"),
+        ("k BIGINT, t TIMESTAMP, op BIGINT, WATERMARK FOR op AS op", "so this cannot be an event time"),
     ]:
         with pytest.raises(WatersmeetError) as caught:
             read(", 'op.column' = 'op', 'op.insert' = '1', 'op.delete' = '2'", columns)
@@ -83,7 +86,7 @@ def test_it_is_not_read_as_of_a_time_nor_in_append_mode() -> None:
     with pytest.raises(WatersmeetError, match="whose records are changes"):
         watersmeet.parse_job(stream + as_of)
     both = "CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"
-    with pytest.raises(WatersmeetError, match="EMIT FINAL cannot be kept"):
+    with pytest.raises(WatersmeetError, match="EMIT FINAL is not possible"):
         watersmeet.plan_job(
             watersmeet.parse_job(stream + both + "SELECT c.k FROM c JOIN d ON c.k = d.k EMIT FINAL")
         )
@@ -109,7 +112,7 @@ def test_what_is_taken_back_is_computed_again_to_the_same_value(call: str) -> No
         CREATE TABLE d (k BIGINT, op STRING) WITH ('connector' = 'memory', 'op.column' = 'op');"""
     query = "SELECT c.k, {} AS x FROM c JOIN d ON c.k = d.k"
     changelog = "SET output_mode = changelog;" + tables
-    with pytest.raises(WatersmeetError, match=r'in the column "x" gives another value each time'):
+    with pytest.raises(WatersmeetError, match=r'in the column "x" returns a different value each time'):
         watersmeet.plan_job(watersmeet.parse_job(changelog + query.format(call)))
     assert watersmeet.plan_job(watersmeet.parse_job(changelog + query.format("hash(c.k)")))
     stream = tables.replace("op STRING)", "WATERMARK FOR k AS k)").replace(", 'op.column' = 'op'", "")
@@ -131,9 +134,9 @@ def test_changes_in_process() -> None:
         (1, "b", 5, 1, 1, 3),
     ]
     for wrong in ({"k": 1, "d": None}, {"k": 1, "d": 2 * 10**9}, {"k": 1, "d": "two"}, {"k": 1, "d": 1.5}):
-        with pytest.raises(EngineError, match=r"does not say what becomes of it|is not a valid SMALLINT"):
+        with pytest.raises(EngineError, match=r"neither an insert nor a delete|is not a valid SMALLINT"):
             tick(o=[wrong])
-    with pytest.raises(EngineError, match="inserts are I, i, c"):
+    with pytest.raises(EngineError, match="use I, i, c"):
         tick(c=[{**row, "op": "u"}])
     assert tick(o=[{"k": 1, "d": -1}]) == [(1, "b", 5, 1, -1, 4)]
 
@@ -165,7 +168,7 @@ def test_a_word_for_deletes_is_none_for_updates() -> None:
     assert change is not None
     assert "U" not in change.inserts
     assert {"u", "UPDATE"} <= set(change.inserts)
-    with pytest.raises(WatersmeetError, match="'U' is an insert and a delete"):
+    with pytest.raises(WatersmeetError, match="'U' is listed both as an insert and as a delete"):
         read(", 'op.column' = 'op', 'op.insert' = 'U', 'op.delete' = 'U'", KEYED)
 
 
@@ -190,4 +193,4 @@ def test_a_stream_beside_changing_tables_is_refused_with_what_can_be_done(table:
     with pytest.raises(WatersmeetError) as caught:
         watersmeet.plan_job(watersmeet.parse_job(job))
     assert caught.value.code == "unbounded-state"
-    assert "say how rows of s change, too" in (caught.value.hint or "")
+    assert "declare s as changing tables, too" in (caught.value.hint or "")

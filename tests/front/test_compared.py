@@ -31,8 +31,8 @@ def test_it_makes_changes_of_a_table(connector):
     ("columns", "options", "words"),
     [
         ("id BIGINT", [FILE, "'changes' = 'log'"], "option 'changes' is 'log'"),
-        ("id BIGINT", ["'connector' = 'kafka', 'topic' = 'c'", SNAPSHOT], "never read as a whole"),
-        ("id BIGINT", ["'connector' = 'generator'", SNAPSHOT], "never read as a whole"),
+        ("id BIGINT", ["'connector' = 'kafka', 'topic' = 'c'", SNAPSHOT], "never read completely"),
+        ("id BIGINT", ["'connector' = 'generator'", SNAPSHOT], "never read completely"),
         ("id BIGINT, d INT", [FILE, SNAPSHOT, "'diff.column' = 'd'"], "'op.column' and 'diff.column' out"),
         ("id BIGINT", [FILE.replace("json", "debezium-json"), SNAPSHOT], "format debezium-json"),
         ("id BIGINT, t TIMESTAMP, WATERMARK FOR t AS t", [FILE, SNAPSHOT], "WATERMARK FOR"),

@@ -84,7 +84,9 @@ def test_they_follow_columns_that_are_inferred() -> None:
     (insert,) = parse_job(text.format("ts AS meta.ts, "), infer=infer).inserts
     assert [output.name for output in insert.query.outputs] == ["meta", "ts"]
     assert asked == [["ts AS meta.ts", "WATERMARK FOR ts"]]
-    with pytest.raises(SqlError, match='column "meta" is computed, and the records have one of that name'):
+    with pytest.raises(
+        SqlError, match='column "meta" is computed, but the records already have a column of that name'
+    ):
         parse_job(text.format("meta AS 1, ts AS meta, "), infer=infer)
 
 
@@ -204,21 +206,38 @@ def test_what_is_computed_of_records_is_explained() -> None:
         (table(f"{STRUCT}, m AS meta, PRIMARY KEY (m)"), "primary-key", '"m" is STRUCT'),
         (table("k INT, x AS k + 1 PRIMARY KEY NOT ENFORCED"), "not-supported", "PRIMARY KEY after the comp"),
         (table("k INT, x AS rand(), PRIMARY KEY (x)"), "nondeterministic", "rand()"),
-        (table(f"k INT, {STRUCT}, op AS meta.ts", OP), "bad-option", '"op" is TIMESTAMP and cannot say'),
+        (table(f"k INT, {STRUCT}, op AS meta.ts", OP), "bad-option", '"op" is TIMESTAMP and cannot tell'),
         (table(f"{STRUCT}, op AS meta.op, x AS op, PRIMARY KEY (x)", OP), "unknown-column", '"op"'),
         (table(f"{STRUCT}, op AS meta.op", OP), "not-supported", "there is no other column"),
-        (table(f"{STRUCT}, op AS meta.op, x AS meta", OP), "not-supported", '"x" is computed of meta,'),
-        (table(f"{STRUCT}, x AS upper(meta.op), op AS meta.op", OP), "not-supported", "of meta.op,"),
-        (table("m MAP<STRING, INT>, x AS m['x'], n AS m['n']", DIFF), "not-supported", "of m,"),
-        (table(f"k INT, {STRUCT}, n AS meta.id, PRIMARY KEY (k)", DIFF), "primary-key", "how often"),
-        (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", UPSERT), "not-supported", "upsert-json finds"),
-        (table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", DEBEZIUM), "not-supported", "debezium-json f"),
-        (table(f"k INT, at BIGINT, op AS {OF_TIME}, WATERMARK FOR at", OP), "not-supported", "of at, which"),
-        (table("k INT, at BIGINT, n AS at * 2, WATERMARK FOR at", DIFF), "not-supported", "of at, which"),
+        (table(f"{STRUCT}, op AS meta.op, x AS meta", OP), "not-supported", '"x" is computed from meta,'),
+        (table(f"{STRUCT}, x AS upper(meta.op), op AS meta.op", OP), "not-supported", "from meta.op,"),
+        (table("m MAP<STRING, INT>, x AS m['x'], n AS m['n']", DIFF), "not-supported", "from m,"),
+        (table(f"k INT, {STRUCT}, n AS meta.id, PRIMARY KEY (k)", DIFF), "primary-key", "counts rows"),
+        (
+            table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", UPSERT),
+            "not-supported",
+            "upsert-json identifies",
+        ),
+        (
+            table(f"{STRUCT}, id AS meta.id, PRIMARY KEY (id)", DEBEZIUM),
+            "not-supported",
+            "debezium-json identifies",
+        ),
+        (
+            table(f"k INT, at BIGINT, op AS {OF_TIME}, WATERMARK FOR at", OP),
+            "not-supported",
+            "from the event time at",
+        ),
+        (
+            table("k INT, at BIGINT, n AS at * 2, WATERMARK FOR at", DIFF),
+            "not-supported",
+            "from the event time at",
+        ),
         (
             table("k INT, v INT, s AS v, PRIMARY KEY (k)", f"{DEBEZIUM}, 'sequence.by' = 's'"),
             "not-supported",
-            "'sequence.by' names \"s\", which is computed, and deletes in debezium-json have their key alone",
+            "'sequence.by' uses \"s\", which is computed, but deletes in debezium-json contain only"
+            " their key",
         ),
         ("CREATE SINK s (a INT, b AS a) WITH ('connector' = 'console');", "bad-option", "is a sink"),
     ],
@@ -247,6 +266,6 @@ def test_a_column_that_says_what_changes_is_told_of_where_rows_do_not_have_it(qu
     error = refusal(f"{declared} {query.format('amount')};")
     assert error.code == "unknown-column"
     assert error.hint is not None
-    assert 'op, which says what changes in "n", is computed of amount' in error.hint
+    assert 'compute op from another column: op tells inserts from deletes in "n"' in error.hint
     error = refusal(f"{declared} {query.format('OP')};")
-    assert error.hint == 'op says what changes in "n", and rows do not have it: leave it out'
+    assert error.hint == 'remove op: it tells inserts from deletes in "n" and is not part of its rows'

@@ -61,7 +61,7 @@ def test_an_earlier_option_is_that_of_today(connector, old, now):
     with pytest.warns(earlier_names.EarlierName, match=notice):
         assert sink(connector, "o", **{old: VALUES[now]}).options == {now: VALUES[now]}
     both = earlier_names.options_of_today({old: "1 s", now: "2 s"}, connector)
-    assert both == {old: "1 s", now: "2 s"}, "the connector refuses what is given twice"
+    assert both == {old: "1 s", now: "2 s"}, "the connector refuses what is set twice"
 
 
 def test_an_earlier_value_is_that_of_today():

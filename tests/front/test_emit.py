@@ -67,17 +67,17 @@ def test_explained_queries_have_one_too(words, mode):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (f"{JOIN} EMIT CHANGE", "syntax: EMIT CHANGE .*EMIT CHANGES .rows come, and go again. or EMIT FINAL"),
+        (f"{JOIN} EMIT CHANGE", "syntax: EMIT CHANGE .*EMIT CHANGES .results are updated. or EMIT FINAL"),
         (f"{JOIN} EMIT ON WINDOW CLOSE", "EMIT ON WINDOW CLOSE is not supported.*EMIT FINAL"),
-        (f"{JOIN} EMIT CHANGES EMIT FINAL", "more behind EMIT CHANGES"),
-        (f"SELECT x.k FROM ({JOIN} EMIT CHANGES) x", "more behind EMIT CHANGES"),
+        (f"{JOIN} EMIT CHANGES EMIT FINAL", "unexpected text after EMIT CHANGES"),
+        (f"SELECT x.k FROM ({JOIN} EMIT CHANGES) x", "unexpected text after EMIT CHANGES"),
         (f"CREATE VIEW v AS {JOIN} EMIT CHANGES; SELECT k FROM v", "EMIT in a view is not supported"),
         (f"EMIT CHANGES {JOIN}", "EMIT is not supported"),
         (
             f"{TABLES} EMIT FINAL",
-            r'rows of "c" .a table., "d" .a table. can be retracted.*EMIT FINAL cannot',
+            r'rows of "c" .a table., "d" .a table. can be retracted',
         ),
-        (f"SET output_mode = append; {TABLES}", r"can be retracted.*EMIT FINAL cannot"),
+        (f"SET output_mode = append; {TABLES}", r"can be retracted"),
     ],
 )
 def test_what_is_refused(text, words):

@@ -180,10 +180,10 @@ def test_all_that_is_missing_is_told_at_once(job, monkeypatch):
 @pytest.mark.parametrize("name", ["", "A B", "user.name", "env:X", "1"])
 def test_what_names_no_variable_is_refused(name):
     text = f"SET spark.x.y = '${{{name}}}'; CREATE SINK s WITH ('connector' = 'memory', 'n' = '${{{name}}}')"
-    with pytest.raises(SeveralErrors, match="names no variable of the environment") as found:
+    with pytest.raises(SeveralErrors, match="does not name an environment variable") as found:
         parse_job(text)
     assert found.value.errors[0].code == "bad-value"
-    assert "$${…} stands for itself" in str(found.value)
+    assert "$${…} for literal text" in str(found.value)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_semi_joins_and_exists() -> None:
     exists = "SELECT {}o.id FROM o WHERE NOT EXISTS (SELECT {}1 FROM d WHERE d.t = o.t)"
     assert hinted(exists.format("", "/*+ BROADCAST(d) */ ")) == ["d"]
     assert hinted(exists.format("/*+ BROADCAST(o) */ ", "")) == ["o"]
-    with pytest.raises(SqlError, match="both sides of one join"):
+    with pytest.raises(SqlError, match="both sides of a join"):
         query(exists.format("/*+ BROADCAST(o) */ ", "/*+ BROADCAST(d) */ "))
 
 
@@ -81,7 +81,7 @@ def test_semi_joins_and_exists() -> None:
     ("sql", "message"),
     [
         ("SELECT /*+ BROADCAST(e) */ o.id FROM o JOIN d ON d.t = o.t", "unknown input"),
-        ("SELECT /*+ BROADCAST(x) */ x.id FROM od x JOIN d ON d.t = x.t", r"is a join itself \(x.o, x.d\)"),
+        ("SELECT /*+ BROADCAST(x) */ x.id FROM od x JOIN d ON d.t = x.t", r"is itself a join \(x.o, x.d\)"),
         (
             "SELECT /*+ BROADCAST(o) */ x.id FROM od x JOIN d ON d.t = x.t",
             '"x.o" is an input of another SELECT',

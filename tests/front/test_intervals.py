@@ -58,19 +58,19 @@ def test_what_is_read(sql, us, spark):
 @pytest.mark.parametrize(
     ("sql", "named"),
     [
-        ("INTERVAL '1.0000001' SECOND", "finer than a microsecond"),
-        ("INTERVAL '1 02:03:04.0000001' DAY TO SECOND", "finer than a microsecond"),
-        ("INTERVAL '1.5' MINUTE", "fractions of seconds"),
+        ("INTERVAL '1.0000001' SECOND", "more digits than microseconds"),
+        ("INTERVAL '1 02:03:04.0000001' DAY TO SECOND", "more digits than microseconds"),
+        ("INTERVAL '1.5' MINUTE", "allows fractions only in SECONDS"),
         ("INTERVAL '10' NANOSECONDS", '"NANOSECONDS" is not a unit'),
-        ("INTERVAL '1 month 2 days'", "of months and of days"),
+        ("INTERVAL '1 month 2 days'", "mixes months and days"),
         ("INTERVAL '1 24:00:00' DAY TO SECOND", "hours within DAY TO SECOND end at 23"),
         ("INTERVAL '106751992' DAYS", "more than 106751991 days"),
         ("INTERVAL 'PT10S'", "not an interval"),
         ("INTERVAL '5'", "not an interval"),
-        ("INTERVAL 5", "has a unit"),
+        ("INTERVAL 5", "needs a unit"),
         ("INTERVAL '5' SECOND TO MINUTE", "not an interval SECOND TO MINUTE"),
-        ("INTERVAL x SECONDS", "is a constant"),
-        ("INTERVAL (5) SECONDS", "is a constant"),
+        ("INTERVAL x SECONDS", "must be a constant"),
+        ("INTERVAL (5) SECONDS", "must be a constant"),
     ],
 )
 def test_what_is_refused(sql, named):

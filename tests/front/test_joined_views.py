@@ -95,7 +95,7 @@ def test_the_condition_of_the_join_itself_sees_rows_that_are_not_padded() -> Non
 def test_a_padded_column_of_inputs_without_times_is_refused() -> None:
     inner = "SELECT p.id, coalesce(q.b, 0) AS c FROM p LEFT JOIN p q ON p.id = q.id"
     error = refusal(f"SELECT 1 FROM o LEFT JOIN ({inner}) x ON x.id = o.id")
-    assert 'column "c" is computed inside of "x"' in error.message
+    assert 'column "c" is computed inside "x"' in error.message
     assert error.hint == "select the plain columns in x, and compute c from them above the join"
     assert outputs(f"SELECT x.c FROM ({inner}) x LEFT JOIN o ON x.id = o.id") == ["COALESCE(x.q.b, 0)"]
 
@@ -103,11 +103,10 @@ def test_a_padded_column_of_inputs_without_times_is_refused() -> None:
 def test_messages_about_names() -> None:
     assert refusal("SELECT od.totl FROM od").hint == 'did you mean "total" or "ot"?'
     assert (
-        refusal("SELECT d.b FROM od").hint
-        == 'd is inside of "od", which has the columns id, ot, dt, s, total'
+        refusal("SELECT d.b FROM od").hint == 'd is inside "od", which has the columns id, ot, dt, s, total'
     )
     assert "od.id or o.id" in refusal("SELECT id FROM od JOIN o ON o.t = od.ot").message
-    assert "a join keeps its watermark" in str(
+    assert "keeps its watermark through a join" in str(
         refusal("SELECT 1 FROM TABLE(IMPOSE_ORDER(TABLE od, DESCRIPTOR(ot), 5)) x").hint
     )
 

@@ -39,7 +39,7 @@ def test_all_names_that_come_twice_are_told_before_anything_is_prepared(sink: st
     declared = f"{DECLARED}CREATE SINK m WITH ('connector' = 'memory');"
     with pytest.raises(SqlError) as caught:
         parse_job(f"{declared} INSERT INTO {sink} SELECT l.t, r.T, l.v, r.v, l.k FROM l JOIN r ON l.t = r.t")
-    said = 'two columns of the result are named "t" (l.t and r.t), two "v" (l.v and r.v), and "'
+    said = 'two columns of the result are named "t" (l.t and r.t), two "v" (l.v and r.v), but "'
     assert (caught.value.code, caught.value.message.lower().startswith(said)) == ("duplicate-column", True)
 
 
@@ -116,7 +116,7 @@ def test_in_is_exists():
 
 
 def test_an_option_that_is_said_twice_is_named_with_its_source() -> None:
-    with pytest.raises(SqlError, match="\"q\": option 'SEP' is given twice, also as 'sep'"):
+    with pytest.raises(SqlError, match="\"q\": option 'SEP' is set twice, also as 'sep'"):
         parse_job("CREATE TABLE q (a INT) WITH ('connector' = 'file', 'sep' = ',', 'SEP' = ';');")
 
 

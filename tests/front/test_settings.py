@@ -14,7 +14,7 @@ JOB = "CREATE TABLE l (t BIGINT, WATERMARK FOR t AS t) WITH ('connector' = 'memo
         ("spark.sql.session.timeZone", "UTC", "SET time_zone"),
         ("spark.sql.session.timezone", "Asia/Tokyo", "SET time_zone"),
         ("spark.sql.ansi.enabled", "false", "ANSI"),
-        ("spark.sql.functionResolution.sessionOrder", "first", "function of yours"),
+        ("spark.sql.functionResolution.sessionOrder", "first", "your functions"),
         ("spark.sql.caseSensitive", "true", "case"),
         ("spark.sql.storeAssignmentPolicy", "LEGACY", "ANSI"),
         ("spark.sql.timestampType", "TIMESTAMP_NTZ", "types"),
@@ -93,9 +93,9 @@ def test_what_is_no_amount_is_refused(name: str, written: str) -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ("", "a directory of this machine"),
-        (" ", "a directory of this machine"),
-        ("s3://bucket/state", "state_store = 's3://…'"),
+        ("", "use a directory on this machine"),
+        (" ", "use a directory on this machine"),
+        ("s3://bucket/state", "set state_store to 's3://…'"),
         ("hdfs://names/state", "state_store"),
         ("dbfs:/state", "state_store"),
         ("postgresql://host/db", "state_store"),

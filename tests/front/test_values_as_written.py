@@ -64,7 +64,7 @@ def test_casts_to_times_with_and_without_a_zone(written, wanted):
 )
 def test_words_that_were_passed_over_are_refused(written):
     """They were read as if they were not there: ``as + 1`` as 1."""
-    with pytest.raises(SqlError, match="where a value is expected"):
+    with pytest.raises(SqlError, match="expected a value"):
         value(written)
 
 

@@ -147,7 +147,7 @@ def test_a_column_of_the_rows_by_the_name_of_the_windows_is_ambiguous(items, cla
     with pytest.raises(WatersmeetError) as caught:
         query_of(f"{HAS_OWN} SELECT {items} FROM {OWN} o {clauses}")
     assert caught.value.code == "ambiguous-column"
-    assert "a column of the rows, or the end of their window" in str(caught.value)
+    assert "a column of the rows and the end of their window" in str(caught.value)
     assert " AS own_window_end, in a view" in str(caught.value)
 
 
@@ -206,10 +206,10 @@ def test_times_of_narrow_integers_have_wide_windows():
         (over("TUMBLE(TABLE n, DESCRIPTOR(t), INTERVAL '1' DAY)"), "must be an integer"),
         (over("HOP(TABLE n, DESCRIPTOR(t), 10)"), "size and slide of HOP"),
         (over("SESSION(TABLE n PARTITION BY k, DESCRIPTOR(t), 10)"), "and GROUP BY differ"),
-        (f"SELECT 1 FROM {TUMBLE} x JOIN r ON r.t = x.t {BY}", "a join beside TUMBLE"),
-        (f"SELECT 1 FROM r JOIN {TUMBLE} x ON r.t = x.t", "of which the rows are not grouped at once"),
+        (f"SELECT 1 FROM {TUMBLE} x JOIN r ON r.t = x.t {BY}", "a join and TUMBLE"),
+        (f"SELECT 1 FROM r JOIN {TUMBLE} x ON r.t = x.t", "without GROUP BY in the same SELECT"),
         (f"SELECT window_end, rank() OVER (ORDER BY k) FROM {TUMBLE} {BY}", "a window function (OVER)"),
-        (f"SELECT window_end, rand() FROM {TUMBLE} {BY}", "rand() gives another value each time"),
+        (f"SELECT window_end, rand() FROM {TUMBLE} {BY}", "rand() returns a different value each time"),
         ("SELECT 1 FROM TABLE(WINDOWS(TABLE s, DESCRIPTOR(t)))", "syntax"),
         (f"SELECT count(*) FROM {TUMBLE} GROUP BY TUMBLE(t, INTERVAL '1' HOUR)", "TUMBLE(TABLE name"),
     ],

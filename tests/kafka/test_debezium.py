@@ -93,12 +93,12 @@ def test_events_become_changes(spark, kafka_broker, tmp_path):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (", 'op.column' = 'name'", "says what changes by its format, and by"),
-        (", 'metadata.id' = 'offset'", "a row that goes equals the row that came"),
-        (", 'metadata.id' = 'key'", "columns of Debezium's records are those of the table"),
+        (", 'op.column' = 'name'", "tells inserts from deletes both by its format and by"),
+        (", 'metadata.id' = 'offset'", "a delete must have the same values"),
+        (", 'metadata.id' = 'key'", "columns of Debezium records are columns of the table"),
         (", 'csv.sep' = ';'", "is for the format csv"),
         (", 'debezium.timestamps' = 'seconds'", "'debezium.timestamps' is 'seconds'"),
-        (", 'debezium.decimals' = 'precise'", "bytes do not say their scale"),
+        (", 'debezium.decimals' = 'precise'", "with decimal.handling.mode = string in Debezium"),
         (", 'debezium.decimal' = 'x'", 'has no option "debezium.decimal"'),
     ],
 )
@@ -120,7 +120,7 @@ def test_numbers_within_columns_are_not_taken_for_seconds():
     job = JOB.format(servers="localhost:1", topic="t", folder="x").replace(
         "since DATE", "since ARRAY<TIMESTAMP>"
     )
-    with pytest.raises(WatersmeetError, match="numbers within would be seconds"):
+    with pytest.raises(WatersmeetError, match="numbers inside it as seconds"):
         watersmeet.plan_job(watersmeet.parse_job(job))
 
 
@@ -128,7 +128,7 @@ def test_decimals_within_columns_are_not_taken_for_texts():
     job = JOB.format(servers="localhost:1", topic="t", folder="x").replace(
         "since DATE", "since ARRAY<DECIMAL(5,2)>"
     )
-    with pytest.raises(WatersmeetError, match="texts within may be bytes"):
+    with pytest.raises(WatersmeetError, match="may be encoded as bytes"):
         watersmeet.plan_job(watersmeet.parse_job(job))
     said = job.replace("'debezium-json'", "'debezium-json', 'debezium.decimals' = 'string'")
     watersmeet.plan_job(watersmeet.parse_job(said))

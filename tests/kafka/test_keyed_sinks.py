@@ -217,7 +217,10 @@ def test_final_rows_are_not_counted_and_it_is_said():
             'bootstrap.servers' = 'x:1', 'topic' = 'rows', 'format' = 'upsert-json');
         INSERT INTO rows """
     (warning,) = watersmeet.plan_job(watersmeet.parse_job(job + "SELECT id FROM a")).queries[0].warnings
-    assert 'one row per (id), the PRIMARY KEY of "rows", and nothing counts them (final rows' in warning
+    assert (
+        'several rows per (id), the PRIMARY KEY of "rows", which the job does not check (final rows'
+        in warning
+    )
     windows = """SELECT count(*) AS n, window_start, id FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t),
         INTERVAL '1' HOUR)) GROUP BY window_start, window_end, id"""
     by_window = job.replace("(id) NOT", "(id, window_start) NOT") + windows
@@ -227,4 +230,4 @@ def test_final_rows_are_not_counted_and_it_is_said():
 def test_of_what_groups_keep_no_values_it_is_said():
     job = KNOWN.format(name="c.name", **WITHOUT).replace("name STRING", "name ARRAY<STRING>")
     (warning,) = watersmeet.plan_job(watersmeet.parse_job(job)).queries[0].warnings
-    assert 'nothing counts them (the column "name" is made of ARRAY<STRING>' in warning
+    assert 'the job does not check (the column "name" is made of ARRAY<STRING>' in warning

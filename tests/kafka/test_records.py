@@ -131,7 +131,7 @@ def test_avro_of_one_schema(spark, kafka_broker, tmp_path):
 @pytest.mark.parametrize(
     ("was", "now", "words"),
     [
-        ("id BIGINT", "id INT", ['column "id" is declared INT, and the schema has long']),
+        ("id BIGINT", "id INT", ['column "id" is declared INT, but the schema has long']),
         (
             "state STRING",
             "state DATE, more INT",
@@ -145,7 +145,7 @@ def test_avro_of_one_schema(spark, kafka_broker, tmp_path):
         ),
         ("'avro.schema' = '{schema}',", "", ['needs the option "avro.schema"']),
         ("'{schema}'", "'none.avsc'", ['"none.avsc" cannot be read: No such file']),
-        ("'{schema}'", "'[]'", ["option 'avro.schema': a union holds types"]),
+        ("'{schema}'", "'[]'", ["option 'avro.schema': a union cannot contain a union"]),
     ],
 )
 def test_what_does_not_fit_is_refused(was, now, words):
@@ -226,7 +226,7 @@ def test_protobuf_and_json_whose_schemas_change(spark, kafka_broker, tmp_path):
     assert {(row["stream"], row["record"]) for row in MemorySink.rows("bad")} == {
         ("j", texts[3]),
         ("p", json.dumps({
-            "why": '"id" is of another type',
+            "why": '"id" has another type',
             "base64": base64.b64encode(sent[4].SerializeToString()).decode(),
         })),
     }  # fmt: skip
@@ -235,7 +235,7 @@ def test_protobuf_and_json_whose_schemas_change(spark, kafka_broker, tmp_path):
 @pytest.mark.parametrize(
     ("was", "now", "words"),
     [
-        ("id DECIMAL(20,0)", "id BIGINT", ['column "id" is declared BIGINT, and the message has uint64']),
+        ("id DECIMAL(20,0)", "id BIGINT", ['column "id" is declared BIGINT, but the message has uint64']),
         ("'t.Order'", "'t.Ordre'", ['there is no message "t.Ordre"; there are t.Order']),
         (", 'protobuf.message' = 't.Order'", "", ['needs the option "protobuf.message"']),
         ("shop.desc", "none.desc", ["cannot be read: No such file"]),
@@ -287,7 +287,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         kafka_broker.produce("registered", [(0, None, raw) for raw in first])
         with monkeypatch.context() as patience:
             patience.setattr(decoders, "Registry", partial(Registry, patience_s=0.2))
-            with pytest.raises(WatersmeetError, match="has no schema 3, which a record names") as caught:
+            with pytest.raises(WatersmeetError, match="has no schema 3, but a record uses it") as caught:
                 until_caught_up(spark, job, tmp_path / "state")
         assert caught.value.code == "schema-unknown"
         assert not MemorySink.rows("out")
@@ -298,7 +298,7 @@ def test_a_registry_tells_the_schema_of_each_record(spark, kafka_broker, tmp_pat
         kafka_broker.produce("registered", [(0, None, framed(3, avro(other, id=3, note="c")))])
         run = until_caught_up(spark, job, tmp_path / "state")
     assert {tuple(row.values()) for row in MemorySink.rows("out")} == {(1, None), (2, "b"), (3, "c")}
-    assert broken() == {("the registry has no schema 3 of Avro", first[2]): 1}
+    assert broken() == {("the registry has no Avro schema 3", first[2]): 1}
     files = [file for file in (tmp_path / "state").rglob("*") if file.is_file()]
     assert files
     assert not [file for file in files if b"very-secret" in file.read_bytes()]

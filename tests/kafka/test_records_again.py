@@ -201,11 +201,11 @@ def test_as_spark_reads_them(
             source(TYPES, **{"json.allowComments": "true"}),
             "what the option 'allowcomments' means for json",
         ),
-        (source(TYPES, **{"format": "csv", "csv.comment": "#"}), "what 'comment' means for texts of CSV"),
-        (source({"f": "FLOAT"}), "how f is read as FLOAT, only Spark knows"),
+        (source(TYPES, **{"format": "csv", "csv.comment": "#"}), "only Spark supports the option 'comment'"),
+        (source({"f": "FLOAT"}), "only Spark can read f as FLOAT"),
         (
             source({"n": "INT"}, **{"metadata.n": "timestamp"}),
-            "how timestamp is read as INT, only Spark knows",
+            "only Spark can read timestamp as INT",
         ),
     ],
 )

@@ -62,7 +62,7 @@ def test_a_row_that_never_came_stops_the_tick(spark, kafka_broker, tmp_path, wri
     topic = f"taken-{len(where)}"
     kafka_broker.create_topic(topic, partitions=3)
     write.append(lambda frame: frame.where("k <> 7"))
-    with pytest.raises(EngineError, match="took 49 rows where it was given 50") as error:
+    with pytest.raises(EngineError, match="has 49 rows, but the job wrote 50") as error:
         run(spark, kafka_broker, tmp_path, topic, where, more)
     assert error.value.code == "internal-rows"
     write[0] = lambda frame: frame

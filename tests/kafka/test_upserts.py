@@ -157,10 +157,10 @@ def test_records_are_rows_by_their_keys(spark, kafka_broker, tmp_path):
     [
         (("'key.format' = 'raw'", "'key.format' = 'csv'"), "option 'key.format' is 'csv'"),
         (("'format' = 'upsert-json');", "'format' = 'upsert-json', 'key.format' = 'raw');"), "one column"),
-        (("'sequence.by' = 'at'", "'key.format' = 'json'"), "it is said of the format upsert-json"),
+        (("'sequence.by' = 'at'", "'key.format' = 'json'"), "it is for the format upsert-json"),
         ((", PRIMARY KEY (id, city) NOT ENFORCED", ""), "format upsert-json needs a PRIMARY KEY"),
         (("'upsert-json');", "'upsert-json', 'metadata.id' = 'key');"), "in the primary key"),
-        (("'sequence.by' = 'at'", "'op.column' = 'name'"), "says what changes by its format"),
+        (("'sequence.by' = 'at'", "'op.column' = 'name'"), "tells inserts from deletes both by its format"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_with_it_is_refused(change, words):

@@ -86,7 +86,7 @@ def test_chosen_rows_may_be_many_times_the_rows(small):
 
 def test_a_difference_of_rows_stops_the_tick():
     same_rows("nothing", 3, 3)
-    with pytest.raises(EngineError, match=r"merging: 9 rows went in and 7 came out") as error:
+    with pytest.raises(EngineError, match=r"merging: the step read 9 rows but produced 7") as error:
         same_rows("merging", 9, 7)
     assert error.value.code == "internal-rows"
 

@@ -404,7 +404,7 @@ def test_deletes_that_others_remember_are_remembered() -> None:
     job.tick({"z": [row(1, 10, 5), row(2, 20, 5), row(3, 30, 5)]})
     job.tick({"z": [row(1, 0, 7, -1), row(2, 21, 6)]})
     job = opened_with([declared, third], store, change=True)
-    assert job.driver.said == ['query "third" begins with all 2 rows of z.z']
+    assert job.driver.said == ['query "third" starts with all 2 rows of z.z']
     # stale by what was deleted, and by what is there, in the tick in which the query has what is there
     out = job.tick({"z": [row(1, 11, 6), row(2, 22, 5)]})
     assert shown(out.rows["third"]) == Counter({(21, 1, 1): 1, (30, 1, 1): 1})
@@ -523,8 +523,8 @@ def test_what_is_left_out_of_a_table_cannot_be_had() -> None:
         for name in ("first", "third")
     )
     kept = {
-        "SELECT x.k, x.n, y.g FROM x JOIN y ON x.k = y.k": '"first" keeps none with NULL',
-        "SELECT v.k, v.n FROM (SELECT * FROM x WHERE g > 1) v": '"first" keeps those alone that meet',
+        "SELECT x.k, x.n, y.g FROM x JOIN y ON x.k = y.k": '"first" stores no rows with NULL',
+        "SELECT v.k, v.n FROM (SELECT * FROM x WHERE g > 1) v": '"first" stores only rows that meet',
         "SELECT v.k FROM (SELECT k FROM x) v FULL JOIN y ON v.k <=> y.k": "lack g, n",
     }
     for select, why in kept.items():

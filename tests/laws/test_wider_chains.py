@@ -156,7 +156,7 @@ def test_results_are_complete_from_the_times_on_that_are_told_and_no_pad_lies(se
                 era += 1
                 job = opened(eras[era], store, change=True)
                 if text_of(eras[era]) != text_of(eras[era - 1]):
-                    is_over = not any("goes on with its rows" in told for told in job.driver.said)
+                    is_over = not any("keeps its rows" in told for told in job.driver.said)
                     seen["changed"] += 1
                     if not is_over and rng.random() < 0.2:
                         store.kill = True

@@ -154,7 +154,7 @@ def test_of_tables_that_are_not_in_the_store(tmp_path: Path) -> None:
     assert job.tick().table.to_pylist() == [{"t": 1, "name": "one"}]
     job.push("a", {"t": 2, "k": 2})
     assert job.tick().table.to_pylist() == [{"t": 2, "name": "two"}]
-    with pytest.raises(SpecError, match="not in the store"):
+    with pytest.raises(SpecError, match="the store does not have"):
         local.job(text, store=tmp_path)
 
 

@@ -211,12 +211,12 @@ def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path) -> None:
 
 def test_where_a_run_over_a_state_goes_on_has_to_be_said(tmp_path: Path) -> None:
     list(local.run(SPEC, store=tmp_path, end=False, a=A, b=B))
-    with pytest.raises(SpecError, match="nothing says where it goes on"):
+    with pytest.raises(SpecError, match="the input cannot start after them"):
         local.run(SPEC, store=tmp_path, a=A, b=B)
     other = tmp_path / "other"
     job = local.job(SPEC, store=other)
     job.tick()
-    with pytest.raises(StateError, match="no run's"):
+    with pytest.raises(StateError, match="local.run did not write it"):
         local.run(SPEC, store=other, a=A, b=B)
 
 
@@ -239,12 +239,12 @@ def test_watermarks_between_batches() -> None:
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        ({"a": A}, "the job reads a, b, and is given a"),
+        ({"a": A}, "the job reads a, b, but the inputs are a"),
         ({"a": A, "b": B, "c": B}, "the job reads a, b"),
-        ({"a": A, "b": "rows"}, "which is none"),
-        ({"a": A, "b": None}, "which is none"),
-        ({"a": A, "b": pa.table({"t": [1], "k": ["x"]})}, "one table, not batches"),
-        ({"a": A, "b": A[0]}, "one table, not batches"),
+        ({"a": A, "b": "rows"}, "which is not iterable"),
+        ({"a": A, "b": None}, "which is not iterable"),
+        ({"a": A, "b": pa.table({"t": [1], "k": ["x"]})}, "a table, not a list of batches"),
+        ({"a": A, "b": A[0]}, "a table, not a list of batches"),
     ],
     ids=str,
 )

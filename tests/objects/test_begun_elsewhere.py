@@ -41,10 +41,10 @@ def test_a_record_of_a_history_that_was_gone_back_from_is_replaced(checkpoint, s
     assert checkpoint.stored_job.begun(5, again.writer) is None
     begun.remember(again, host(4, "read anew"))()
     assert checkpoint.stored_job.begun(5, again.writer)["offsets"] == "read anew"
-    with pytest.raises(StateError, match="begun by another process"):
+    with pytest.raises(StateError, match="another process has started tick"):
         Begun(checkpoint).remember(newest, host(4, "of the run elsewhere"))()
     assert checkpoint.stored_job.begun(5, again.writer)["offsets"] == "read anew"
-    with pytest.raises(StateError, match="begun by another process"):
+    with pytest.raises(StateError, match="another process has started tick"):
         begun.remember(again, host(4, "read by a second run"))()
 
 
@@ -66,7 +66,7 @@ def test_a_tick_that_is_done_is_not_begun_again_by_who_was_behind(checkpoint, st
         kept.settle()
     assert checkpoint.stored_job.begun(behind + 1, "" if laggard is None else laggard.writer) is None
     for batch in ("read otherwise", "as it was read"):
-        with pytest.raises(StateError, match="begun by another process") as raised:
+        with pytest.raises(StateError, match="another process has started tick") as raised:
             Begun(checkpoint).remember(laggard, host(behind, batch))()
         assert raised.value.code == "state-fenced"
 
@@ -84,7 +84,7 @@ def test_an_own_tick_of_another_history_is_not_repeated(checkpoint, store):
 def test_a_batch_that_is_planned_no_more_is_forgotten(checkpoint, store, monkeypatch):
     """As after --accept-loss, or when Spark's checkpoint was made anew as somebody asked."""
     newest = next_manifest(store)
-    Begun(checkpoint).remember(newest, host(1, "as it was begun"))()
+    Begun(checkpoint).remember(newest, host(1, "which the next run repeats"))()
     begun = Begun(checkpoint)
     monkeypatch.setattr("watersmeet.engine.spark.checkpoint.elsewhere.are_others", lambda *_: True)
     begun.fit(2, newest, None, 10)

@@ -203,7 +203,7 @@ def test_what_makes_a_job_the_same_is_in_the_tables(tmp_path, store):
         one.keep_settings("d1", {"lag": "1"})
         assert two.settings("d1") == ("d1", {"lag": "1"})
         one.intend(Intent(7, 99, False))
-        with pytest.raises(StateError, match="begun by another process"):
+        with pytest.raises(StateError, match="another process has started tick"):
             two.intend(Intent(7, 100, False))
     for file in (tmp_path / "one").iterdir():
         assert "password" not in file.read_text()

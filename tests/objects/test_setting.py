@@ -52,9 +52,9 @@ def test_what_makes_a_job_the_same_is_in_the_store(tmp_path, store):
         one.intend(Intent(7, 99, False))
         assert two.intent(7) == Intent(7, 99, False)
         assert two.intent(8) is None
-        with pytest.raises(StateError, match="begun by another process"):
+        with pytest.raises(StateError, match="another process has started tick"):
             two.intend(Intent(7, 100, False))
-        with pytest.raises(StateError, match="begun by another process"):
+        with pytest.raises(StateError, match="another process has started tick"):
             two.stored_job.begin(7, {"query_id": "q", "batch": 3, "offsets": "o"})
 
 

@@ -287,7 +287,7 @@ def test_what_is_written_while_all_is_removed_is_said(store, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(tables_store, "rows_of", with_one_more)
-        with pytest.raises(StateError, match="does not become empty"):
+        with pytest.raises(StateError, match="cannot be emptied"):
             store.clear({"runs", "job"}, last="job/reset")
     assert store.has("job/reset")
     store.clear({"runs", "job"}, last="job/reset")
@@ -424,7 +424,7 @@ def test_a_commit_that_is_not_answered_is_given_up_and_unclear(
             store.create_within(cursor, "manifests/1", b"another's")
         assert timed_out.value.sqlstate == "55P03"
         said = tables_store._StateServer(store.place, "take it").away(1, words(timed_out.value, ""))
-    assert "another run holds it" in str(said)
+    assert "another run has an open transaction" in str(said)
     assert backend(postgres, waiting) == pid  # nobody cancelled it, which would have made it count
 
 
@@ -667,7 +667,7 @@ def test_tables_that_were_there_are_not_made_anew(postgres, pipeline, store):
             lambda: store.read("runs/a"),
             lambda: store.names("runs"),
         ):
-            with pytest.raises(StateError, match="was there, and is gone"):
+            with pytest.raises(StateError, match="no longer exists"):
                 asked()
         assert postgres.run("SELECT 1 FROM pg_namespace WHERE nspname = 'watersmeet_state'") == ""
     finally:

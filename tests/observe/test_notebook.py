@@ -273,9 +273,9 @@ def test_whole_numbers_stay_what_they_are_in_pandas():
 
 def test_results_that_are_no_tables_are_refused(monkeypatch):
     filled("odd", {"span": "INTERVAL DAY"}, [])
-    with pytest.raises(EngineError, match="which Arrow has not"):
+    with pytest.raises(EngineError, match="which Arrow does not support"):
         MemorySink.table("odd")
-    with pytest.raises(EngineError, match="not known yet"):
+    with pytest.raises(EngineError, match="unknown before its first tick"):
         MemorySink.table("never")
     make = make_sink(Sink("two", "memory"))
     for kind in ("INT", "INT", "STRING"):

@@ -286,7 +286,7 @@ def test_the_link_is_shown_on_a_terminal_and_stands_in_no_log(guarded, token):
 
 @pytest.mark.parametrize(
     ("host", "who"),
-    [("127.0.0.1", "every user of this machine"), ("0.0.0.0", "whoever reaches this address")],
+    [("127.0.0.1", "every user of this machine"), ("0.0.0.0", "everyone who can reach this address")],
 )
 def test_a_page_without_a_token_says_who_may_see_it(history, host, who):
     serving = Serving.of(Feed(Reader(history.store), "job"), Address(host, 0), None)

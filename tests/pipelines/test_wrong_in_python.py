@@ -83,7 +83,7 @@ WRONG = {
         lambda: made(connection={"connector": "postgres", "url": {"from_file": " "}}),
         "from_file is ' '",
     ),
-    "a file that is not there": (
+    "a file that does not exist": (
         lambda: made(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
         '"/no/such" cannot be read',
     ),
@@ -93,7 +93,7 @@ WRONG = {
     ),
     "a variable of no name": (
         lambda: made(connection={"connector": "file", "path": "out/${a b}"}),
-        "names no variable of the environment: ${a b}",
+        "does not name an environment variable: ${a b}",
     ),
     "no columns go out": (
         lambda: made(output_left_columns=(), output_right_columns=()),
@@ -105,9 +105,9 @@ WRONG = {
         "right_column_prefix",
     ),
     "a window of nothing": (lambda: counted(aggregates={}), "aggregates is empty"),
-    "a window by a column that is not there": (
+    "a window by a column that does not exist": (
         lambda: counted(event_time_column="att"),
-        '"l" has no column "att", which is to be its event time',
+        '"l" has no column "att", which its event time names',
     ),
     "an aggregate of a name that is taken": (
         lambda: counted(group_by="ad", aggregates={"AD": "count(*)"}),
@@ -127,15 +127,15 @@ WRONG = {
     ),
     "an aggregate with a name": (
         lambda: counted(aggregates={"n": "count(*) AS m"}),
-        "window.aggregates.n: an expression is expected, not one with a name (AS …) (line 1, column 1)",
+        "window.aggregates.n: expected an expression, not one with a name (AS …) (line 1, column 1)",
     ),
     "a column of the join that is not grouped by": (
         lambda: grouped_join({"n": "left_at + 1"}),
-        'transform[1].window.aggregates.n: "left_at" is neither grouped by',
+        'transform[1].window.aggregates.n: "left_at" is neither in GROUP BY',
     ),
     "an aggregate that is known by its place": (
         lambda: grouped_join({"m": "count(*)", "n": "first(left_at)"}),
-        "transform[1].window.aggregates.n: first() takes any row",
+        "transform[1].window.aggregates.n: first() is not supported",
     ),
     "a copy of another name": (
         lambda: made().model_copy(update={"name": "../other"}),
@@ -156,7 +156,7 @@ WRONG = {
     ),
     "a time that is none": (
         lambda: made(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),
-        '"at" is STRING and cannot be an event time',
+        '"at" is STRING, which cannot be an event time',
     ),
 }
 

@@ -175,7 +175,7 @@ WRONG = {
     ),
     "key-of-a-sink-without": (
         [('[target]\nname = "out"', '[target]\nname = "out"\nprimary_key = "left_ad"')],
-        [("primary-key", "target.primary_key", "primary_key", "do not take each other's place")],
+        [("primary-key", "target.primary_key", "primary_key", "do not replace each other")],
     ),
     "store-not-set": (
         [('url = "s3://bucket/clicked"', 'url = "${NO_SUCH_STORE}/clicked"\nregion = "${NO_SUCH_REGION}"')],

@@ -95,8 +95,8 @@ def test_which_joins_are_delta_joins(sql, delta):
 def test_why_there_is_none_is_a_warning():
     query = planned("SET plan = delta; SELECT o.no FROM o LEFT JOIN l ON l.no = o.no")
     assert query.warnings == (
-        "plan = delta: run as a cascade, for there are no three inputs that inner joins alone join, and no"
-        " two tables",
+        "plan = delta is not possible, so the job uses a cascade: there are fewer than three inputs"
+        " joined only by inner joins, and no two tables",
     )
     assert planned(f"SET plan = delta; SELECT l.price {Q3}").warnings == ()
 
@@ -104,9 +104,9 @@ def test_why_there_is_none_is_a_warning():
 @pytest.mark.parametrize(
     ("hint", "said"),
     [
-        ("PLAN(fast)", "PLAN names one of auto, cascade, delta"),
-        ("PLAN", "PLAN names one of auto, cascade, delta"),
-        ("PLAN(delta, cascade)", "PLAN names one of auto, cascade, delta"),
+        ("PLAN(fast)", "PLAN needs one of auto, cascade, delta"),
+        ("PLAN", "PLAN needs one of auto, cascade, delta"),
+        ("PLAN(delta, cascade)", "PLAN needs one of auto, cascade, delta"),
     ],
 )
 def test_hints_that_name_no_plan_are_refused(hint, said):
@@ -115,7 +115,7 @@ def test_hints_that_name_no_plan_are_refused(hint, said):
 
 
 def test_a_hint_of_a_select_that_joins_nothing_is_refused():
-    with pytest.raises(SqlError, match="joins nothing"):
+    with pytest.raises(SqlError, match="this SELECT has no join"):
         planned("SELECT /*+ PLAN(delta) */ id FROM c")
 
 
@@ -204,11 +204,11 @@ def test_explain_says_which_plan_it_is_and_why():
     assert f"{delta} the inputs' rows and o.cust as a further key of o" in steps(f"SELECT o.no {Q3}")
     hinted = steps(f"SELECT /*+ PLAN(cascade) */ o.no {Q3}")
     assert "c, o, l: cascade, as asked: each join keeps the rows of those beneath" in hinted
-    final = "rows are final, and those between joins go by their bounds"
+    final = "results are final, and rows between joins are evicted by their time bounds"
     told = f"x, y, z: cascade, by auto ({final}): each join keeps the rows of those beneath"
     assert told in steps(f"{STREAMS} SELECT x.t {BOUND}")
     unequal = "SELECT o.no FROM c JOIN o ON c.id = o.cust JOIN l ON l.no > o.no"
-    told = "c, o, l: cascade, by auto (some look-up would have no equality)"
+    told = "c, o, l: cascade, by auto (a look-up would have no equality)"
     assert f"{told}: each join keeps the rows of those beneath" in steps(unequal)
     assert not any("by auto" in line for line in steps("SELECT o.no FROM c LEFT JOIN o ON c.id = o.cust"))
 

@@ -45,7 +45,7 @@ def test_a_table_is_read_as_a_whole():
     (refused,) = source_problems(source(maxFilesPerTrigger="1"), table=True)
     assert (refused.code, refused.hint) == (
         "unknown-option",
-        "it is for streams: a table is read as a whole",
+        "remove it: it is for streams, and a table is read completely",
     )
     assert 'table "a"' in refused.message
 
@@ -202,7 +202,7 @@ def test_a_sink_among_the_files_of_a_source_is_refused(paths):
     assert {error.code for error in found} == {"sink-in-source"}
     assert all(isinstance(error, PlanError) for error in found)
     named = "late" if "late" in paths else "out"
-    assert f'file sink "{named}" would write into what file source "a" reads' in found[0].message
+    assert f'file sink "{named}" would write into the files of file source "a"' in found[0].message
     assert f'"{paths[named]}"' in found[0].message
 
 
@@ -237,7 +237,7 @@ def test_a_checkpoint_among_files_of_the_job_is_refused(checkpoint, among):
     found = check_checkpoint(job, checkpoint)
     assert [error.code for error in found] == ["checkpoint-in-files"] * (among is not None)
     if among is not None:
-        assert f'the checkpoint "{checkpoint}" would be among what "{among}"' in found[0].message
+        assert f'the checkpoint "{checkpoint}" would be inside what "{among}"' in found[0].message
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,9 @@ def test_a_loop_through_a_topic_is_warned_of():
         return plan_job(parse_job(TOPICS.format(topic, servers))).queries[0].warnings
 
     (found,) = warnings("y", "two:9092")
-    assert found == ('"out" writes to the topic y, which "a" of this job reads: what goes out comes in again')
+    assert found == (
+        '"out" writes to the topic y, which "a" of this job reads, so the job reads its own results'
+    )
     assert warnings("z", "two:9092") == ()
     assert warnings("y", "three:9092") == ()
 
@@ -286,12 +288,12 @@ def test_a_loop_through_a_topic_is_warned_of():
 @pytest.mark.parametrize(
     ("connector", "format_", "type_", "words"),
     [
-        ("file", "json", "MAP<INT,STRING>", "keys in JSON are texts"),
-        ("file", "json", "ARRAY<MAP<DATE,STRING>>", "keys in JSON are texts"),
-        ("file", "json", "STRUCT<a:MAP<STRING,MAP<BINARY,INT>>>", "keys in JSON are texts"),
-        ("kafka", "json", "MAP<INT,STRING>", "keys in JSON are texts"),
-        ("file", "csv", "ARRAY<STRING>", "CSV has no such values"),
-        ("kafka", "csv", "STRUCT<a:INT>", "CSV has no such values"),
+        ("file", "json", "MAP<INT,STRING>", "keys in JSON are text"),
+        ("file", "json", "ARRAY<MAP<DATE,STRING>>", "keys in JSON are text"),
+        ("file", "json", "STRUCT<a:MAP<STRING,MAP<BINARY,INT>>>", "keys in JSON are text"),
+        ("kafka", "json", "MAP<INT,STRING>", "keys in JSON are text"),
+        ("file", "csv", "ARRAY<STRING>", "CSV cannot hold such values"),
+        ("kafka", "csv", "STRUCT<a:INT>", "CSV cannot hold such values"),
         ("file", "json", "STRUCT<a:MAP<STRING,MAP<STRING,INT>>>", None),
         ("file", "parquet", "MAP<INT,STRING>", None),
         ("file", "csv", "BINARY", None),
@@ -342,7 +344,7 @@ def test_files_that_do_not_tell_how_many_rows_they_hold(where, options, told):
     (query,) = plan_job(parse_job(files().replace(path, f"{path}, {options}"))).queries
     assert len(query.warnings) == (told is not None)
     for warning in query.warnings:
-        assert f'the files of "{where}" hold cannot be told with {told}' in warning
+        assert f'with {told} the rows in the files of "{where}" cannot be counted' in warning
 
 
 @pytest.mark.parametrize(("name", "others"), [("out", "out"), ("late", "late_output")])
@@ -386,7 +388,7 @@ def test_two_inserts_by_one_key_are_refused(connector):
     insert = "INSERT INTO x SELECT k FROM a EMIT CHANGES;"
     assert refused_of(f"{ROWS} {sinks} {insert}") == []
     (said,) = refused_of(f"{ROWS} {sinks} {insert} {insert.replace('FROM a', 'FROM a WHERE k > 3')}")
-    assert '2 INSERTs go to "x", which has a PRIMARY KEY' in said
+    assert '2 INSERTs write to "x", which has a PRIMARY KEY' in said
 
 
 @pytest.mark.parametrize(
@@ -409,7 +411,7 @@ def test_two_sinks_of_one_target(connector, change, same):
     inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
     said = refused_of(f"{ROWS} {sinks} {inserts}")
     assert [text.partition(", ")[0].rpartition(" ")[0] for text in said] == (
-        ['"x" and "y" write to one'] if same else []
+        ['"x" and "y" write to the same'] if same else []
     )
 
 
@@ -420,7 +422,7 @@ def test_two_paths_of_one_table_in_s3():
     )
     inserts = "INSERT INTO x SELECT k FROM a EMIT CHANGES; INSERT INTO y SELECT k FROM a EMIT CHANGES;"
     (said,) = refused_of(f"{ROWS} {sinks} {inserts}")
-    assert '"x" and "y" write to one table' in said
+    assert '"x" and "y" write to the same table' in said
 
 
 @pytest.mark.parametrize("connector", ["postgres", "delta", "iceberg"])
@@ -429,5 +431,5 @@ def test_columns_with_names_of_changes_do_not_vanish_in_tables_by_a_key(connecto
     key = f"k BIGINT, `{name}` BIGINT, PRIMARY KEY (k) NOT ENFORCED"
     text = f"{ROWS} {declared_sink('x', KEYED[connector], key)} INSERT INTO x SELECT k, v AS `{name}` FROM a"
     (said,) = refused_of(text)
-    assert f'the column "{name}"' in said
+    assert f'the column name "{name}"' in said
     assert "PRIMARY KEY" in said

@@ -116,21 +116,24 @@ def test_what_it_puts_out_may_meet_tables(kind: str) -> None:
         (f"SELECT a.n FROM a LEFT SEMI JOIN b ON {BAND}", "a join that is LEFT SEMI"),
         (f"SELECT a.n FROM a LEFT ANTI JOIN b ON {BAND}", "a join that is LEFT ANTI"),
         ("SELECT a.n FROM a ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k", "a join that is ASOF"),
-        ("SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k", "before its join"),
+        (
+            "SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k",
+            "before the join of the streams",
+        ),
         (
             f"SELECT a.n FROM a JOIN w FOR SYSTEM_TIME AS OF PROCTIME() ON w.k = a.k JOIN b ON {BAND}",
-            "before its join",
+            "before the join of the streams",
         ),
-        (f"SELECT a.n FROM a LEFT JOIN b ON {BAND} EMIT CHANGES", "taken back"),
+        (f"SELECT a.n FROM a LEFT JOIN b ON {BAND} EMIT CHANGES", "retracted"),
         ("SELECT a.k FROM a JOIN two ON two.t = a.t AND two.u = a.t", "two by the event times two.t, two.u"),
         (
             "SELECT a.k FROM (SELECT window_end FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9))"
             " GROUP BY window_end) v JOIN a ON v.window_end = a.t",
-            "made of others (v)",
+            "joins derived rows (v)",
         ),
         (
             f"SELECT u.t FROM (SELECT a.t FROM a JOIN b ON {BAND} UNION ALL SELECT c.t FROM c) u",
-            "reads a stream beside its join (u)",
+            "reads a stream outside of its join (u)",
         ),
         (
             "SELECT window_end, count(*) AS m FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), 9)) GROUP BY 1",
@@ -155,7 +158,7 @@ def test_all_inserts_are_told_together() -> None:
 
 
 def test_a_rule_of_output_watermarks_is_refused_beside_it() -> None:
-    with pytest.raises(WatersmeetError, match="output watermark of its own"):
+    with pytest.raises(WatersmeetError, match="both rules define the output watermark"):
         planned(f"SELECT a.n FROM a JOIN b ON {BAND}", f"{BY_JOIN}SET watermark_rule = limit;")
 
 

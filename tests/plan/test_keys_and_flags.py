@@ -50,7 +50,7 @@ def test_keys_are_brought_to_one_type():
 )
 def test_texts_beside_other_types_are_warned_of(on, text, target):
     (warning,) = joined(f"l.ts = r.ts AND {on}", STAMPS, STAMPS).warnings
-    assert f"the job stops at a text of {text} that is not a valid {target}" in warning
+    assert f"the job stops at a text in {text} that is not a valid {target}" in warning
     assert warning.endswith(f"try_cast({text} AS {target})")
 
 

@@ -125,11 +125,31 @@ REFUSED = [
     ("csv", {"Encoding": "latin1"}, "option 'Encoding' is 'latin1'", "'ISO-8859-1'"),
     ("csv", {"escape": "ab"}, "option 'escape' is 'ab'", "one character"),
     ("csv", {"dateFormat": "YYYY"}, "option 'dateFormat' is 'YYYY'", "yyyy is"),
-    ("csv", {"sep": ";", "delimiter": "|"}, "option 'delimiter' is '|'", "'sep' is the same option"),
-    ("json", {"encoding": "UTF-16"}, "option 'encoding' is 'UTF-16'", "'multiLine' = 'true'"),
+    (
+        "csv",
+        {"sep": ";", "delimiter": "|"},
+        "option 'delimiter' is '|'",
+        "'sep', which is the same option",
+    ),
+    (
+        "json",
+        {"encoding": "UTF-16"},
+        "option 'encoding' is 'UTF-16'",
+        "'multiLine' = 'true'",
+    ),
     ("json", {"charset": "UTF-16LE"}, "option 'charset' is 'UTF-16LE'", "'lineSep'"),
-    ("parquet", {"maxCachedFiles": "-1"}, "option 'maxCachedFiles' is '-1'", "a whole number"),
-    ("parquet", {"discardCachedInputRatio": "2"}, "option 'discardCachedInputRatio' is '2'", "from 0 to 1"),
+    (
+        "parquet",
+        {"maxCachedFiles": "-1"},
+        "option 'maxCachedFiles' is '-1'",
+        "a whole number",
+    ),
+    (
+        "parquet",
+        {"discardCachedInputRatio": "2"},
+        "option 'discardCachedInputRatio' is '2'",
+        "from 0 to 1",
+    ),
     ("parquet", {"cleanSource": "x"}, "option 'cleanSource' is 'x'", "'ARCHIVE'"),
 ]
 
@@ -152,4 +172,4 @@ def test_what_ends_a_record_is_shown_as_it_is_written():
     (problem,) = source_problems(
         Source("a", COLUMNS, "file", {"path": "x", "format": "json", "encoding": "UTF-16LE"})
     )
-    assert problem.hint == r"say what ends a record: 'lineSep' = '\n'"
+    assert problem.hint == r"set the text that ends a record: 'lineSep' = '\n'"

@@ -90,7 +90,10 @@ def test_what_is_refused_as_it_stands_stays_refused_and_says_why():
     query = f"SELECT x.an, d.n AS dn FROM d LEFT JOIN ({beneath}) x ON x.t BETWEEN d.t AND d.t + 2"
     with pytest.raises(watersmeet.WatersmeetError) as caught:
         plan(query)
-    why = "x.c.t <= x.a.t + 5 does not count: it belongs to a join above that of x.a; join x.a with x.c first"
+    why = (
+        "x.c.t <= x.a.t + 5 does not bound them: it belongs to a join above that of x.a; join x.a"
+        " with x.c first"
+    )
     assert why in str(caught.value)
 
 

@@ -60,22 +60,22 @@ def test_asof_joins_and_delta_joins_shed_the_oldest():
         (
             ASOF,
             HEAVIEST,
-            "ASOF join, which might take a row that is further away .* shed_oldest does not let it",
+            "ASOF join, which might match a more distant row .* use shed_oldest",
         ),
         (ASOF, "SET max_rows_per_key = 9; SET at_limit = shed_oldest;", "ASOF join.* at max_rows_per_key"),
-        (CHAIN, f"SET plan = delta; {HEAVIEST}", "delta join.* by several keys.*SET plan = cascade"),
+        (CHAIN, f"SET plan = delta; {HEAVIEST}", "delta join.* by several keys.*SET plan = 'cascade'"),
         (
             CHAIN.replace("JOIN c ON c.n = b.n AND c.t BETWEEN a.t AND a.t + 9", "JOIN p ON p.k = b.k"),
             "SET plan = delta; SET max_rows = 9; SET at_limit = shed_oldest;",
-            "puts out changes.* of a table would be missed by all rows to come",
+            "emits changes.* later rows would miss a shed row of a table",
         ),
-        (WINDOWS, "SET max_rows = 9; SET at_limit = shed_oldest;", "aggregates: counts and sums of windows"),
+        (WINDOWS, "SET max_rows = 9; SET at_limit = shed_oldest;", "aggregates: shed rows would be missing"),
         (
             "SELECT p.k, count(*) AS c FROM p GROUP BY p.k EMIT CHANGES",
             "SET max_rows = 9; SET at_limit = shed_oldest;",
-            "puts out changes: what a shed row has put out would stay",
+            "emits changes: results of a shed row could never",
         ),
-        (f"{JOIN} EMIT CHANGES", "SET max_job_rows = 9; SET at_limit = shed_oldest;", "puts out changes"),
+        (f"{JOIN} EMIT CHANGES", "SET max_job_rows = 9; SET at_limit = shed_oldest;", "emits changes"),
     ],
 )
 def test_what_cannot_be_shed_is_refused(query, settings, why):
@@ -96,7 +96,7 @@ def test_a_query_that_has_no_row_of_the_limited_source_may_be_any():
     over_join = f"""
         CREATE VIEW j AS SELECT a.t, a.n FROM a JOIN b ON a.k = b.k AND {BAND};
         INSERT INTO y {WINDOWS.replace("TABLE a", "TABLE j")}"""
-    with pytest.raises(WatersmeetError, match="what these would have matched beneath") as raised:
+    with pytest.raises(WatersmeetError, match="aggregates: shed rows would be missing") as raised:
         plan_job(parse_job(f"{settings} {LIMITED} {over_join}"))
     assert raised.value.code == "not-shed"
 
@@ -144,7 +144,9 @@ def test_inputs_of_a_delta_join_are_old_by_times_that_are_compared():
     apart = """SELECT l.n FROM l JOIN r ON l.k = r.k AND r.n <= l.n + 9 AND r.t >= l.t - INTERVAL '3' DAYS
       JOIN s ON s.k = r.k AND s.n <= l.n + 9 AND s.t >= l.t - INTERVAL '3' DAYS
         AND s.t BETWEEN r.t - INTERVAL '3' DAYS AND r.t + INTERVAL '3' DAYS"""
-    with pytest.raises(WatersmeetError, match="has inputs whose rows go by times that it does not compare"):
+    with pytest.raises(
+        WatersmeetError, match="has inputs whose rows it evicts by times that it does not compare"
+    ):
         planned(f"{TWO_TIMES} {third} INSERT INTO x {apart}", settings)
 
 
@@ -207,7 +209,7 @@ def test_without_a_limit_nothing_would_be_shed():
         ("SET max_output_rows_per_tick = 9;", DECLARED, JOIN),
         ("", limited, with_table),
     ):
-        with pytest.raises(WatersmeetError, match="there is no limit at which") as raised:
+        with pytest.raises(WatersmeetError, match="needs a limit, but none is set") as raised:
             plan_job(parse_job(f"SET at_limit = shed_oldest; {settings} {declared} INSERT INTO x {query}"))
         assert raised.value.code == "bad-setting"
 
@@ -221,9 +223,7 @@ def test_the_oldest_of_all_joins_are_told_by_times_of_one_unit():
     both = f"INSERT INTO x {JOIN}; {timed}"
     planned(both, "SET max_rows = 9; SET at_limit = shed_oldest;")
     planned(both, "SET max_job_rows = 9; SET at_limit = shed_heaviest;")
-    with pytest.raises(
-        WatersmeetError, match="max_job_rows is of rows whose times are numbers and"
-    ) as raised:
+    with pytest.raises(WatersmeetError, match="max_job_rows covers rows with integer times and") as raised:
         planned(both, "SET max_job_rows = 9; SET at_limit = shed_oldest;")
     assert raised.value.code == "not-shed"
 
@@ -236,7 +236,7 @@ def test_queries_that_shed_keep_files_of_their_own():
 
 @pytest.mark.parametrize("setting", ["late_output", "broken_output", "shed_output", "progress_output"])
 def test_rows_beside_those_of_queries_go_to_a_sink_of_the_job(setting):
-    with pytest.raises(WatersmeetError, match=f'{setting} = "xx" is no sink of this job') as raised:
+    with pytest.raises(WatersmeetError, match=f'{setting} = "xx", but this job has no such sink') as raised:
         planned(f"SET {setting} = xx; INSERT INTO x {JOIN}")
     assert raised.value.code == "unknown-sink"
     planned(f"SET {setting} = y; INSERT INTO x {JOIN}")

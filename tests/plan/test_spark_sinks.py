@@ -37,11 +37,15 @@ def test_a_table_is_that_of_a_catalog():
 @pytest.mark.parametrize(
     ("options", "columns", "says"),
     [
-        ("", "", "not said by which of Spark's data sources it is written"),
-        ("'format' = 'Kafka', 'topic' = 'x'", "", "written by TYPE Kafka, exactly once"),
-        ("'format' = 'console'", "", "written by TYPE Console, by itself"),
-        ("'table' = 't', 'Mode' = 'overwrite'", "", "option 'Mode' is said"),
-        ("'table' = 't'", "(id BIGINT, at TIMESTAMP, PRIMARY KEY (id) NOT ENFORCED)", "each other's place"),
+        ("", "", "is missing, which names Spark's data source"),
+        ("'format' = 'Kafka', 'topic' = 'x'", "", "needs TYPE Kafka, which writes exactly once"),
+        ("'format' = 'console'", "", "needs TYPE Console, which writes it directly"),
+        ("'table' = 't', 'Mode' = 'overwrite'", "", "option 'Mode' cannot be set"),
+        (
+            "'table' = 't'",
+            "(id BIGINT, at TIMESTAMP, PRIMARY KEY (id) NOT ENFORCED)",
+            "do not replace each other",
+        ),
     ],
 )
 def test_what_it_cannot_be_is_refused(options, columns, says):

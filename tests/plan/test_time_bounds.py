@@ -212,7 +212,7 @@ def test_wrong_types_in_a_bound(on, left, right):
 
 
 def test_a_text_is_no_event_time():
-    with pytest.raises(PlanError, match=r"l\.s cannot be an event time: it is STRING"):
+    with pytest.raises(PlanError, match=r"l\.s is STRING, which cannot be an event time"):
         joined("l.s = r.t", {"*s": "STRING"}, INTS)
 
 

@@ -237,16 +237,16 @@ def test_special_floats():
         ("boolean", "BOOLEAN", b"\x02", "a boolean is neither 0 nor 1"),
         ("string", "STRING", b"\x04\xc3\x28", "a text is not UTF-8"),
         ("string", "STRING", b"\x03", "it ends early"),
-        ("string", "STRING", b"\x02ab", "there are bytes behind it: it has another schema"),
+        ("string", "STRING", b"\x02ab", "bytes follow its last field: it has another schema"),
         (["null", "int"], "INT", b"\x04", "a union has no such branch"),
         (["null", "int"], "INT", b"\x01\x00", "a union has no such branch"),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, "STRING", b"\x02", "an enum has no such symbol"),
-        ({"type": "int", "logicalType": "date"}, "DATE", encoded("int", 2_932_897), "a time is not of"),
+        ({"type": "int", "logicalType": "date"}, "DATE", encoded("int", 2_932_897), "a time is outside"),
         (
             {"type": "long", "logicalType": "timestamp-millis"},
             "TIMESTAMP",
             encoded("long", 2**62),
-            "a time is not of",
+            "a time is outside",
         ),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1},
@@ -319,12 +319,12 @@ def test_old_records_have_the_readers_defaults():
 @pytest.mark.parametrize(
     ("types", "problems"),
     [
-        (["INT", "STRING"], ['column "f0" is declared INT, and the schema has long']),
+        (["INT", "STRING"], ['column "f0" is declared INT, but the schema has long']),
         (
             ["DOUBLE", "BOOLEAN"],
             [
-                'column "f0" is declared DOUBLE, and the schema has long',
-                'column "f1" is declared BOOLEAN, and the schema has string',
+                'column "f0" is declared DOUBLE, but the schema has long',
+                'column "f1" is declared BOOLEAN, but the schema has string',
             ],
         ),
         (["BIGINT", "STRING", "INT"], ['column "f2" is not in the schema, which has none']),
@@ -342,10 +342,10 @@ def test_columns_that_do_not_fit(types, problems):
     [
         ("{", "it is not JSON"),
         ('{"type": "record", "name": "R"}', "has no fields"),
-        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]}', "holds itself"),
+        ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "R"}]}', "contains itself"),
         ('{"type": "record", "name": "R", "fields": [{"name": "a", "type": "X"}]}', 'no type "X"'),
         ('{"type": "enum", "name": "1"}', "is not a name"),
-        ("[[]]", "a union holds types"),
+        ("[[]]", "a union cannot contain a union"),
     ],
 )
 def test_what_is_no_schema(written, why):

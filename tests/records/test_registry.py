@@ -84,13 +84,13 @@ def test_each_record_is_read_by_its_own_schema():
             (1, "a"),
             (2, None),
             (3, None),
-            'schema 4: column "id" is declared BIGINT, and the schema has string',
+            'schema 4: column "id" is declared BIGINT, but the schema has string',
             'schema 5: column "id" is not in the schema, which has note',
-            "the registry has no schema 6 of Avro",
-            "the registry has no schema 7 of Avro",
-            'schema 8: column "id" is declared BIGINT, and the schema has enum shop.Id',
+            "the registry has no Avro schema 6",
+            "the registry has no Avro schema 7",
+            'schema 8: column "id" is declared BIGINT, but the schema has enum shop.Id',
             "it ends early",
-            "it does not begin with the number of a schema",
+            "it does not begin with a schema id",
             "it ends early",
             "it ends early",
             "it has no value",
@@ -156,7 +156,7 @@ def test_a_schema_that_is_not_there_is_waited_for_and_then_stops_the_job():
     records = [framed(1, READER, {"id": 1}), framed(5, READER, {"id": 5})]
     with SchemaRegistry() as server:
         server.add(1, READER)
-        with pytest.raises(EngineError, match=r"has no schema 5, which a record names") as caught:
+        with pytest.raises(EngineError, match=r"has no schema 5, but a record uses it") as caught:
             read(Registry(server.url, patience_s=0.1), records)
         assert caught.value.code == "schema-unknown"
         registering = threading.Timer(0.5, server.add, (5, READER))
@@ -181,7 +181,7 @@ def test_what_is_no_registry_breaks_no_records(code, body, why):
         server.answers["/schemas/ids/1"] = (code, body)
         for is_broken in (False, True):
             registry = Registry(server.url, patience_s=0.1, unknown_is_broken=is_broken)
-            with pytest.raises(EngineError, match=f"does not answer as a schema registry does: .*{why}"):
+            with pytest.raises(EngineError, match=f"is not a schema registry: .*{why}"):
                 read(registry, [framed(1, READER, {"id": 1})])
 
 
@@ -217,5 +217,5 @@ def test_a_schema_that_is_none(answer):
     with SchemaRegistry() as server:
         server.schemas["/schemas/ids/1"] = answer
         assert read(Registry(server.url), [framed(1, READER, {"id": 1})]) == [
-            "the registry has no schema 1 of Avro"
+            "the registry has no Avro schema 1"
         ]

@@ -142,34 +142,34 @@ def test_pushed_rows_come_and_go_as_records_say(seed):
 
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
-    "nothing that changes": ({}, "nothing says what becomes of its rows", "op='op'"),
-    "no such column": ({"op": "opp"}, 'op names no column: "opp"', 'did you mean "op"?'),
-    "no such diff": ({"diff": "nn"}, 'diff names no column: "nn"', "n"),
-    "two that say it": ({"op": "op", "diff": "n"}, "op and diff both say what changes", "leave out one"),
+    "nothing that changes": ({}, "no column tells inserts from deletes", "op='op'"),
+    "no such column": ({"op": "opp"}, 'op names the column "opp"', 'did you mean "op"?'),
+    "no such diff": ({"diff": "nn"}, 'diff names the column "nn"', "n"),
+    "two that say it": ({"op": "op", "diff": "n"}, "op and diff cannot be used together", "leave out one"),
     "inserts of nothing": ({"inserts": "I", **LAG}, "inserts needs op", "op='op'"),
-    "deletes of a diff": ({"diff": "n", "deletes": "D"}, "inserts and deletes are values of op", "leave"),
-    "a diff that is not a number": ({"diff": "name"}, "a diff is a whole number", "BIGINT"),
-    "an operation that is a time": ({"op": "at"}, "cannot say what was done", "STRING, or an integer"),
-    "words that are no numbers": ({"op": "n"}, "'I' of inserts is never a value", "inserts='1'"),
+    "deletes of a diff": ({"diff": "n", "deletes": "D"}, "inserts and deletes need op", "remove"),
+    "a diff that is not a number": ({"diff": "name"}, "a diff column needs an integer type", "BIGINT"),
+    "an operation that is a time": ({"op": "at"}, "cannot tell inserts", "STRING, or an integer"),
+    "words that are no numbers": ({"op": "n"}, "'I' in inserts is not a possible value", "inserts='1'"),
     "a word of both": (
         {"op": "op", "inserts": "x", "deletes": ["x", "y"]},
-        "'x' is an insert and a delete",
-        "one of inserts and deletes",
+        "'x' is listed both as an insert and as a delete",
+        "either inserts or deletes",
     ),
     "a word that is none": ({"op": "op", "inserts": [None]}, "inserts is [None]", "inserts=["),
     "a truth": ({"op": "op", "deletes": True}, "deletes is True", "deletes=["),
-    "an empty word": ({"op": "op", "deletes": ["D", " "]}, "deletes has an empty word", "leave it out"),
-    "an operation of no name": ({"op": 3}, "op is 3", "the name of a column"),
+    "an empty word": ({"op": "op", "deletes": ["D", " "]}, "deletes has an empty entry", "remove it"),
+    "an operation of no name": ({"op": 3}, "op is 3", "pass the name of a column"),
     "a key that is no column": ({"key": "idd"}, 'key: unknown column "idd"', "id"),
     "a key that says what changes": ({"key": "op", "op": "op"}, 'key: unknown column "op"', "id"),
-    "a key twice": ({"key": ["id", "ID"]}, 'key names "id" twice', "leave out one"),
-    "a key and a diff": ({"key": "id", "diff": "n"}, "of a key there is one row at most", "say with op"),
+    "a key twice": ({"key": ["id", "ID"]}, 'key names "id" twice', "remove one"),
+    "a key and a diff": ({"key": "id", "diff": "n"}, "each key has at most one row", "use op"),
     "a key and a time": ({"key": "id", **LAG}, "it has a key", "sequence='at'"),
-    "a sequence without a key": ({"sequence": "v", **LAG}, "sequence is said of tables with", "key='id'"),
+    "a sequence without a key": ({"sequence": "v", **LAG}, "sequence needs a key", "key='id'"),
     "a sequence that is no column": ({"key": "id", "sequence": "w"}, 'sequence: unknown column "w"', "v"),
     "a sequence in the key": ({"key": "id", "sequence": "id"}, "is in the primary key", "in sequence that"),
     "a sequence of no name": ({"key": "id", "sequence": ["v"]}, "sequence is ['v']", "the name of a column"),
-    "tombstones without a key": ({"tombstones": "1 day", **LAG}, "tombstones is said of tables", "key='id'"),
+    "tombstones without a key": ({"tombstones": "1 day", **LAG}, "tombstones needs a key", "key='id'"),
     "tombstones without a sequence": (
         {"key": "id", "tombstones": "1 day"}, "tombstones needs sequence", "sequence='updated_at'"
     ),
@@ -177,10 +177,10 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
         {"key": "id", "sequence": "v", "tombstones": "never"}, "tombstones is 'never'", "INTERVAL"
     ),
     "a time that says what changes": (
-        {"diff": "n", "time": "n"}, 'says what changes by "n", which is no column of its rows', "a time of"
+        {"diff": "n", "time": "n"}, 'by "n", so this cannot be an event time', "use another"
     ),
-    "a lag of no time": ({"op": "op", "lag": "1 second"}, 'lag is said of "c"', "say time"),
-    "idle without a time": ({"op": "op", "idle_timeout": "1 second"}, "idle_timeout is said of", "say time"),
+    "a lag of no time": ({"op": "op", "lag": "1 second"}, 'lag needs an event time, but "c"', "add time"),
+    "idle without a time": ({"op": "op", "idle_timeout": "1 second"}, "idle_timeout needs", "add time"),
 }  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def test_what_sql_refuses_of_changes_is_refused_of_calls():
     changing, rows = both("an operation")[0], ws.stream(COLUMNS, name="s", **LAG)
     with pytest.raises(ws.WatersmeetError, match="whose records are changes"):
         rows.alias("s").join(changing.alias("c").as_of(), on="s.id = c.id").query()
-    with pytest.raises(ws.WatersmeetError, match="EMIT FINAL cannot be kept"):
+    with pytest.raises(ws.WatersmeetError, match="EMIT FINAL is not possible"):
         of(changing.alias("a").join(changing.alias("b"), on="a.id = b.id").select("a.id"), "final")
     with pytest.raises(ws.WatersmeetError, match="unbounded-state"):
         of(rows.alias("s").join(changing.alias("c"), on="s.id = c.id").select("s.id"))
@@ -209,14 +209,14 @@ def test_what_sql_refuses_of_changes_is_refused_of_calls():
 @pytest.mark.parametrize("op", ["", ", 'op.column' = 'op'"])
 def test_a_key_of_rows_in_no_order_needs_a_sequence(op):
     text = f"CREATE TABLE c ({DECLARED}{KEY}) TYPE Spark OPTIONS ('format' = 'x'{op})"
-    with pytest.raises(ws.SqlError, match="rows of a spark source have no order") as caught:
+    with pytest.raises(ws.SqlError, match="rows of a spark source have no stable order") as caught:
         ws.declared(text)
     assert caught.value.code == "primary-key"
     assert "'sequence.by' = 'updated_at'" in str(caught.value.hint)
     assert ws.declared(text.replace("'x'", "'x', 'sequence.by' = 'v'"))
     frame = SimpleNamespace(schema=SCHEMA, isStreaming=True)
     said = {"op": "op"} if op else {}
-    with pytest.raises(ws.SqlError, match="rows of a DataFrame have no order") as caught:
+    with pytest.raises(ws.SqlError, match="rows of a DataFrame have no stable order") as caught:
         ws.stream(frame, name="c", key="id", **said)
     assert "sequence='updated_at'" in str(caught.value.hint)
     made = ws.stream(frame, name="c", key="id", sequence="v", **said)._given["c"].source

@@ -123,13 +123,13 @@ def test_a_text_of_any_characters_stays_itself():
 
 REFUSED = {
     "df['x']": Answers("ExpressionColumnNode"),
-    "DataFrame's own": name("a", plan=some(3)),
+    "a column of a DataFrame": name("a", plan=some(3)),
     "no SQL text (Window)": call("=", A, Answers("Window")),
     "calls count": call("count", A, distinct=True),
     "calls days": call("days", A, internal=True),
     "value of [I": value(Answers("[I"), "?"),
     "value of float": value(float("nan"), "NaN"),
-    "casts in a way": Answers("Cast", child=A, dataType=BIGINT, evalMode=some(Answers("Legacy$", sql=""))),
+    "contains a cast": Answers("Cast", child=A, dataType=BIGINT, evalMode=some(Answers("Legacy$", sql=""))),
     "calls a b": call("a b", A),
 }
 

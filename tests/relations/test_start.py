@@ -125,5 +125,5 @@ def test_a_log_without_handlers_does_not_print_it_again(
     finally:
         logger.handlers = handlers
     told = capsys.readouterr().err
-    assert told.count("the page of a job is drawn from its history") == 1
-    assert "Hint: leave out history = 'off'" in told
+    assert told.count("the page of a job needs its history") == 1
+    assert "Hint: remove history = 'off'" in told

@@ -252,7 +252,7 @@ def test_a_column_comes_back_when_its_runs_are_gone() -> None:
     ],
 )
 def test_columns_that_stored_rows_lack_are_refused(query: str, lacks: str) -> None:
-    assert f"lack {lacks}, or it was another expression or type" in refused(query, with_rows(JOIN))
+    assert f"lack {lacks}, or have it as another expression or type" in refused(query, with_rows(JOIN))
     opened(query, MemoryStore())
 
 
@@ -272,7 +272,7 @@ def test_the_same_column_of_another_input_is_another_one() -> None:
 
 def test_another_type_under_the_same_name_is_refused() -> None:
     store = with_rows(JOIN)
-    with pytest.raises(StateError, match=r"lack l\.v, or it was another expression or type"):
+    with pytest.raises(StateError, match=r"lack l\.v, or have it as another expression or type"):
         LocalJob(plan_of(JOIN, OTHER_TYPE), store)
     LocalJob(plan_of(NARROW, OTHER_TYPE), store)
 

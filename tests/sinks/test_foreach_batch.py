@@ -139,7 +139,7 @@ class Later:
 
 @pytest.mark.parametrize("name", ["waited_for", "read"])
 def test_what_it_leaves_to_others_fails_the_tick(name, tmp_path):
-    with pytest.raises(EngineError, match="which nobody waits for or reads") as failed:
+    with pytest.raises(EngineError, match="which watersmeet does not await or read") as failed:
         put_out(sink_of(getattr(Later(), name), tmp_path), 1, ROWS, 2)
     assert failed.value.code == "function-failed"
 
@@ -148,7 +148,7 @@ def test_what_it_leaves_to_others_fails_the_tick(name, tmp_path):
 def test_a_writer_that_was_not_told_to_write_fails_the_tick(kind, tmp_path):
     """Of ``lambda rows, tick: rows.write.mode("append")`` nothing is written."""
     writer = kind.__new__(kind)
-    with pytest.raises(EngineError, match=f"returned a {kind.__name__}, which writes once it is told to"):
+    with pytest.raises(EngineError, match=f"returned a {kind.__name__}; call its"):
         put_out(sink_of(lambda rows, tick: writer, tmp_path), 1, ROWS, 2)
 
 

@@ -423,7 +423,10 @@ def test_what_brokers_refuse_is_said_and_the_tick_is_not_there(kafka_broker, top
     assert publish(sink, 1), "and what fits goes on"
     assert held(kafka_broker, topic) == times(1)
     missing = refused(lambda: made(topic="not-there"))
-    assert (missing.code, 'there is no topic "not-there"' in missing.message) == ("topic-missing", True)
+    assert (missing.code, 'the topic "not-there" does not exist' in missing.message) == (
+        "topic-missing",
+        True,
+    )
     slow = refused(lambda: made(**{"transaction.timeout.ms": "90000000"}))
     assert (slow.code, "transaction.max.timeout.ms" in slow.hint) == ("sink-refused", True)
     with pytest.raises(SpecError, match=r"ssl\.ca\.location") as wrong:
@@ -482,18 +485,18 @@ def options_of(**options):
     ("options", "hint"),
     [
         ({"delivery": "twice"}, "'exactly-once' or 'at-least-once'"),
-        ({"delivery": "at-least-once", "max_wait": "1 s"}, "leave it out"),
+        ({"delivery": "at-least-once", "max_wait": "1 s"}, "remove it"),
         ({"delivery": "at-least-once", "transactional.id": "x"}, "'exactly-once'"),
         ({"id.header": "row-id"}, "'at-least-once'"),
         ({"delivery": "at-least-once", "id.header": ""}, "'row-id'"),
         ({"max_wait": "soon"}, "'10 min'"),
         ({"begins_after_tick": "-1"}, "'begins_after_tick' = '5'"),
-        ({"control.topic": "x"}, "a topic of its own"),
+        ({"control.topic": "x"}, "the name of a separate topic"),
         ({"control.topic": "a b"}, "letters"),
         ({"acks": "1"}, "'at-least-once'"),
         ({"enable.idempotence": "false"}, "'true'"),
         ({"transaction.timeout.ms": "a minute"}, "'60000'"),
-        ({"partitioner.class": "x"}, "Java's client would put them"),
+        ({"partitioner.class": "x"}, "as with the Java client"),
         ({"max.block.ms": "1"}, "'at-least-once'"),
         ({"ssl.truststore.location": "t.jks"}, "'ssl.truststore.type' = 'PEM'"),
         ({"ssl.truststore.location": "t.jks", "ssl.truststore.type": "JKS"}, "PEM"),

@@ -362,12 +362,12 @@ def test_what_the_state_knows_is_compared(postgres, table):
         put(sink, numbers(tick), tick, identity={"tick": str(tick)})
     last = {"q": (4, {"tick": "4"})}
     assert sink.resume(["q"], Resumed(5, last_parts=last)) == []
-    with pytest.raises(EngineError, match=r'holds a part of "q" tick 4, but the checkpoint is at tick 2'):
+    with pytest.raises(EngineError, match=r'has a part of "q" tick 4, but the checkpoint is at tick 2'):
         sink.resume(["q"], Resumed(2, last_parts={"q": (2, {"tick": "2"})}))
     with pytest.raises(EngineError, match="cannot be set aside"):
         sink.resume(["q"], Resumed(2, last_parts={"q": (2, {"tick": "2"})}, set_aside=True))
     assert sink.resume(["q"], Resumed(3, True, {"q": (2, {"tick": "2"})})) == []
-    with pytest.raises(EngineError, match=r"of different histories"):
+    with pytest.raises(EngineError, match=r"from different runs"):
         sink.resume(["q"], Resumed(4, last_parts={"q": (4, {"tick": "x"})}))
     with pytest.raises(EngineError, match=r"does not have .* tick 6"):
         sink.resume(["q"], Resumed(6, last_parts={"q": (6, {"tick": "6"})}))
@@ -803,10 +803,10 @@ def test_nothing_shows_the_password(postgres, table):
     [
         ({"url": ""}, 'needs the option "url"'),
         ({"table": " "}, 'needs the option "table"'),
-        ({"url": "postgresql://me:hunter2@ss@db/x"}, "its 'url' is none of PostgreSQL's"),
+        ({"url": "postgresql://me:hunter2@ss@db/x"}, "its 'url' is not a PostgreSQL URL"),
         ({"url": "postgresql://me:hunter2@db/x?client_encoding=LATIN1"}, "sent as UTF-8"),
-        ({"url": "mysql://me:hunter2@db/x"}, "its 'url' is none of PostgreSQL's"),
-        ({"url": "postgresql://me:hun/ter2@db/x"}, "its 'url' is none of PostgreSQL's"),
+        ({"url": "mysql://me:hunter2@db/x"}, "its 'url' is not a PostgreSQL URL"),
+        ({"url": "postgresql://me:hun/ter2@db/x"}, "its 'url' is not a PostgreSQL URL"),
         ({"url": "postgresql://me:hunter2@db/x", "password": "hunter2"}, "two of 'password'"),
         ({"table": "a.b.c"}, "option 'table' is"),
         ({"table": "x" * 64}, "option 'table' is"),
@@ -833,7 +833,7 @@ def test_two_sinks_of_one_table_are_refused_before_anything_runs():
     INSERT INTO x SELECT k FROM a EMIT CHANGES;
     INSERT INTO y SELECT k FROM a EMIT CHANGES;
     """
-    with pytest.raises(WatersmeetError, match='"x" and "y" write to one table') as caught:
+    with pytest.raises(WatersmeetError, match='"x" and "y" write to the same table') as caught:
         plan_job(parse_job(text))
     assert "hunter2" not in str(caught.value)
 
@@ -843,7 +843,7 @@ def test_results_that_no_table_takes():
     columns = {"x" * 64: "INT", "span": "INTERVAL DAY TO SECOND", "void": "VOID"}
     with pytest.raises(WatersmeetError) as caught:
         sink.prepare([column(name, kind) for name, kind in columns.items()], OWNER)
-    for said in ("63 bytes at most", 'no type for "span"', 'no type for "void"', 'no column "k"'):
+    for said in ("63 bytes at most", 'the type of "span"', 'the type of "void"', 'no column "k"'):
         assert said in str(caught.value)
 
 

@@ -26,7 +26,7 @@ def test_of_two_jobs_the_second_one_to_end_is_refused(ticks: int) -> None:
     def meanwhile(manifest: Manifest) -> None:
         copy_newest(other, target, lambda told: None)
 
-    with pytest.raises(StateError, match="there is a state already"):
+    with pytest.raises(StateError, match="already contains a state"):
         copy_newest(state(1), target, meanwhile)
     there, wanted = load_newest(target), load_newest(other)
     assert there is not None

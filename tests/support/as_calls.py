@@ -49,7 +49,7 @@ def _with(clause: exp.Expression, named: Named) -> Named:
     made: dict[str, Relation] = {}
     for cte in clause.expressions:
         if cte.args["alias"].args.get("columns"):
-            raise NoCall("names of columns")
+            raise NoCall("pass names of columns")
         made[cte.alias.lower()] = relation_of(cte.this, _with_made(made, named))
     return _with_made(dict(made), named)
 
@@ -120,7 +120,7 @@ def _item(item: exp.Expression, named: Named) -> Relation:
     """What stands in FROM."""
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise NoCall("names of columns")
+        raise NoCall("pass names of columns")
     if isinstance(item, exp.Subquery):
         if isinstance(item.this, exp.Table | exp.Subquery):
             relation = _item(item.this, named)

@@ -106,7 +106,7 @@ def test_a_table_changes_and_a_tick_that_failed_leaves_none_of_it():
     with pytest.raises(EngineError, match="no row"):
         job.tick({"names": [({"id": 7, "name": "x"}, -1)]})
     assert job.tick({"clicks": [click]}).rows == [{"id": 1, "name": "uno"}]
-    with pytest.raises(SpecError, match="not in the store"):
+    with pytest.raises(SpecError, match="the store does not have"):
         MemoryJob(TABLE, store=store)
     again = MemoryJob(TABLE, store=store, tables={"names": [{"id": 1, "name": "uno"}]})
     assert again.tick({"clicks": [click]}).rows == [{"id": 1, "name": "uno"}]
@@ -115,7 +115,7 @@ def test_a_table_changes_and_a_tick_that_failed_leaves_none_of_it():
 def test_what_is_no_query_and_what_is_no_row():
     with pytest.raises(SpecError, match="no query"):
         query(SINK + JOB.replace("INSERT INTO bought", "EXPLAIN"), {})
-    with pytest.raises(SpecError, match='called "id"'):
+    with pytest.raises(SpecError, match='named "id"'):
         query(JOB.replace("INSERT INTO bought ", "").replace("b.at AS bought", "b.id"), {})
     with pytest.raises(SpecError, match='no source "cliks"'):
         MemoryJob(SINK + JOB).tick(idle={"cliks": [""]})
@@ -141,9 +141,9 @@ def test_a_plan_is_tried_as_a_text_is():
 @pytest.mark.parametrize(
     ("job", "settings", "words"),
     [
-        (lambda: of_calls().plan, {"max_rows": "5"}, "a plan is given settings"),
-        (of_calls, None, "neither a text nor a plan"),
-        (lambda: Path("job.sql"), None, "neither a text nor a plan"),
+        (lambda: of_calls().plan, {"max_rows": "5"}, "settings cannot be passed with a plan"),
+        (of_calls, None, "must be SQL text or a plan"),
+        (lambda: Path("job.sql"), None, "must be SQL text or a plan"),
     ],
 )
 def test_what_is_no_job_is_refused(job, settings, words):

@@ -51,7 +51,7 @@ def test_inputs_are_told_with_the_names_by_which_their_rows_are_asked_for(tmp_pa
     [
         ({"input": "x"}, TEXT, "there is no state in"),
         ({"input": "y"}, TEXT, 'no query has an input "y"'),
-        ({"input": "x", "keys": ["1", "2"]}, TEXT, "is a value of no key"),
+        ({"input": "x", "keys": ["1", "2"]}, TEXT, "does not match a key"),
         ({"input": "x"}, "SELEC", "SELEC"),
         (None, "SET trigger = '1s';", "there is nothing to run"),
     ],

@@ -151,9 +151,9 @@ def write(db: Any, names: Sequence[str], file: str) -> None:
     kind = next((kind for ending, kind in _WRITTEN.items() if file.lower().endswith(ending)), None)
     if kind is None:
         raise SpecError(
-            f"--to {file}: what format it is to have is not known by its name",
+            f"--to {file}: the name does not show the format",
             code="unknown-format",
-            hint=f"let it end in {', '.join(_WRITTEN)}",
+            hint=f"use a name that ends in {', '.join(_WRITTEN)}",
         )
     own = {name.lower() for name in names}
     heads = [f"_{head}" if head in own else head for head in ("side", "reason", "count")]
@@ -165,7 +165,7 @@ def write(db: Any, names: Sequence[str], file: str) -> None:
         raise EngineError(
             f"{file} cannot be written: {str(error).splitlines()[0]}",
             code="cannot-write",
-            hint="name a file in a directory that is there and may be written to",
+            hint="use a file in an existing directory that you can write to",
         ) from None
 
 
@@ -196,9 +196,10 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
         expected, given = (of[column] for of in types)
         if not _comparable(expected, given):
             raise EngineError(
-                f'column "{name}" is {given} in the output, and {expected} in the batch answer',
+                f'column "{name}" is {given} in the output, but {expected} in the batch result',
                 code="not-compared",
-                hint="say which output it is by --output, or cast the column in the query as the sink has it",
+                hint="pass the right output with --output, or cast the column in the query to the sink's"
+                " type",
             )
         shaped.append(f"{_shaped(column, expected)} AS {column}")
     return ", ".join(shaped)

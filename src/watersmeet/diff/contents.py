@@ -176,7 +176,7 @@ def _make(db: Any, table: str, rows: list[str], relation: str) -> None:
 
 def _undecided(source: Source, why: str) -> SpecError:
     return SpecError(
-        f'what "{source.name}" holds cannot be decided: {why}',
+        f'the rows of "{source.name}" cannot be determined: {why}',
         code="not-compared",
-        hint="watersmeet why job.sql says of each of its records what became of it",
+        hint="run `watersmeet why job.sql` to see the outcome of each record",
     )

@@ -52,9 +52,9 @@ def _deciding(join: Join) -> tuple[exp.Expr, bool]:
         if len(times) == 1 and others:
             return times[0], _sign(times[0], conjunct) != _UPPER[type(conjunct)]
     raise SpecError(
-        f"which row of {right.alias} is nearest cannot be told from the ASOF join's condition",
+        f"the ASOF join's condition does not determine the nearest row of {right.alias}",
         code="not-compared",
-        hint="say it with MATCH_CONDITION (… >= …), between plain times",
+        hint="write MATCH_CONDITION (… >= …) between plain event times",
     )
 
 

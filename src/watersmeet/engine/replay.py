@@ -208,9 +208,9 @@ def canonical_time(value: Any) -> int:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
         raise SpecError(
-            f'"{value}" is not a time',
+            f'"{value}" is not a valid time',
             code="bad-case",
-            hint="times are whole numbers, or texts such as 2024-07-01T10:00:00",
+            hint="write times as whole numbers, or as text such as 2024-07-01T10:00:00",
         ) from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

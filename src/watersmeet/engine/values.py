@@ -25,7 +25,9 @@ def arrow_type(declared: SqlType) -> pa.DataType:
     """The Arrow type of a Spark type. Raises: EngineError."""
     type_ = in_arrow(declared)
     if type_ is None:
-        raise EngineError(f"the in-process engine has no type {declared}", code="unsupported-type")
+        raise EngineError(
+            f"the in-process engine does not support the type {declared}", code="unsupported-type"
+        )
     return type_
 
 
@@ -35,9 +37,9 @@ def arrow_type_of(column: Column) -> pa.DataType:
         return arrow_type(column.type)
     except EngineError:
         raise EngineError(
-            f'column "{column.name}" is {column.type}, and the in-process engine has no such type',
+            f'column "{column.name}" is {column.type}, which the in-process engine does not support',
             code="unsupported-type",
-            hint="run it on Spark (watersmeet run, or replay --engine spark), or leave the column out",
+            hint="run it on Spark (watersmeet run, or replay --engine spark), or remove the column",
         ) from None
 
 
@@ -111,7 +113,7 @@ def _bytes(value: Any) -> bytes:
 def _date(value: Any) -> date:
     if isinstance(value, datetime):
         if value.time() != time():
-            raise ValueError(f"{value} has a time of day, and the column is a DATE")
+            raise ValueError(f"{value} has a time of day, but the column is a DATE")
         return value.date()
     return value if isinstance(value, date) else date.fromisoformat(str(value))
 
@@ -214,7 +216,9 @@ class HeldTables:
         missing = next((row for row, times in rows.items() if times < 0), None)
         if missing is not None:
             shown = ", ".join(f"{name} = {value}" for name, value in zip(names, missing, strict=True))
-            raise EngineError(f'table "{source.name}" has no row ({shown}) to delete', code="missing-delete")
+            raise EngineError(
+                f'table "{source.name}" has no row ({shown}), which the input deletes', code="missing-delete"
+            )
         self._rows[source.name] = rows
 
     def held(self) -> Mapping[str, Counter[tuple[Any, ...]]]:

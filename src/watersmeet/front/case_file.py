@@ -49,7 +49,7 @@ def case_job(case: Mapping[str, Any]) -> Job:
     if settings.options.output_mode is None:
         settings.options = replace(settings.options, output_mode=OutputMode.APPEND)
     if "query" not in case:
-        raise SpecError("the case has no query", code="bad-case")
+        raise SpecError('the case has no "query"', code="bad-case")
     query = query_of(case["query"], sources)
     return Job((Insert("q", Sink("q", "console"), query),), settings.options)
 
@@ -66,7 +66,9 @@ def _source(name: str, declared: Mapping[str, Any], *, is_table: bool) -> Source
     columns = tuple(Column(column, type_named(kind)) for column, kind in declared["columns"].items())
     times = tuple(_time(name, columns, time, entry) for time, entry in declared.get("time", {}).items())
     if is_table and times:
-        raise SpecError(f'table "{name}" has no event times', code="bad-case", hint='declare it in "streams"')
+        raise SpecError(
+            f'table "{name}" cannot have event times', code="bad-case", hint='move it to "streams"'
+        )
     return Source(
         name,
         columns,

@@ -61,10 +61,10 @@ class Catalog:
             return self.flows[name.lower()]
         if name.lower() in self.sinks:
             raise text.error(
-                f'"{name}" is declared without columns: it can only be written to',
+                f'"{name}" is declared without columns, so it can only be written to',
                 "unknown-table",
                 where,
-                "add a column list to its declaration to read from it",
+                "add a column list to its declaration",
             )
         hint = near_names(name, [spelled for spelled, _ in self.flows.values()])
         raise text.error(f'unknown table or view "{name}"', "unknown-table", where, hint)
@@ -87,10 +87,11 @@ class Catalog:
         declared_sink = self.sinks.get(name.lower())
         if declared_sink is not None and name.lower() in self.keyed:
             raise text.error(
-                f'"{name}" has a PRIMARY KEY: it is read by it, and what is written to it would not keep it',
+                f'"{name}" is a table with a PRIMARY KEY for reading; rows written to it would not be'
+                " kept unique",
                 "unknown-sink",
                 offset,
-                "declare a SINK for it: CREATE SINK … (…, PRIMARY KEY (…) NOT ENFORCED)",
+                "declare a sink to write to it: CREATE SINK … (…, PRIMARY KEY (…) NOT ENFORCED)",
             )
         if declared_sink is not None:
             return declared_sink

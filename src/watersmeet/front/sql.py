@@ -39,8 +39,8 @@ STATEMENTS = (
 _KNOWN = ("CREATE", "INSERT", "SELECT", "EXPLAIN", "SET", "WITH")
 _QUERIES = ("INSERT", "SELECT", "WITH", "FROM", "(")
 _KEPT = (
-    "a result is kept where a sink puts it: CREATE SINK name WITH ('connector' = …); INSERT INTO name"
-    " SELECT …; a name for a query alone is CREATE VIEW name AS SELECT …"
+    "write results to a sink: CREATE SINK name WITH ('connector' = …); INSERT INTO name SELECT …; or"
+    " name a query with CREATE VIEW name AS SELECT …"
 )
 _CONSOLE = Sink("console", "console")
 
@@ -177,11 +177,11 @@ class _Reader:
         """CREATE TABLE, SOURCE or MAPPING with columns: what can be read, as it is."""
         start, before = cursor.offset, dict(self.sources)
         if not cursor.accept("CREATE"):
-            raise cursor.unexpected("CREATE TABLE, and nothing but declarations")
+            raise cursor.unexpected("only declarations such as CREATE TABLE")
         self._create(cursor)
         if self.sources == before:
             hint = "CREATE TABLE, SOURCE or MAPPING, with columns; views, sinks and indexes are for sql(…)"
-            message = "this declares no stream and no table that can be read"
+            message = "the text declares no stream or table"
             raise self.text.error(message, "not-supported", start, hint)
 
     def _each(self, read: Callable[[Cursor], None]) -> None:
@@ -294,7 +294,7 @@ class _Reader:
             if keeps:
                 return
             hint = "use another name, or CREATE OR REPLACE"
-            raise self.text.error(f'there is an index "{name}" already', "duplicate-name", start, hint)
+            raise self.text.error(f'the index "{name}" already exists', "duplicate-name", start, hint)
         self.indexes[name.lower()] = read_index(cursor, name, self.catalog, sql)
 
     def _drop_index(self, cursor: Cursor) -> None:
@@ -305,7 +305,7 @@ class _Reader:
         if self.indexes.pop(name.lower(), None) is None and not may_be_missing:
             hint = near_names(name, self.indexes)
             raise self.text.error(
-                f'this text has made no index "{name}"',
+                f'there is no index "{name}" in this text',
                 "unknown-index",
                 start,
                 hint
@@ -336,7 +336,7 @@ class _Reader:
         if keeps:
             return True
         hint = "use another name, or CREATE OR REPLACE"
-        raise self.text.error(f'"{name}" is declared already', "duplicate-name", start, hint)
+        raise self.text.error(f'"{name}" is declared twice', "duplicate-name", start, hint)
 
     def _query(self, cursor: Cursor) -> tuple[Sink, tuple[Query, tuple[str, ...] | None, int]]:
         """INSERT or SELECT: the sink, and the query with the INSERT's column list and its place."""
@@ -362,7 +362,7 @@ class _Reader:
         indexes = {index.name.lower(): index.name for index in self.indexes.values()}
         for insert in self.inserts:
             if insert.name.lower() in indexes:
-                message = f'a sink is called "{insert.sink.name}", as the job calls one of its indexes'
+                message = f'the sink "{insert.sink.name}" has the name of one of the job\'s indexes'
                 self.text.problem(message, "duplicate-name", None, "give the sink or the index another name")
 
     def _check_lengths(self) -> None:
@@ -380,8 +380,8 @@ class _Reader:
                 continue
             wrong = next((name for name, type_ in times if (type_ in INTEGERS) == is_interval), None)
             if wrong is not None and is_interval:
-                message = f'{setting} is an interval, but "{wrong}" is an integer time'
+                message = f'{setting} is an interval, but the event time "{wrong}" is an integer'
                 self.text.problem(message, "bad-setting", None, "write it as a whole number")
             elif wrong is not None and setting == "max_drift":
-                message = f'{setting} is a number, but "{wrong}" is not an integer time'
+                message = f'{setting} is a number, but the event time "{wrong}" is not an integer'
                 self.text.problem(message, "bad-setting", None, "write INTERVAL '1' HOUR")

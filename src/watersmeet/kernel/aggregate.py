@@ -229,7 +229,7 @@ def _asked(rows: pa.Table, text: str, types: Sequence[pa.DataType]) -> pa.Table:
         raise EngineError(
             f"an aggregate failed: {str(error).splitlines()[0]}",
             code="aggregate-failed",
-            hint="cast the argument to a wider type, such as DECIMAL(38,0), if the result is too great",
+            hint="cast the argument to a wider type, such as DECIMAL(38,0), if the result is too large",
         ) from None
     finally:
         cursor.close()

@@ -137,9 +137,9 @@ def same_rows(what: str, before: int, after: int) -> None:
     """Raises: EngineError when a step that regroups rows has another number of them."""
     if before != after:
         raise EngineError(
-            f"{what}: {before:,} rows went in and {after:,} came out; the tick is not committed",
+            f"{what}: the step read {before:,} rows but produced {after:,}; the tick was not committed",
             code="internal-rows",
-            hint="this is a bug, please report it; nothing of the tick was published",
+            hint="this is a bug in watersmeet: please report it; nothing of the tick was published",
         )
 
 

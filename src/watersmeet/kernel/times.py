@@ -31,7 +31,7 @@ def to_canonical(column: pa.Array) -> pa.Array:
             pc.min_element_wise(days, _DAYS, skip_nulls=False), -_DAYS, skip_nulls=False
         )
         return pc.multiply(inside, DAY_US)
-    raise EngineError(f"{kind} is not a type for an event time", code="event-time-type")
+    raise EngineError(f"{kind} cannot be the type of an event time", code="event-time-type")
 
 
 def known_times(column: pa.Array) -> pa.Array:

@@ -195,12 +195,13 @@ class Asking:
             raise EngineError(
                 f"{self._where}: a call was not answered within {self.asked.timeout} s",
                 code="answer-timeout",
-                hint="the tick can be done again: what was answered is not asked for again",
+                hint="repeat the tick: calls that were answered are not repeated",
             )
         names = {column.name for column in self.asked.columns}
         if not isinstance(answer, Mapping) or set(answer) != names:
             raise EngineError(
-                f"{self._where}: an answer is {answer!r}, and not the columns {', '.join(sorted(names))}",
+                f"{self._where}: the function returned {answer!r}, not the columns"
+                f" {', '.join(sorted(names))}",
                 code="bad-value",
             )
         return self._table([answer])
@@ -209,7 +210,7 @@ class Asking:
         return EngineError(
             f"{self._where}: a call failed: {failure_text(error)}",
             code="answer-failed",
-            hint="the tick can be done again: what was answered is not asked for again",
+            hint="repeat the tick: calls that were answered are not repeated",
         )
 
     def _table(self, answers: Sequence[Mapping[str, Any]]) -> pa.Table:

@@ -100,7 +100,9 @@ def run(
     """
     if twice := sorted({*(inputs or {})} & {*more_inputs}):
         raise SpecError(
-            f'the batches of "{twice[0]}" are given twice', code="bad-value", hint="in inputs, or by name"
+            f'the batches of "{twice[0]}" are passed twice',
+            code="bad-value",
+            hint="pass them either in inputs or by name",
         )
     opened = job(query, store=store, settings=settings, tables=tables, partitions=partitions, clock=clock)
     try:
@@ -148,15 +150,15 @@ class Run:
         waiting = [name for name, batches in self._inputs.items() if isinstance(batches, AsyncIterable)]
         if waiting:
             raise SpecError(
-                f"the batches of {', '.join(waiting)} are awaited",
+                f"the batches of {', '.join(waiting)} come from an async iterable",
                 code="bad-value",
-                hint="write: async for output in local.run(…)",
+                hint="use `async for output in local.run(…)`",
             )
         if self._stages.asks and _is_within_a_loop():
             raise SpecError(
-                "answers are awaited, and a loop of asyncio runs here already",
+                "the run awaits async functions, but an asyncio event loop is already running",
                 code="bad-value",
-                hint="write: async for output in local.run(…)",
+                hint="use `async for output in local.run(…)`",
             )
         self._once()
         self._sync = self._ticks()
@@ -200,7 +202,7 @@ class Run:
 
     def _once(self) -> None:
         if self._sync is not None or self._async is not None:
-            raise SpecError("a run is looped over once", code="run-twice", hint="call local.run again")
+            raise SpecError("a run can be iterated only once", code="run-twice", hint="call local.run again")
 
     def _ticks(self) -> Generator[Output, None, None]:
         live: dict[str, Iterator[Batch]] = {}
@@ -325,9 +327,9 @@ def _taken(opened: LocalJob) -> dict[str, int]:
     position = opened.position
     if not isinstance(position, Mapping) or _TAKEN not in position:
         raise StateError(
-            "the state says nothing of how far inputs were read: its ticks were no run's",
+            "the state does not record how far the inputs were read, because local.run did not write it",
             code="no-position",
-            hint="go on with it as it was made: local.job(…), push and tick",
+            hint="continue it with local.job(…), push and tick",
         )
     return taken | {name: count for name, count in position[_TAKEN].items() if name in taken}
 
@@ -337,9 +339,9 @@ def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, in
     surplus = [name for name in inputs if name not in opened.sources]
     if missing or surplus:
         raise SpecError(
-            f"the job reads {', '.join(opened.sources)}, and is given {', '.join(inputs) or 'nothing'}",
+            f"the job reads {', '.join(opened.sources)}, but the inputs are {', '.join(inputs) or 'missing'}",
             code="unknown-source" if surplus else "missing-source",
-            hint="give batches per source; of one that has none, an empty list",
+            hint="pass batches for each source, or an empty list",
         )
     by_name: dict[str, Batches] = {}
     for name, batches in inputs.items():
@@ -347,21 +349,22 @@ def _checked(opened: LocalJob, inputs: Mapping[str, Any], taken: Mapping[str, in
             batches = batches(taken[name])
         elif taken[name]:
             raise SpecError(
-                f'{taken[name]} batches of "{name}" are in the state, and nothing says where it goes on',
+                f'the state already has {taken[name]} batches of "{name}", but the input cannot start'
+                " after them",
                 code="no-position",
-                hint=f"give a function of their number: {name}=lambda taken: batches[taken:]",
+                hint=f"pass a function of their number: {name}=lambda taken: batches[taken:]",
             )
         if _is_table(batches):
             raise SpecError(
-                f'"{name}" is given one table, not batches of it',
+                f'the input of "{name}" is a table, not a list of batches',
                 code="bad-value",
-                hint="write [table], or table.to_batches()",
+                hint="pass [table], or table.to_batches()",
             )
         if isinstance(batches, str | bytes | Mapping) or not isinstance(batches, Iterable | AsyncIterable):
             raise SpecError(
-                f'the batches of "{name}" are {type(batches).__name__}, which is none',
+                f'the batches of "{name}" are {type(batches).__name__}, which is not iterable',
                 code="bad-value",
-                hint="give an iterable of Arrow batches, such as a list",
+                hint="pass an iterable of Arrow batches, such as a list",
             )
         by_name[name] = batches
     return by_name

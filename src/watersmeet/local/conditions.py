@@ -42,7 +42,7 @@ class ColumnRef:
 
     def _moved(self, plus: Length | None, minus: Length | None) -> ColumnRef:
         if self.is_moved:
-            raise TypeError(f"{self} already has a length added: add up the lengths first")
+            raise TypeError(f"{self} already has a length of time added: add the lengths first")
         return ColumnRef(self.side, self.name, plus, minus)
 
     @property
@@ -64,9 +64,9 @@ class _WithoutTruth:
 
     def __bool__(self) -> NoReturn:
         raise SpecError(
-            f"{self!r} is true or false for each row: Python's and, or and not cannot combine it",
+            f"{self!r} is a condition on rows, which Python's and, or and not cannot combine",
             code="bad-condition",
-            hint="AllOf(…, …) is AND, AnyOf(…, …) is OR",
+            hint="use AllOf(…, …) for AND and AnyOf(…, …) for OR",
         )
 
 

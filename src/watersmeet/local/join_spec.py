@@ -342,13 +342,15 @@ def _too_short(
         least = derived.get(by, {}).get(evicted)
         if least is None:
             yield PlanError(
-                f"postpone: nothing in the condition says when rows of {evicted} can go by {by}",
+                f"postpone: no condition bounds rows of {evicted} by {by}",
                 code="postpone-too-short",
-                hint="rows that may still match would be lost: bound the two in the condition",
+                hint="add a bound between the two to the condition; otherwise rows that may still match"
+                " would be lost",
             )
         elif c < least:
             yield PlanError(
-                f"postpone: rows of {evicted} are needed until {by} is {least} past them, not {c}",
+                f"postpone: rows of {evicted} are needed until {by} is {least} past them, but the"
+                f" postpone value is {c}",
                 code="postpone-too-short",
-                hint="rows that may still match would be lost: leave it out, it follows from the condition",
+                hint="remove it: it follows from the condition",
             )

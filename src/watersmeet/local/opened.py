@@ -86,9 +86,9 @@ def _wall_clock() -> int:
 def _plan(query: Any, settings: Mapping[str, str] | None) -> JobPlan:
     if settings and not isinstance(query, str):
         raise SpecError(
-            "settings are those of a job's text",
+            "settings can be passed only with SQL text",
             code="bad-value",
-            hint="of a JoinSpec they are its options",
+            hint="use the options of the JoinSpec",
         )
     if isinstance(query, JoinSpec):
         return query.plan
@@ -96,12 +96,14 @@ def _plan(query: Any, settings: Mapping[str, str] | None) -> JobPlan:
         query = parse_job(query, overrides=settings)
     if isinstance(query, Job):
         if not query.inserts:
-            raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+            raise SpecError(
+                "the job has no query other than EXPLAIN", code="nothing-to-run", hint="add a SELECT"
+            )
         return plan_job(query)
     if isinstance(query, JobPlan):
         return query
     raise SpecError(
-        f"{query!r} is not a query", code="bad-value", hint="give a job's text, a JoinSpec, or a plan of one"
+        f"{query!r} is not a query", code="bad-value", hint="pass the SQL text of a job, a JoinSpec or a plan"
     )
 
 
@@ -119,16 +121,16 @@ def _store(place: Any) -> Store:
             there = there.parent
         if not there.is_dir():
             raise SpecError(
-                f"a state cannot be kept in {path}: {there} is not a directory",
+                f"the state cannot be stored in {path}: {there} is not a directory",
                 code="bad-store",
-                hint="name a directory, which need not be there yet",
+                hint="use a directory; it is created if it does not exist",
             )
         return LocalStore(path)
     if hasattr(place, "create") and hasattr(place, "names"):
         own: Store = place
         return own
     raise SpecError(
-        f"{place!r} is not a place for a state", code="bad-value", hint="give a directory, or a URL"
+        f"{place!r} is not a place for a state", code="bad-value", hint="pass a directory or a URL"
     )
 
 
@@ -136,15 +138,15 @@ def _held(plan: JobPlan, store: Store, tables: Mapping[str, Any] | None) -> Held
     sources = {source.name: source for source in plan.tables}
     if sources and tables is None and store.names("manifests"):
         raise SpecError(
-            f"what the tables {', '.join(sources)} hold is not in the store",
+            f"the store does not have the rows of the tables {', '.join(sources)}",
             code="no-tables",
-            hint="say it: job(…, tables={…})",
+            hint="pass them: job(…, tables={…})",
         )
     held = HeldTables()
     for name, rows in (tables or {}).items():
         if name not in sources:
             raise SpecError(
-                f'there is no table "{name}" that rows meet as of their tick in the queries of this job',
+                f'no query of this job joins a table "{name}" FOR SYSTEM_TIME AS OF',
                 code="unknown-table",
                 hint=near_names(name, sources) or "there is none: give the rows of others by push",
             )

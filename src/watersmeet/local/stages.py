@@ -83,7 +83,7 @@ class Stages:
         except StopIteration as done:
             result: Result = done.value
             return result
-        raise AssertionError("a run that asks nothing waits for something")
+        raise AssertionError("a run without async functions waits for one")
 
 
 def _without(source: Source, asked: AsyncMap) -> Source:
@@ -101,10 +101,10 @@ def _wrong_before(job: LocalJob, before: Mapping[str, AsyncMap]) -> list[Watersm
         source = job.source(name)
         problems += [
             SpecError(
-                f'before: the answers have a column "{column.name}" {column.type}, and'
-                f' source "{name}" declares none',
+                f'before: the answers have a column "{column.name}" {column.type}, which source'
+                f' "{name}" does not declare',
                 code="unknown-column",
-                hint=f"declare it as one of its columns: {column.name} {column.type}",
+                hint=f"declare the column: {column.name} {column.type}",
             )
             for column in asked.columns
             if column not in source.columns
@@ -112,9 +112,9 @@ def _wrong_before(job: LocalJob, before: Mapping[str, AsyncMap]) -> list[Watersm
         if source.change_column is not None or source.primary_key is not None:
             problems.append(
                 SpecError(
-                    f'before: rows of "{name}" are changes',
+                    f'before: rows of "{name}" are inserts and deletes',
                     code="not-supported",
-                    hint="a row that goes would have to be answered as when it came: ask after the join",
+                    hint="use after: a delete would need the same answer as its insert",
                 )
             )
     return problems
@@ -133,9 +133,9 @@ def _wrong_after(job: LocalJob, after: Mapping[str, AsyncMap]) -> list[Watersmee
             continue
         problems += [
             SpecError(
-                f'after: query "{name}" has a column "{column.name}" already',
+                f'after: query "{name}" already has a column "{column.name}"',
                 code="duplicate-column",
-                hint="give that of the answers another name",
+                hint="rename the column of the answers",
             )
             for column in asked.columns
             if column.name.lower() in {output.lower() for output in outputs[name]}

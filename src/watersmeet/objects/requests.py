@@ -98,27 +98,27 @@ class Place:
         shown = without_secrets(self.url.split("?")[0])
         if parts.scheme not in SCHEMES:
             raise SpecError(
-                f'a state cannot be kept in "{shown}"',
+                f'"{shown}" is not a place for the state',
                 code="bad-store",
-                hint="name s3://bucket/prefix, gs://…, az://… or postgresql://…, or a directory",
+                hint="use s3://bucket/prefix, gs://…, az://…, postgresql://… or a directory",
             )
         if not parts.netloc:
             raise SpecError(
-                f'the store of the state is "{shown}", which names no bucket',
+                f'the state store "{shown}" has no bucket',
                 code="bad-store",
-                hint="state_store = 's3://bucket/prefix', or gs://…, az://…",
+                hint="for example SET state_store = 's3://bucket/prefix', or gs://…, az://…",
             )
         if "@" in parts.netloc or parts.query or parts.fragment:
             raise SpecError(
-                f'the store of the state, "{shown}", has more in it than a bucket and a prefix',
+                f'the state store "{shown}" may contain only a bucket and a prefix',
                 code="bad-store",
-                hint=f"credentials come from the environment of each process: {_ENVIRONMENT[parts.scheme]}",
+                hint=f"set credentials in the environment of each process: {_ENVIRONMENT[parts.scheme]}",
             )
         if any("@" in value for name, value in self.options if name == "endpoint"):
             raise SpecError(
-                "state_store_endpoint has somebody's name in it",
+                "state_store_endpoint contains a user name",
                 code="bad-store",
-                hint=f"credentials come from the environment of each process: {_ENVIRONMENT[parts.scheme]}",
+                hint=f"set credentials in the environment of each process: {_ENVIRONMENT[parts.scheme]}",
             )
         object.__setattr__(self, "url", self.url.rstrip("/"))
         object.__setattr__(self, "scheme", parts.scheme)
@@ -139,9 +139,9 @@ def _client(place: Place) -> Client:
         from obstore.store import from_url
     except ImportError:
         raise StateError(
-            f"{place.url} is an object store, and the library for those is not installed",
+            f"{place.url} is an object store, but the library for object stores is not installed",
             code="missing-library",
-            hint="pip install 'watersmeet[objects]', where Spark's Python workers run, too",
+            hint="run `pip install 'watersmeet[objects]'`, also where Spark's Python workers run",
         ) from None
     options: dict[str, Any] = dict(place.options)
     client: Any = {  # what is not said is the environment's to say
@@ -263,7 +263,7 @@ def told(place: Place, what: str, error: BaseException) -> StateError:
     status, kind = _STATUS.search(str(error)), type(error).__name__
     said = f"{place.url} did not {what}: {plain(error)}"
     if _code(error) == "NoSuchBucket":
-        return StateError(said, code="no-bucket", hint="make the bucket, or check its name and its endpoint")
+        return StateError(said, code="no-bucket", hint="create the bucket, or check its name and endpoint")
     if is_full(str(error)):
         return StateError(said, code="store-full", hint=MAKE_ROOM)
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or (status and status[1] in ("401", "403")):

@@ -40,9 +40,9 @@ def store_of(settings: Mapping[str, str]) -> RemoteStore | None:
         for name in STORE_SETTINGS:
             if name in settings:
                 raise SpecError(
-                    f"{name} is set, and the state is in no store",
+                    f"{name} is set, but the state is not in an object store",
                     code="bad-setting",
-                    hint=f"SET {STORE} = 's3://bucket/prefix', or leave {name} out",
+                    hint=f"SET {STORE} = 's3://bucket/prefix', or remove {name}",
                 )
         return None
     limit = _bytes(settings.get(CACHE))
@@ -71,9 +71,9 @@ def _tables(url: str, settings: Mapping[str, str], limit: int) -> TablesStore:
     for name in (ENDPOINT, REGION, ALLOW_HTTP):
         if name in settings:
             raise SpecError(
-                f"{name} is set, and the state is in PostgreSQL",
+                f"{name} is set, but the state is in PostgreSQL",
                 code="bad-setting",
-                hint=f"leave {name} out: the URL says all there is to say",
+                hint=f"remove {name}: the URL has all settings",
             )
     place = TablesPlace(Secret(url))
     return TablesStore(place, Cache(place.url, limit) if limit else None)
@@ -91,5 +91,7 @@ def _bytes(value: str | None) -> int:
     if number.isdecimal() and unit in _UNITS and int(number) * _UNITS[unit] >= LEAST_BYTES:
         return int(number) * _UNITS[unit]
     raise SpecError(
-        f"{CACHE} is '{value}'", code="bad-setting", hint="a size of at least 1 MB, such as '1 GB', or 'none'"
+        f"{CACHE} = '{value}' is not a valid size",
+        code="bad-setting",
+        hint="use a size of at least 1 MB, such as '1 GB', or 'none'",
     )

@@ -155,7 +155,9 @@ class ObjectStore:
                 except AlreadyExistsError:
                     with suppress(FileNotFoundError):  # deleted before it was read
                         return bytes(client.get(name).bytes()) == data
-            raise ConnectionError("something was in the way, and is not there")  # a put is under way (409)
+            raise ConnectionError(
+                "an object was in the way, but no longer exists"
+            )  # a put is under way (409)
 
         return asked(self.place, f'take "{name}"', created)
 
@@ -298,9 +300,9 @@ class ObjectStore:
             for of_manifests in (True, False):
                 self._delete([name for name in names if is_manifest(name) is of_manifests])
         raise StateError(
-            f"{self.place.url} does not become empty: something goes on writing to it, such as {names[0]}",
+            f"{self.place.url} cannot be emptied: another process keeps writing to it, such as {names[0]}",
             code="state-moves-on",
-            hint="stop the run of the job that goes on, perhaps on another machine, then try again",
+            hint="stop the run of the job, perhaps on another machine, then run the command again",
         )
 
     def sweep(self) -> None:
@@ -319,10 +321,10 @@ class ObjectStore:
         if not refused:
             self.delete(name)
             raise StateError(
-                f"{self.place.url} does not put an object on the condition that there is none; by that a job "
-                "makes sure that no other run commits the same tick",
+                f"{self.place.url} does not support conditional writes, which prevent two runs from"
+                " committing the same tick",
                 code="no-conditional-put",
-                hint="keep the state in a store that does (S3, GCS, Azure, MinIO, R2), or in a directory",
+                hint="use a store with conditional writes (S3, GCS, Azure, MinIO, R2), or a directory",
             )
         self.delete(name)
 

@@ -68,24 +68,24 @@ class TablesPlace:
         hosts = hosts_of(self.given)
         if not all(host for host, _ in hosts) or not database or "/" in database:
             raise SpecError(
-                "the store of the state names no server with a database on it",
+                "state_store has no server or no database",
                 code="bad-store",
                 hint=_EXAMPLE,
             )
         if elsewhere := sorted({name for name, _ in told} & ELSEWHERE):
             raise SpecError(
-                f"the store of the state says {' and '.join(elsewhere)} behind the '?': the server would be"
-                " another than the URL names, by which a state is told from others",
+                f"state_store has {' and '.join(elsewhere)} after the '?', which would change the"
+                " server that identifies the state",
                 code="bad-store",
                 hint=_EXAMPLE,
             )
         if len(pipelines) != 1 or not _NAME.fullmatch(pipelines[0]):
             said = "two pipelines" if len(pipelines) > 1 else f'the pipeline "{"".join(pipelines)}"'
             raise SpecError(
-                f"the store of the state names {said if pipelines else 'no pipeline'}: by that name a job's "
-                "state is told from the others' in the database",
+                f"state_store has {said if pipelines else 'no pipeline'}, the name that identifies the"
+                " job's state in the database",
                 code="bad-store",
-                hint=f"{_EXAMPLE}; a name of letters, digits, and _ . -",
+                hint=f"use a name of letters, digits, _ . and -: {_EXAMPLE}",
             )
         pieces = parts.query.split("&")  # the others stay as they are written: "+" is no space to the client
         rest = "&".join(piece for piece in pieces if unquote(piece.partition("=")[0]) != PIPELINE)

@@ -280,9 +280,9 @@ class TablesStore:
             if not names:
                 return self.delete(last)
         raise StateError(
-            f"{self.place.url} does not become empty: something goes on writing to it, such as {names[0][0]}",
+            f"{self.place.url} cannot be emptied: another process keeps writing to it, such as {names[0][0]}",
             code="state-moves-on",
-            hint="stop the run of the job that goes on, perhaps on another machine, then try again",
+            hint="stop the run of the job, perhaps on another machine, then run the command again",
         )
 
     def sweep(self) -> None:
@@ -299,9 +299,9 @@ class TablesStore:
         self.delete(name)
         if not put or not refused or content != b"1" or self.has(name):
             raise StateError(
-                f"{self.place.url} does not keep rows of {FILES} as they are put",
+                f"{self.place.url} changes rows that are written to {FILES}",
                 code="store-refused",
-                hint="check the rules and triggers of that table: it must have none",
+                hint="remove all rules and triggers of that table",
             )
 
     def _asked(
@@ -401,11 +401,11 @@ class _StateServer(Server):
     def away(self, seconds: float, said: str) -> Exception:
         if "lock timeout" in said:
             return StateError(
-                f"{self._place.url} did not {self._what} for {seconds:.0f} s: another run holds it, in a"
-                f" transaction that goes on ({said})",
+                f"{self._place.url} did not {self._what} for {seconds:.0f} s: another run has an open"
+                f" transaction ({said})",
                 code="store-away",
-                hint="see in pg_stat_activity what that transaction waits for, such as a standby that does"
-                " not confirm (synchronous_standby_names), and stop the other run of the job; then run again",
+                hint="check in pg_stat_activity what that transaction waits for (for example"
+                " synchronous_standby_names), stop the other run, and run again",
             )
         return StateError(
             f"{self._place.url} did not {self._what} for {seconds:.0f} s: {said}",
@@ -436,10 +436,9 @@ def told(place: TablesPlace, what: str, error: BaseException) -> StateError:
 
 def _gone(place: TablesPlace) -> StateError:
     return StateError(
-        f"{place.url}: {FILES} was there, and is gone: somebody dropped it, or put another"
-        " database in its place",
+        f"{place.url}: the table {FILES} no longer exists: it was dropped, or the database was replaced",
         code="store-refused",
-        hint="restore the database; or, to start over, run again, and the message names the missing state",
+        hint="restore the database; or run again to start over",
     )
 
 

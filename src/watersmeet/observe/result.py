@@ -76,5 +76,5 @@ def _needs(library: str) -> Any:
         raise SpecError(
             f"{library} is not installed",
             code="missing-library",
-            hint=f"pip install {library}; or take result.arrow()",
+            hint=f"run `pip install {library}`, or use result.arrow()",
         ) from None

@@ -49,9 +49,9 @@ def listening_at(
         from watersmeet.page.serving import Serving
     except ModuleNotFoundError as error:
         raise EngineError(
-            f"the page is served by a library that is not installed: {error.name}",
+            f"the page needs a library that is not installed: {error.name}",
             code="missing-library",
-            hint="pip install 'watersmeet[ui]'; watersmeet report makes a page without it",
+            hint="run `pip install 'watersmeet[ui]'`, or use `watersmeet report`, which does not need it",
         ) from None
 
     asker = None if asked is None else Asker(asked)

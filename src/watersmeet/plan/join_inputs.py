@@ -134,9 +134,9 @@ def check_event_times(inputs: JoinInputs) -> list[PlanError]:
     """Event-time columns whose type cannot be an event time."""
     return [
         PlanError(
-            f"{i.alias}.{column} cannot be an event time: it is {inputs.column((i.alias, column)).type}",
+            f"{i.alias}.{column} is {inputs.column((i.alias, column)).type}, which cannot be an event time",
             code="wrong-types",
-            hint="event times are TIMESTAMP, DATE or an integer type; cast the column in a view",
+            hint="cast the column to TIMESTAMP, DATE or an integer type in a view",
         )
         for i in inputs.in_order
         for column in i.event_times

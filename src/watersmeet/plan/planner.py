@@ -244,8 +244,8 @@ def _planned(
             why = refused[0].message
     key = ", ".join(sink.primary_key)
     warning = (
-        f'nothing says that the result has one row per ({key}), the PRIMARY KEY of "{sink.name}", and nothing'
-        f" counts them ({why}): of several that come in different ticks the last one is taken for all"
+        f'the result may have several rows per ({key}), the PRIMARY KEY of "{sink.name}", which the job'
+        f" does not check ({why}): a later tick overwrites rows of earlier ones"
     )
     return replace(plan, of_plan=(*plan.of_plan, warning)), problems
 

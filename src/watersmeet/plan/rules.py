@@ -233,4 +233,4 @@ def _no_delta(query: Planning) -> tuple[str, ...]:
     asked = chosen(query.tree, query.options.plan)
     if asked is not PlanChoice.DELTA or isinstance(delta, DeltaJoin):
         return ()
-    return (f"plan = delta: run as a cascade, for {delta.why}",)
+    return (f"plan = delta is not possible, so the job uses a cascade: {delta.why}",)

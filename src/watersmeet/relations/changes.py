@@ -51,7 +51,7 @@ class Changes:
 
         for label, column in (("op", self.op), ("diff", self.diff)):
             if column is not None and not (isinstance(column, str) and column.strip()):
-                raise whole_error(label, f"is {column!r}", "the name of a column")
+                raise whole_error(label, f"is {column!r}", "pass the name of a column")
         inserts, deletes = _words(self.inserts, "inserts"), _words(self.deletes, "deletes")
         said = Said(self.op, self.diff, inserts, deletes, keyed=bool(self.key))
         change = change_said(said, columns, error, IN_PYTHON)
@@ -77,7 +77,7 @@ class Changes:
             return checked_key(name, written, columns, connector, change, times, fields, wrong, IN_PYTHON)
         for label, given in (("sequence", fields.sequence_by), ("tombstones", fields.tombstones)):
             if given is not None:
-                raise wrong(f"{label} is said of tables with a key, and there is none", "key='id'")
+                raise wrong(f"{label} needs a key", "key='id'")
         return None
 
 
@@ -91,5 +91,5 @@ def _words(given: Values | None, label: str) -> tuple[str, ...] | None:
         raise whole_error(label, f"is {given!r}", f"values of the column: {label}=['I', 'U'], or {label}=1")
     words = tuple(value.strip() if isinstance(value, str) else str(value) for value in values)
     if "" in words:
-        raise whole_error(label, f"has an empty word: {given!r}", "leave it out")
+        raise whole_error(label, f"has an empty entry: {given!r}", "remove it")
     return words

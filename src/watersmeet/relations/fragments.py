@@ -88,13 +88,13 @@ def read_fragment(given: Written, label: str, *, named: bool = False) -> tuple[e
     statements = statements_of(whole)
     if len(statements) != 1:
         said = "nothing" if not statements else f"{len(statements)} of them"
-        raise whole.error(_said(label, f"one expression is expected, found {said}"), "syntax", 0)
+        raise whole.error(_said(label, f"expected one expression, found {said}"), "syntax", 0)
     tree = parse_tokens(whole, statements[0])
     kinds = (*_EXPRESSIONS, *_NAMED) if named else _EXPRESSIONS
     if not isinstance(tree, kinds) or (tree.is_star and not named and isinstance(tree, exp.Column)):
         what = "a SELECT" if isinstance(tree, exp.Select | exp.SetOperation) else tree.key.upper()
         what = {"ALIAS": "one with a name (AS …)", "STAR": '"*"'}.get(what, what)
-        raise whole.error(_said(label, f"an expression is expected, not {what}"), "syntax", 0)
+        raise whole.error(_said(label, f"expected an expression, not {what}"), "syntax", 0)
     return tree, _placed(tree, fragment_of(text, label))
 
 
@@ -112,7 +112,7 @@ def read_select(text: str, label: str) -> tuple[exp.Select, Fragment]:
     tree = parse_tokens(whole, statements[0]) if len(statements) == 1 else None
     if not isinstance(tree, exp.Select):
         what = "nothing" if not statements else "something else" if tree is not None else "several statements"
-        raise whole.error(f"{label}: one SELECT is expected, found {what}", "syntax", 0)
+        raise whole.error(f"{label}: expected one SELECT, found {what}", "syntax", 0)
     return tree, _placed(tree, fragment_of(text, label))
 
 
@@ -128,7 +128,7 @@ def whole_error(label: str, problem: str, hint: str | None = None) -> Exception:
     return Text("").error(f"{label} {problem}", "bad-argument", None, hint)
 
 
-def several(given: Any, label: str, hint: str = "leave it out, or say one at least") -> Sequence[Any]:
+def several(given: Any, label: str, hint: str = "pass at least one, or remove the argument") -> Sequence[Any]:
     """Of a list, its items, one at least."""
     lone = isinstance(given, str) or is_column(given)
     items = list(given) if isinstance(given, Iterable) and not lone else []
@@ -141,7 +141,7 @@ def names_of(given: Any, label: str) -> tuple[str, ...]:
     """Names of columns, of which a lone text is one."""
     names = [given] if isinstance(given, str) else several(given, label)
     if any(not isinstance(name, str) or not name.strip() for name in names):
-        raise whole_error(label, f"is {given!r}", "names of columns")
+        raise whole_error(label, f"is {given!r}", "pass names of columns")
     return tuple(names)
 
 

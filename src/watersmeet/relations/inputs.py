@@ -99,7 +99,7 @@ def stream(
     columns, frame = _columns(rows, name)
     if frame is not None and not frame.isStreaming:
         raise whole_error(
-            f'"{name}"', "is not a stream: its DataFrame has an end", "spark.readStream makes streaming ones"
+            f'"{name}"', "is not a stream: its DataFrame is a batch DataFrame", "use spark.readStream"
         )
     said = Changes(op, diff, inserts, deletes, key)
     if time is None:
@@ -162,17 +162,17 @@ def table(
     if hasattr(rows, "isStreaming"):
         raise whole_error(
             f'"{name}"',
-            "is given a DataFrame, which stays what it was when it was made: its files, its version",
-            "give what makes it anew: table(lambda: spark.read.parquet('items'), name='items')",
+            "is given a DataFrame, which always reads the files or version of its creation",
+            "pass a function that creates it: table(lambda: spark.read.parquet('items'), name='items')",
         )
     makes = rows if callable(rows) else None
     columns, frame = _columns(rows if makes is None else makes(), name)
     if makes is not None and (frame is None or frame.isStreaming):
-        problem = "makes no DataFrame" if frame is None else "makes a DataFrame without an end"
-        raise whole_error(f'"{name}"', problem, "spark.read makes those with an end; stream(df, …) takes it")
+        problem = "returns no DataFrame" if frame is None else "returns a streaming DataFrame"
+        raise whole_error(f'"{name}"', problem, "use spark.read for tables, and stream(df, …) for streams")
     compared = bool(key) if changes is None else changes
     if key and not compared:
-        raise whole_error("key", "is said of a table that does not change by it", "leave key out, or changes")
+        raise whole_error("key", "is only for changing tables", "remove key, or add changes=True")
     connector = MEMORY if makes is None else DATAFRAME_TABLE
     fields = _fields(name, {"refresh": refresh, "max_rows": max_rows, "max_bytes": max_bytes}, connector)
 
@@ -232,7 +232,9 @@ def selected(relation: Relation, text: str, label: str) -> Relation:
     tree, fragment = read_select(text, label)
     if tree.args.get("joins") or is_summarized(tree) or tree.args.get("with_"):
         raise whole_error(
-            label, "is more than columns and a filter", "SELECT …, … FROM the source's name WHERE …"
+            label,
+            "must contain only columns and a filter",
+            "write SELECT …, … FROM the source's name WHERE …",
         )
     return relation.checked(tree, fragment)
 
@@ -246,7 +248,7 @@ def _kind_of(rows: Any) -> str:
 def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     """The columns, and the DataFrame if it is one."""
     if not isinstance(name, str) or not name.strip():
-        raise whole_error("name", f"is {name!r}", "the stream's name: stream(df, …, name='orders')")
+        raise whole_error("name", f"is {name!r}", "pass the stream's name: stream(df, …, name='orders')")
     if isinstance(rows, Mapping):
         pairs, frame = [(str(column), str(type_)) for column, type_ in rows.items()], None
     elif hasattr(rows, "schema") and hasattr(rows, "isStreaming"):
@@ -254,9 +256,9 @@ def _columns(rows: Any, name: str) -> tuple[tuple[Column, ...], Any]:
     else:
         raise whole_error(
             f'"{name}"',
-            f"got {_kind_of(rows)}, not a DataFrame of Spark",
-            "pass a DataFrame (spark.readStream…), or columns and types: {'id': 'BIGINT', 't': 'TIMESTAMP'};"
-            " watersmeet.local joins Arrow, pandas and Polars data",
+            f"is {_kind_of(rows)}, not a Spark DataFrame",
+            "pass a DataFrame (spark.readStream…), or columns and types: {'id': 'BIGINT', 't':"
+            " 'TIMESTAMP'}; use watersmeet.local for Arrow, pandas and Polars data",
         )
     problems: list[WatersmeetError] = []
     columns: dict[str, Column] = {}
@@ -313,13 +315,13 @@ def _check_timeless(name: str, said: Changes, of_times: Mapping[str, Any]) -> No
     if not said.are_said:
         raise whole_error(
             f'"{name}"',
-            "has no event time, and nothing says what becomes of its rows",
-            "time='order_time', lag='10 seconds'; of a table that changes op='op', diff='d' or key='id';"
-            " what has an end is a table: table(lambda: …, name='…')",
+            "has no event time, and no column tells inserts from deletes",
+            "add time='order_time', lag='10 seconds'; for a changing table op='op', diff='d' or"
+            " key='id'; for a batch DataFrame use table(lambda: …, name='…')",
         )
     label = next((label for label, given in of_times.items() if given is not None), None)
     if label is not None:
-        raise whole_error(label, f'is said of "{name}", which has no event time', "leave it out, or say time")
+        raise whole_error(label, f'needs an event time, but "{name}" has none', "remove it, or add time")
 
 
 def _column_named(given: Any, label: str) -> str | None:
@@ -331,7 +333,7 @@ def _column_named(given: Any, label: str) -> str | None:
 def _us(length: Length, label: str) -> int:
     value = interval_us(length_node(length, label))
     if value is None:
-        raise whole_error(label, f"is {length!r}, no length of time", "such as '30 seconds'")
+        raise whole_error(label, f"is {length!r}, not a length of time", "for example '30 seconds'")
     return value
 
 
@@ -342,16 +344,16 @@ def _event_times(
         wanted: Mapping[str, Length | None] = {time: lag}
     elif isinstance(time, Mapping) and time:
         if lag is not None:
-            raise whole_error("lag", "is given together with lags of each time", "time={'t': '10 seconds'}")
+            raise whole_error("lag", "cannot be combined with the lags in time", "time={'t': '10 seconds'}")
         wanted = time
     else:
-        raise whole_error("time", f"is {time!r}", "the event-time column, or {'t': '10 seconds'}")
+        raise whole_error("time", f"is {time!r}", "pass the event-time column, or {'t': '10 seconds'}")
     by_name = {column.name.lower(): column for column in columns}
     times: list[EventTime] = []
     problems: list[WatersmeetError] = []
     for written, length in wanted.items():
         if not isinstance(written, str):
-            raise whole_error("time", f"is {time!r}", "names of columns with their lags")
+            raise whole_error("time", f"is {time!r}", "pass names of columns with their lags")
         column = by_name.get(written.lower())
         if column is None:
             field = (
@@ -359,7 +361,7 @@ def _event_times(
             )
             hint = near_names(written, [other.name for other in columns])
             hint = field if is_field(written, columns) else hint
-            message = f'"{name}" has no column "{written}", which is to be its event time'
+            message = f'"{name}" has no column "{written}", which its event time names'
             problems.append(SqlError(message, code="unknown-column", hint=hint))
         elif any(before.column == column.name for before in times):
             problems.append(SqlError(f'"{column.name}" has two lags', code="already-ordered"))

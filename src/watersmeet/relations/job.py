@@ -116,10 +116,12 @@ def job(*outputs: Output, checkpoint: Place | None = None, settings: Mapping[str
     ['good', 'bad']
     """
     if not outputs:
-        raise whole_error("job", "is given nothing to run", "job(relation.to_sink(…), checkpoint='state')")
+        raise whole_error(
+            "job", "needs at least one sink", "for example job(relation.to_sink(…), checkpoint='state')"
+        )
     other = next((output for output in outputs if not isinstance(output, Output)), None)
     if other is not None:
-        raise whole_error("job", f"is given {other!r}", "what relation.to_sink(…) gives")
+        raise whole_error("job", f"is given {other!r}", "pass the result of relation.to_sink(…)")
     given = _all_given(output.relation for output in outputs)
     functions = {output.sink.name: output.function for output in outputs if output.function is not None}
     made = Job(_described(outputs, _said(checkpoint, settings)), given, functions)
@@ -160,9 +162,9 @@ def sql(
                 f'"{name}"', f"is given {type(relation).__name__}", "stream(df, time=…, name=…)"
             )
     if not isinstance(text, str):
-        raise whole_error("sql", f"is given {type(text).__name__}", "a text of SQL")
+        raise whole_error("sql", f"is given {type(text).__name__}", "pass SQL text")
     if len({name.lower() for name in relations}) < len(relations):
-        raise whole_error("sql", f"is given names that are the same: {', '.join(relations)}")
+        raise whole_error("sql", f"has the same name twice: {', '.join(relations)}")
     given = _all_given(relations.values())
     description = parse_job(
         text,
@@ -173,7 +175,7 @@ def sql(
     _check_sources(description)
     made = Job(description, given)
     if not made.description.inserts:
-        raise whole_error("sql", "is given nothing to run but EXPLAIN", "add INSERT INTO sink SELECT …")
+        raise whole_error("sql", "has no query other than EXPLAIN", "add INSERT INTO sink SELECT …")
     _ = made.plan
     return made
 
@@ -185,8 +187,8 @@ def _check_sources(description: Description) -> None:
         for source in (s for query in insert.query.every for i in query.inputs for s in i.sources):
             if by_name.setdefault(source.name.lower(), source) != source:
                 raise SpecError(
-                    f'two streams or tables are named "{source.name}": one that the text declares, and'
-                    " one of a relation",
+                    f'two streams or tables are named "{source.name}": one in the SQL text, and one of'
+                    " a relation",
                     code="duplicate-name",
                     hint="give one of them another name: stream(…, name='…')",
                 )
@@ -207,14 +209,14 @@ def _said(checkpoint: Place | None, settings: Mapping[str, Any] | None) -> dict[
         before = next((name for name in said if is_same_setting(name, str(key))), None)
         if before is not None:
             also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"setting {key!r}", f"is given twice{also}", "leave out one of them")
+            raise whole_error(f"setting {key!r}", f"is set twice{also}", "leave out one of them")
         said[str(key)] = value
     if checkpoint is not None:
         place = str(checkpoint) if isinstance(checkpoint, str | os.PathLike) else ""
         if not place.strip():
-            raise whole_error("checkpoint", f"is {checkpoint!r}", "a directory for the job's state")
+            raise whole_error("checkpoint", f"is {checkpoint!r}", "pass a directory for the job's state")
         if any(key.strip().lower() == "checkpoint" and str(value) != place for key, value in said.items()):
-            raise whole_error("checkpoint", "is said among the settings, too", "leave one of them out")
+            raise whole_error("checkpoint", "is also in the settings", "remove one of them")
         said["checkpoint"] = place
     return said
 

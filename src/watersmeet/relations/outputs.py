@@ -44,7 +44,7 @@ def sink(
     if traits is None or not traits.sinks:
         names = [other for other, able in CONNECTORS.items() if able.sinks]
         hint = near_names(str(connector), names)
-        raise whole_error("sink", f"is of {connector!r}, which is no connector to write to", hint)
+        raise whole_error("sink", f"is {connector!r}, which is not a connector for sinks", hint)
     said = options_of_today(_said(options, more), traits.name)
     own = checked_name(name) or _last_part(said) or traits.name
     keys = names_of(primary_key, "primary_key") if primary_key else ()
@@ -60,7 +60,7 @@ def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, n
         raise whole_error(what, f"is {value!r}", "'jdbc'" if what == FORMAT else "'catalog.db.t'")
     said = _said(options, {})
     if any(key.lower() == FORMAT for key in said):
-        raise whole_error("options", "say a format, too", "leave it out")
+        raise whole_error("options", "also contain a format", "remove it")
     said = {what: value, **said}
     own = checked_name(name) or _last_part(said) or value
     return Sink(own, SPARK, {key: guarded(key, text) for key, text in said.items()})
@@ -69,7 +69,7 @@ def written_by_spark(what: str, value: Any, options: Mapping[str, Any] | None, n
 def checked_name(name: Any) -> str | None:
     """A sink's name, as a call is given it."""
     if name is not None and (not isinstance(name, str) or not name.strip()):
-        raise whole_error("name", f"is {name!r}", "the sink's name")
+        raise whole_error("name", f"is {name!r}", "pass the sink's name")
     return name
 
 
@@ -83,7 +83,7 @@ def _said(options: Any, more: Mapping[str, Any]) -> dict[str, str]:
         before = next((name for name in said if is_same_option(name, str(key))), None)
         if before is not None:
             also = "" if before == key else f", also as {before!r}"
-            raise whole_error(f"option {key!r}", f"is given twice{also}", "leave out one of them")
+            raise whole_error(f"option {key!r}", f"is set twice{also}", "leave out one of them")
         said[str(key)] = as_text(value)
     return said
 

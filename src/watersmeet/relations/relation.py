@@ -93,7 +93,7 @@ class Relation(WithSinks):
     def alias(self, name: str) -> Relation:
         """The same by another name, by which the texts of a join mention it."""
         if not isinstance(name, str) or not name.strip():
-            raise whole_error("alias", f"is {name!r}", "a name: orders.alias('o')")
+            raise whole_error("alias", f"is {name!r}", "pass a name: orders.alias('o')")
         return replace(self, _tree=_named(self._item("alias"), name), _grows=False)
 
     def join(
@@ -116,14 +116,14 @@ class Relation(WithSinks):
             match: of an ASOF join, what says which row is the nearest: ``q.t <= r.t``.
         """
         if not isinstance(other, Relation):
-            raise whole_error("join", f"is given {type(other).__name__}, not a relation", "stream(df, …)")
+            raise whole_error("join", f"needs a relation, not {type(other).__name__}", "stream(df, …)")
         wanted = _ALSO.get(how, how) if isinstance(how, str) else None
         if wanted not in HOW:
             raise whole_error("how", f"is {how!r}, not a kind of join", near_names(str(how), HOW))
         columns = None if using is None else names_of(using, "using")
         conditions, fragments = self._conditions(on, within)
         if columns is not None and conditions:
-            raise whole_error("using", "is given together with on or within", "leave out one of them")
+            raise whole_error("using", "cannot be combined with on or within", "leave out one of them")
         select = self._growing("join")
         node = exp.Join(this=other._item("join"), **HOW[wanted])
         if columns is not None:
@@ -142,7 +142,7 @@ class Relation(WithSinks):
     def where(self, *conditions: Written) -> Relation:
         """The rows for which all conditions are true."""
         if not conditions:
-            raise whole_error("where", "is given no condition")
+            raise whole_error("where", "needs at least one condition")
         read = [read_fragment(condition, "where") for condition in conditions]
         select = self._growing("where")
         before = select.args.get("where")
@@ -155,7 +155,7 @@ class Relation(WithSinks):
     def select(self, *columns: Written) -> Relation:
         """These columns: ``o.order_id``, ``o.price * 2 AS twice``, ``d.*``."""
         if not columns:
-            raise whole_error("select", "is given no columns")
+            raise whole_error("select", "needs at least one column")
         read = _items(columns, "select")
         select = self._growing("select")
         select.set("expressions", [tree for tree, _ in read])
@@ -171,16 +171,16 @@ class Relation(WithSinks):
     def hint(self, *hints: str) -> Relation:
         """How the joins made so far are to be run: ``BROADCAST(d)``, ``PLAN(delta)``."""
         if not self._grows or not self._tree.args.get("joins"):
-            raise whole_error("hint", "is said of what joins nothing", "a.join(b, …).hint('BROADCAST(b)')")
+            raise whole_error(
+                "hint", "needs a relation that joins", "write a.join(b, …).hint('BROADCAST(b)')"
+            )
         if not hints or any(not isinstance(hint, str) or "*/" in hint for hint in hints):
-            raise whole_error("hint", f"is {hints!r}", "texts such as 'BROADCAST(d)'")
+            raise whole_error("hint", f"is {hints!r}", "pass texts such as 'BROADCAST(d)'")
         fragment = fragment_of(f"/*+ {', '.join(hints)} */", "hint")
         select = self._growing("hint")
         before = select.args.get("hint")
         if before is not None:
-            raise whole_error(
-                "hint", "is given twice", "all of them at once: .hint('BROADCAST(a)', 'PLAN(delta)')"
-            )
+            raise whole_error("hint", "can be used once", "pass all: .hint('BROADCAST(a)', 'PLAN(delta)')")
         node = exp.Hint(expressions=[exp.Var(this=fragment.text[3:-2].strip())])
         node.meta["start"] = fragment.first
         select.set("hint", node)
@@ -191,7 +191,7 @@ class Relation(WithSinks):
         tree, given, fragments = self._whole(), dict(self._given), list[Fragment]()
         for other in others:
             if not isinstance(other, Relation):
-                raise whole_error("union_all", f"is given {type(other).__name__}, not a relation")
+                raise whole_error("union_all", f"needs a relation, not {type(other).__name__}")
             tree = exp.Union(this=tree, expression=other._whole(), distinct=False)
             given = together(given, other._given)
             fragments += other._fragments
@@ -211,7 +211,7 @@ class Relation(WithSinks):
         says what is made of each."""
         windows = [key for key in keys if isinstance(key, Window)]
         if len(windows) > 1:
-            raise whole_error("group_by", "is given two windows", "one: rows are in groups of one kind")
+            raise whole_error("group_by", "accepts only one window", "remove one of them")
         read = [
             read_fragment(key, f"group_by, item {number}", named=True)
             for number, key in enumerate(keys, 1)
@@ -227,7 +227,7 @@ class Relation(WithSinks):
         item = self._item("as_of")
         if not isinstance(item, exp.Table):
             raise whole_error(
-                "as_of", "is said of what is no table", "declared('CREATE TABLE …')['name'].as_of()"
+                "as_of", "needs a table, not a stream", "write declared('CREATE TABLE …')['name'].as_of()"
             )
         item.set("version", exp.Version(this="TIMESTAMP", kind="AS OF", expression=exp.CurrentTimestamp()))
         return replace(self, _tree=item, _grows=False)
@@ -307,7 +307,7 @@ class Relation(WithSinks):
         if call in ("alias", "group_by"):
             return tree
         raise whole_error(
-            call, "needs a name for its rows, and this relation has no name", "give it one: .alias('x')"
+            call, "needs the name of the relation, but this relation has no name", "add a name: .alias('x')"
         )
 
     def _windowed_rows(self) -> tuple[exp.Expression, exp.Expression | None]:
@@ -334,8 +334,8 @@ class Relation(WithSinks):
                 return _all_of(self._item(call))
             raise whole_error(
                 "join",
-                "follows a filter of a join, whose names would be lost",
-                "filter an input before it is joined, or behind all joins; or .select(…).alias('x') first",
+                "cannot follow a filter of a join: the names of the joined inputs would be lost",
+                "filter an input before the join or after all joins, or use .select(…).alias('x') first",
             )
         if isinstance(self._tree, exp.Table | exp.Subquery):
             return _all_of(self._tree.copy())
@@ -430,7 +430,7 @@ class Grouped:
             select.set("having", exp.Having(this=tree))
             fragments.append(fragment)
         if not is_summarized(select):
-            raise whole_error(call, "has no aggregate, and nothing is grouped by", "count(*) AS n; or select")
+            raise whole_error(call, "has no aggregate and no column", "add count(*) AS n, or use select")
         return self._rows._checked(select, self._rows._given, fragments, False)
 
     def _windowed(self, window: Window) -> exp.Select:
@@ -488,5 +488,5 @@ def _own_name(tree: exp.Expression) -> str | None:
 def _column_name(written: Written, alias: str, call: str) -> exp.Identifier:
     plain = read_fragment(written, call)[0].unnest()
     if not isinstance(plain, exp.Column) or plain.table.lower() not in ("", alias.lower()):
-        raise whole_error(call, f"is given {written!r}, which is no column of it")
+        raise whole_error(call, f"uses {written!r}, which is not a column of the relation")
     return exp.to_identifier(plain.name, quoted=True)

@@ -58,12 +58,16 @@ class WithSinks:
         """
         if format is not None:
             if target is not None:
-                raise whole_error("to_sink", "is given a sink and a format", "leave out one of them")
+                raise whole_error("to_sink", "cannot have both a sink and a format", "leave out one of them")
             target = written_by_spark(FORMAT, format, options, name)
         elif options is not None or name is not None:
-            raise whole_error("to_sink", "is given options without a format", "files(…) has its own")
+            raise whole_error(
+                "to_sink", "has options without a format", "pass options to the sink itself, such as files(…)"
+            )
         if not isinstance(target, Sink):
-            raise whole_error("to_sink", f"is given {target!r}", "a sink: to_sink(files('out/delivered'))")
+            raise whole_error(
+                "to_sink", f"needs a sink, not {target!r}", "for example to_sink(files('out/delivered'))"
+            )
         return Output(self._rows, target, _mode(emit))
 
     def to_table(self, table: str, *, name: str | None = None, emit: str | None = None) -> Output:

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = re.compile(r"-?[0-9]+L?")
 _REAL = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 _INTERVAL = re.compile(r"\s*INTERVAL\s+('[^']*'|[0-9]+)\s+[A-Za-z]+\s*", re.IGNORECASE)
-_HINT = "write it as a text of SQL: 'o.order_id = d.order_id'"
+_HINT = "write it as SQL text: 'o.order_id = d.order_id'"
 
 
 class NoText(Exception):
@@ -77,7 +77,7 @@ def _quoted(name: str) -> str:
 def _attribute(node: Any) -> str:
     if node.planId().isDefined() or node.isMetadataColumn():
         raise NoText(
-            "has a column of a DataFrame's own", "name columns as the relation does: col('o.order_id')"
+            "contains a column of a DataFrame (df['x'])", "use the names of the relation: col('o.order_id')"
         )
     return ".".join(_quoted(part) for part in _each(node.nameParts()))
 
@@ -108,13 +108,13 @@ def _value(value: Any, shown: str) -> str:
         return f"DATE '{value.toString()}'"
     if kind == "java.sql.Timestamp":
         return f"TIMESTAMP '{value.toInstant().toString()}'"
-    raise NoText(f"has a value of {kind}, whose text is not known")
+    raise NoText(f"contains a value of {kind}, which cannot be written as SQL")
 
 
 def _function(node: Any) -> str:
     name, arguments = str(node.functionName()), list(_each(node.arguments()))
     if node.isDistinct() or node.isInternal():
-        raise NoText(f"calls {name} in a way of which the text is not known")
+        raise NoText(f"calls {name} with arguments that cannot be written as SQL")
     lower = name.lower()
     if lower in _INFIX and len(arguments) == 2:
         left, right = map(_operand, arguments)
@@ -127,7 +127,7 @@ def _function(node: Any) -> str:
         wanted, *values = arguments
         return f"{_operand(wanted)} IN ({', '.join(map(_text, values))})"
     if not _NAME.fullmatch(name):
-        raise NoText(f"calls {name}, of which the text is not known")
+        raise NoText(f"calls {name}, which cannot be written as SQL")
     return f"{name}({', '.join(map(_text, arguments))})"
 
 
@@ -148,7 +148,7 @@ def _is_call(name: str) -> bool:
 def _cast(node: Any) -> str:
     mode = node.evalMode()
     if mode.isDefined() and str(mode.get().sql()) != "TRY_":
-        raise NoText("casts in a way of which the text is not known")
+        raise NoText("contains a cast that cannot be written as SQL")
     return f"{'TRY_' if mode.isDefined() else ''}CAST({_text(node.child())} AS {node.dataType().sql()})"
 
 

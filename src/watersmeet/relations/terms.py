@@ -16,13 +16,13 @@ from watersmeet.types.intervals import IntervalError, interval_us, read_interval
 Length = str | int | timedelta
 """A length of time: a text such as ``10 seconds``, a timedelta, or of integer times a number."""
 
-_HINT = "such as '10 seconds', '1 hour 30 minutes' or timedelta(seconds=10); of integer times a whole number"
+_HINT = "use '10 seconds', '1 hour 30 minutes' or timedelta(seconds=10); for integer times a whole number"
 
 
 def length_node(length: Length, label: str) -> exp.Expression:
     """The length as SQL has it: an INTERVAL, or a number. Raises: SqlError."""
     if isinstance(length, bool) or not isinstance(length, str | int | timedelta):
-        raise whole_error(label, f"is {length!r}, no length of time", _HINT)
+        raise whole_error(label, f"is {length!r}, not a length of time", _HINT)
     if isinstance(length, int):
         return (
             exp.Literal.number(str(length)) if length >= 0 else exp.Neg(this=exp.Literal.number(str(-length)))
@@ -90,7 +90,11 @@ class Between:
         elif high is not None:
             tree = exp.LTE(this=operand(column), expression=high)
         else:
-            raise whole_error("within", "has no bound", "between(time, other, lower, upper): one at least")
+            raise whole_error(
+                "within",
+                "needs at least one bound",
+                "pass lower or upper: between(time, other, lower, upper)",
+            )
         return tree, [first, second]
 
 

@@ -377,7 +377,7 @@ def check_unique_names(columns: Sequence[Column], sink: SinkSpec) -> None:
             raise SpecError(
                 f'the result for "{sink.name}" has two columns named "{column.name}"',
                 code="duplicate-column",
-                hint="name one of them with AS",
+                hint="rename one of them with AS",
             )
         seen.add(column.name.lower())
 

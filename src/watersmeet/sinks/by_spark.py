@@ -76,7 +76,7 @@ class SparkSink(WithoutParts):
                 f'sink "{self._spec.name}": Spark has no data source "{self._format}"'
                 f" ({' '.join(str(error).split())[:300]})",
                 code="not-written",
-                hint="name one whose jar is there (--jars) or that the session has; its options are its own",
+                hint="check the name, and add its jar: --jars DIR",
             ) from None
 
     def _in_order(self, schema: Schema) -> list[str]:
@@ -87,21 +87,21 @@ class SparkSink(WithoutParts):
         if not catalog.tableExists(self._table):
             columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.fields)
             raise EngineError(
-                f"{what} is not there",
+                f"{what} does not exist",
                 code="no-table",
-                hint=f"make it first: CREATE TABLE {self._table} ({columns})",
+                hint=f"create it first: CREATE TABLE {self._table} ({columns})",
             )
         if "VIEW" in str(catalog.getTable(self._table).tableType).upper():
-            raise EngineError(f"{what} is a view", code="no-table", hint="name the table that it is of")
+            raise EngineError(f"{what} is a view", code="no-table", hint="use the table that the view reads")
         there = self._session.table(self._table).schema.fields
         lacking = [field.name for field in there if field.name.lower() not in given]
         more = set(given) - {field.name.lower() for field in there}
         if lacking or more:
             odd = lacking[0] if lacking else given[min(more)].name
             raise EngineError(
-                f'{what} has the column "{odd}", and the result has not'
+                f'{what} has the column "{odd}", but the result does not'
                 if lacking
-                else f'{what} has no column "{odd}", which the result has',
+                else f'{what} has no column "{odd}", but the result does',
                 code="wrong-columns",
                 hint=near_names(odd, [f.name for f in (schema.fields if lacking else there)])
                 or "select the table's columns: NULL AS name for what there is no value of",
@@ -110,7 +110,7 @@ class SparkSink(WithoutParts):
             wanted, type_ = field.dataType.simpleString(), given[field.name.lower()].dataType.simpleString()
             if wanted != type_:
                 raise EngineError(
-                    f'{what}: the column "{field.name}" is {wanted}, and the result\'s {type_}',
+                    f'{what}: the column "{field.name}" is {wanted} in the table, but {type_} in the result',
                     code="wrong-columns",
                     hint=f"CAST({given[field.name.lower()].name} AS {wanted})",
                 )

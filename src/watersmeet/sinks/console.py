@@ -110,9 +110,9 @@ def _row_limit(spec: SinkSpec) -> int:
     text = spec.options.get("rows", str(DEFAULT_ROWS))
     if not text.strip().isdigit():
         raise SpecError(
-            f'option "rows" of console sink "{spec.name}" is a number of rows, not "{text}"',
+            f'option "rows" of console sink "{spec.name}" must be a number of rows, not "{text}"',
             code="wrong-option",
-            hint=f"'rows' = '{DEFAULT_ROWS}'",
+            hint=f"for example 'rows' = '{DEFAULT_ROWS}'",
         )
     return int(text)
 

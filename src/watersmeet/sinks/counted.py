@@ -52,7 +52,7 @@ class _Inflated(io.RawIOBase):
                 wanted[: len(inflated)] = inflated
                 return len(inflated)
             if not packed:
-                raise EOFError(f"{self._packed.name} ends within its stream")
+                raise EOFError(f"{self._packed.name} is truncated")
         return 0
 
     def close(self) -> None:

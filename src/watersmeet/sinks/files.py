@@ -121,8 +121,8 @@ class FileSink:
         left_out = self.leaves_out(len(columns))
         if left_out is not None and not self.tells_rows:
             raise SpecError(
-                f'{left_out.what}, and with these options of "{self._spec.name}" it cannot be told '
-                "that one was lost",
+                f'{left_out.what}, and with these options of "{self._spec.name}" a lost row would not'
+                " be detected",
                 code="rows-left-out",
                 hint=left_out.hint,
             )
@@ -154,7 +154,7 @@ class FileSink:
             code="sink-not-writable",
             hint="free some space there and run again, or use another path"
             if error.errno in (errno.ENOSPC, errno.EDQUOT)
-            else "use a directory that this user may write to",
+            else "use a directory that the job's user can write to",
         )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -258,7 +258,8 @@ class FileSink:
                 raise EngineError(
                     f'the staged rows of tick {tick} for "{self._spec.name}" are gone from {staged}',
                     code="staged-rows-gone",
-                    hint="is another job writing to the same directory? Run again: the tick is repeated",
+                    hint="check whether another job writes to the same directory, and run again, which"
+                    " repeats the tick",
                 )
             elif self._keep_data_files(staged):
                 self._check_names(staged, final)
@@ -280,7 +281,7 @@ class FileSink:
             raise EngineError(
                 f'sink "{self._spec.name}" could not publish tick {tick}: {error.strerror or error}',
                 code="sink-failed",
-                hint="check the disk (space, permissions) and run again: the tick is repeated",
+                hint="check the disk (space, permissions) and run again, which repeats the tick",
             ) from error
 
     def discard(self, attempt: str) -> None:
@@ -385,9 +386,10 @@ class FileSink:
         foreign = sorted(name for name in os.listdir(self._path) if name[0] not in "._")
         if foreign:
             raise EngineError(
-                f'{self._path} has files of others, such as "{foreign[0]}" (sink "{self._spec.name}")',
+                f'{self._path} contains files that this job did not write, such as "{foreign[0]}" (sink'
+                f' "{self._spec.name}")',
                 code="sink-not-empty",
-                hint="use an empty or a new directory, or move these files away",
+                hint="use an empty directory, or move these files away",
             )
         return False
 

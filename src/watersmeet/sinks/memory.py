@@ -125,11 +125,12 @@ class MemorySink:
         schemas = cls._schemas.get(name, [])
         if len(schemas) != 1:
             raise EngineError(
-                f'the columns of memory sink "{name}" are not known yet'
+                f'the columns of memory sink "{name}" are unknown before its first tick'
                 if not schemas
-                else f'memory sink "{name}" gets rows of {len(schemas)} kinds, which are no table',
+                else f'memory sink "{name}" receives rows of {len(schemas)} INSERTs with different'
+                " columns, which do not form one table",
                 code="no-result",
-                hint="ask after its first tick" if not schemas else "declare a sink for each INSERT",
+                hint="wait for its first tick" if not schemas else "declare a sink for each INSERT",
             )
         columns, rows = columns_of(schemas[0]), cls.rows(name)
         arrays = [_array(name, column, [row[column.name] for row in rows]) for column in columns]
@@ -148,7 +149,8 @@ def _array(sink: str, column: Column, values: list[Any]) -> pa.Array:
     kind = in_arrow(column.type, INSTANTS)
     if kind is None:
         raise EngineError(
-            f'memory sink "{sink}": the column "{column.name}" is {column.type}, which Arrow has not',
+            f'memory sink "{sink}": the column "{column.name}" is {column.type}, which Arrow does not'
+            " support",
             code="no-result",
             hint=f"CAST({column.name} AS STRING)",
         )

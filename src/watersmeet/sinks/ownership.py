@@ -78,7 +78,7 @@ class Ownership:
                 raise EngineError(
                     f'another run is writing to {folder} (sink "{sink}")',
                     code="sink-in-use",
-                    hint="give each job a directory of its own; an old run of this job has to be stopped",
+                    hint="stop the other run, or give each job a directory of its own",
                 ) from None
             else:
                 cls._held[_identity(handle)] = taken
@@ -98,8 +98,8 @@ class Ownership:
             raise EngineError(
                 f'{self._mark.parent} now belongs to another job (sink "{sink}"): nothing was published',
                 code="sink-taken",
-                hint=f"was {OWNER} changed or removed, or the directory recreated? Stop whatever else writes "
-                "there, put the directory back as it was, and run again: the tick is repeated",
+                hint=f"stop other jobs that write there, restore the directory and its file {OWNER}, and"
+                " run again, which repeats the tick",
             )
 
     def release(self) -> None:
@@ -175,15 +175,14 @@ def of_another(folder: Path | str, sink: str, has_parts: bool) -> EngineError:
     """What is said of a directory that this job may not have."""
     if has_parts:
         return EngineError(
-            f"{folder} holds rows of another job, or of this one with another checkpoint directory (sink "
-            f'"{sink}"); nothing was written there',
+            f"{folder} contains rows of another job, or of this job with another checkpoint directory"
+            f' (sink "{sink}"); nothing was written there',
             code="sink-of-another-run",
-            hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint "
-            "DIR, or restore it from a copy): that goes on where it stopped. If they are another job's, or "
-            "this one is to start over, give it an empty directory of its own",
+            hint="use an empty directory; or, to continue this job, run it with the checkpoint"
+            " directory that it had before (--checkpoint DIR)",
         )
     return EngineError(
-        f'{folder} is another job\'s, which has put no rows there yet (sink "{sink}")',
+        f'{folder} belongs to another job, which has not written rows there yet (sink "{sink}")',
         code="sink-of-another-run",
-        hint=f"give another directory; if no other job writes there, remove the file {OWNER} in it",
+        hint=f"use another directory; if no other job writes there, remove the file {OWNER} in it",
     )

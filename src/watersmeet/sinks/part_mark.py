@@ -70,13 +70,11 @@ def newer_parts(
     newer = [part for part in in_order if part[1] > last]
     if newer and not resumed.set_aside:
         raise EngineError(
-            f"{place} holds {listed(newer)}, but the checkpoint is at tick {resumed.committed} "
-            f'(sink "{sink}"): it is older than the sink, as after restoring a copy of it, and its next '
-            "ticks would be others of the same numbers. Nothing was written",
+            f"{place} has {listed(newer)}, but the checkpoint is at tick {resumed.committed} (sink"
+            f' "{sink}"): the checkpoint is older than the sink. Nothing was written',
             code="sink-ahead",
-            hint="if you have a copy of the sink of the same moment, restore that as well. Otherwise run "
-            f"once with {SET_ASIDE}: these parts are moved to {ASIDE} beside them, where readers do not "
-            "see them, and their ticks are made again",
+            hint=f"restore a copy of the sink from the same moment; or run once with {SET_ASIDE}, which"
+            f" moves these rows to {ASIDE} and repeats their ticks",
         )
     for insert in inserts:
         older = [tick for name, tick in in_order if name == insert and tick <= resumed.committed]
@@ -98,11 +96,11 @@ def _check_last(
     if committed is not None and tick == committed[0] and identity_of(insert, tick) == committed[1]:
         return
     raise EngineError(
-        f'{place} holds a part of "{insert}", tick {tick}, that is not the one which the checkpoint knows '
-        f'of (sink "{sink}"): the two are of different histories',
+        f'{place} has other rows of "{insert}", tick {tick}, than the checkpoint (sink "{sink}"): sink'
+        " and checkpoint are from different runs",
         code="sink-of-another-history",
-        hint="restore the checkpoint and the sink from copies of one moment, or start over with an empty "
-        "checkpoint and an empty sink",
+        hint="restore the checkpoint and the sink from copies of the same moment, or start over with an"
+        " empty checkpoint and an empty sink",
     )
 
 
@@ -120,11 +118,11 @@ def check_same(sink: str, place: str, insert: str, tick: int, stored: Identity |
         names = [name for name in {**stored, **own} if stored.get(name) != own.get(name)]
         why = f"it was made from other {' and '.join(names)}"
     raise EngineError(
-        f'{place} has a part of "{insert}", tick {tick}, but not of this tick {tick} (sink "{sink}"): {why}. '
-        "Nothing of this tick was published",
+        f'{place} has rows of "{insert}", tick {tick}, but of another attempt at this tick (sink'
+        f' "{sink}"): {why}. Nothing of this tick was published',
         code="sink-of-another-tick",
-        hint=f"was the checkpoint restored from a copy? Then run once with {SET_ASIDE}: the part is moved "
-        f"to {ASIDE}, where readers do not see it, and this tick's rows take its place",
+        hint=f"if the checkpoint was restored from a copy, run once with {SET_ASIDE}, which moves those"
+        f" rows to {ASIDE} and writes this tick's rows instead",
     )
 
 

@@ -64,7 +64,7 @@ def make_sink(
         module, name = CONNECTORS[STORED if kind == "file" and in_store(path_of(spec.options)) else kind]
     except KeyError:
         raise SpecError(
-            f'"{spec.name}": there is no sink of type "{spec.connector}"',
+            f'"{spec.name}": there is no sink of TYPE "{spec.connector}"',
             code="unknown-connector",
             hint=near_names(spec.connector, [name for name in CONNECTORS if name != STORED]),
         ) from None
@@ -77,7 +77,7 @@ def remembering(sinks: Mapping[str, Sink], names: Collection[str]) -> list[Remem
     for name in names:
         if name not in targets:
             raise SpecError(
-                f'--accept-target {name}: the job has no sink "{name}" that remembers its table',
+                f'--accept-target {name}: the job has no postgres sink "{name}"',
                 code="wrong-option",
                 hint=near_names(name, targets) or "sinks of the connector postgres do",
             )

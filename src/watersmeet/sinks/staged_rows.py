@@ -73,9 +73,9 @@ def batches_in(files: Files, name: str, rows: int, sink: str) -> Iterator[pa.Rec
         yield batch
     if there != rows:
         raise EngineError(
-            f'of {rows:,} staged rows {there:,} are in {name} (sink "{sink}"); nothing was published',
+            f'{name} has only {there:,} of {rows:,} staged rows (sink "{sink}"); nothing was published',
             code="staged-rows-gone",
-            hint="please report this; run again: the tick is repeated",
+            hint="run again, which repeats the tick, and please report this bug",
         )
 
 

@@ -12,5 +12,5 @@ def unread(sink: Sink, said: str, what: str = "table") -> EngineError:
     return EngineError(
         f'"{sink.name}": its {what} cannot be read: {first}',
         code="not-compared",
-        hint="is it there, and can it be reached from here?",
+        hint="check that it exists and is reachable from this machine",
     )

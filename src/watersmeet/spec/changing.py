@@ -20,7 +20,7 @@ class ChangeColumn:
         return not self.inserts
 
 
-STREAM_WITH_CHANGES = "a stream alone cannot be joined with a table that changes yet"
+STREAM_WITH_CHANGES = "a stream cannot be joined with a changing table yet"
 """The refusal of a join that is not there; its hints say what is. Two streams that bound each other can."""
 
 TOMBSTONES_US = 24 * 60 * 60 * 1_000_000

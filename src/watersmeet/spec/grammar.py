@@ -72,9 +72,10 @@ class GrammarParser(SparkParser):
         """Raises: SpecError where sqlglot's parser is compiled: such a class takes no other grammar."""
         if not str(sqlglot.parser.__file__).endswith(".py"):
             raise SpecError(
-                "sqlglot is installed with its compiled form, sqlglotc, whose parser cannot be extended",
+                "the package sqlglotc is installed, the compiled form of sqlglot, whose parser"
+                " watersmeet cannot extend",
                 code="compiled-sqlglot",
-                hint="pip uninstall sqlglotc, or an environment of its own for watersmeet",
+                hint="run `pip uninstall sqlglotc`, or install watersmeet into an environment of its own",
             )
         return super().__new__(cls)
 
@@ -179,7 +180,7 @@ class GrammarParser(SparkParser):
     def _collated(self, expr: Any) -> Any:
         while expr is not None and self._match(TokenType.COLLATE):
             if isinstance(expr, exp.Cast) and self._tokens[self._index - 2].token_type in self.TYPE_TOKENS:
-                self.raise_error("of a type or of a value? Write (x::STRING) COLLATE …", self._prev)
+                self.raise_error("COLLATE is ambiguous here: write (x::STRING) COLLATE …", self._prev)
             name = self._needed(self._parse_id_var())
             plain = name if name.args.get("quoted") else exp.var(name.name)
             expr = self._parse_column_ops(self.expression(exp.Collate(this=expr, expression=plain)))
@@ -252,14 +253,16 @@ class GrammarParser(SparkParser):
         if self._match_set(_PARAMETERS):
             sign = self._prev
             raise MisreadError(
-                f"{sign.text} is a parameter, and a job has none", "write the value itself", sign.start
+                f"{sign.text} is a parameter, but a job has no parameters",
+                "write the value itself",
+                sign.start,
             )
         return None
 
     def _parse_column_ops(self, this: Any) -> Any:
         number = this.this if isinstance(this, exp.Neg) else this
         if isinstance(number, exp.Literal) and not number.is_string and self._match(TokenType.DOT):
-            self.raise_error("a number has no fields", self._prev)
+            self.raise_error("a number has no field after the point", self._prev)
         return super()._parse_column_ops(this)
 
     def _parse_bracket(self, this: Any = None) -> Any:
@@ -270,14 +273,14 @@ class GrammarParser(SparkParser):
             return this
         if this is None or sign.token_type is TokenType.L_BRACE:
             hint = "write array(1, 2), map('a', 1) or named_struct('a', 1)"
-            raise MisreadError(f"no value is made with {sign.text}", hint, sign.start)
+            raise MisreadError(f"{sign.text} cannot start a value", hint, sign.start)
         self._advance()
         places = self._parse_csv(self._parse_bracket_key_value)
         if not self._match(TokenType.R_BRACKET):
             self.raise_error("Expected ]")
         if len(places) != 1 or isinstance(places[0], exp.Slice):
-            hint = "an ARRAY of values is array(1, 2), a part of one slice(a, 1, 2)"
-            raise MisreadError("in [] stands one place or one key", hint, sign.start)
+            hint = "write array(1, 2) for an ARRAY, or slice(a, 1, 2) for a part of one"
+            raise MisreadError("[] takes one index or one key", hint, sign.start)
         expr = self.expression(exp.Bracket(this=this, expressions=places), comments=this.pop_comments())
         return self._parse_bracket(expr)
 
@@ -316,7 +319,7 @@ class GrammarParser(SparkParser):
             start = self._curr.start
             values = self._parse_in(this)
             if not values.expressions and values.args.get("query") is None:
-                raise MisreadError("IN () holds no value", "write one at least", start)
+                raise MisreadError("IN () needs at least one value", "write at least one", start)
             return values
         if self._match(TokenType.RLIKE):
             return self.expression(exp.RegexpLike(this=this, expression=self._value()))
@@ -333,7 +336,9 @@ class GrammarParser(SparkParser):
         escape = self._needed(self._parse_string())
         if len(escape.name) != 1 or escape.name > "\uffff":  # of Java's characters
             raise MisreadError(
-                f"ESCAPE '{escape.name}' is not one character", "write one, such as ESCAPE '!'", sign.start
+                f"ESCAPE '{escape.name}' is not one character",
+                "use one character, such as ESCAPE '!'",
+                sign.start,
             )
         return self.expression(exp.Escape(this=expr, expression=escape))
 
@@ -347,7 +352,7 @@ class GrammarParser(SparkParser):
         opened = self._curr
         patterns = self._parse_wrapped_csv(self._parse_disjunction)
         if not patterns:
-            raise MisreadError("there is no pattern in ()", "write one at least", opened.start)
+            raise MisreadError("() needs at least one pattern", "write at least one", opened.start)
         return kind(this=exp.Tuple(expressions=patterns))
 
     def _tested(self, this: Any) -> Any:

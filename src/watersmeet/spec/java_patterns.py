@@ -83,7 +83,7 @@ class _Reader:
             elif sign == ")":
                 depth -= 1
                 if depth < 0:
-                    raise PatternError("a ) closes no group")
+                    raise PatternError("a ) has no matching (")
                 self._place, repeatable = self._place + 1, True
             elif sign == "|":
                 self._place, repeatable = self._place + 1, False
@@ -109,9 +109,11 @@ class _Reader:
     def _counted(self) -> None:
         match = _COUNTED.match(self._pattern, self._place)
         if match is None:
-            raise PatternError("{ begins no count such as {2} or {2,5}: write \\{ for the sign itself")
+            raise PatternError(
+                "{ does not start a count such as {2} or {2,5}: write \\{ for the character itself"
+            )
         if match[3] and int(match[3]) < int(match[1]):
-            raise PatternError(f"{match[0]} counts downwards")
+            raise PatternError(f"the count {match[0]} has its larger number first")
         self._place = match.end()
         self._suffix()
 
@@ -130,7 +132,7 @@ class _Reader:
                 return 1, keeps
         match = _FLAGS.match(pattern, start)
         if match is None or not set(match[1]) <= {*_KNOWN_FLAGS, "-"}:
-            raise PatternError(f"Java has no group that begins with {pattern[start : start + 4]}")
+            raise PatternError(f"Java has no group syntax {pattern[start : start + 4]}")
         self._place = match.end()
         return int(match[2] == ":"), 0
 
@@ -158,7 +160,7 @@ class _Reader:
                 self._place += 1
                 self._range(sign)
             empty = False
-        raise PatternError("a class of characters has no end: ] is missing")
+        raise PatternError("a character class has no end: ] is missing")
 
     def _property(self) -> None:
         """Behind ``\\p``: ``{name}``, or a letter."""
@@ -170,7 +172,7 @@ class _Reader:
                 raise PatternError("\\p{ has no end: } is missing")
             name, self._place = self._pattern[self._place : end], end + 1
         if "=" not in name and not name.startswith(("Is", "In", "java")) and name not in _PROPERTIES:
-            raise PatternError(f"there are no characters \\p{{{name}}}")
+            raise PatternError(f"there is no character class \\p{{{name}}}")
 
     def _range(self, first: str | None) -> None:
         """``-z`` behind a character of a class. ``first``: None: it is not known here."""
@@ -186,7 +188,7 @@ class _Reader:
             self._escape(in_class=True)
             return
         if first is not None and ord(last) < ord(first):
-            raise PatternError(f"the range {first}-{last} goes downwards")
+            raise PatternError(f"the range {first}-{last} has its larger character first")
         self._place += 1
 
     def _escape(self, *, in_class: bool) -> None:
@@ -194,14 +196,14 @@ class _Reader:
         if not sign:
             raise PatternError("it ends with a backslash")
         if sign in _NO_ESCAPES and not in_class:
-            raise PatternError(f"\\{sign} means nothing")
+            raise PatternError(f"\\{sign} has no meaning")
         self._place += 2
         if sign in "pP":
             self._property()
         elif sign == "k" and not in_class:
             named = _REFERRED.match(self._pattern, self._place)
             if named is None:
-                raise PatternError("\\k has no name in < > behind it")
+                raise PatternError("\\k needs a group name in < >")
             if f"(?{named[0]}" not in self._names:
                 raise PatternError(f"there is no group {named[1]} before \\k{named[0]}")
             self._place = named.end()

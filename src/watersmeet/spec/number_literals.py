@@ -71,20 +71,20 @@ def read_number(text: str, *, negative: bool = False) -> Number:
     if match is None:
         raise NumberError(f"{text} is not a number")
     if len(text) > MOST_CHARACTERS:
-        raise NumberError(f"a number of {len(text):,} characters: {text[:20]}…")
+        raise NumberError(f"the number {text[:20]}… has {len(text):,} characters, too many")
     sign = -1 if negative else 1
     if match["whole"] is not None:
         return _whole(text, sign * int(match["whole"]), match["size"])
     kind = (match["kind"] or ("D" if match["power"] else "BD")).upper()
     if len(match["power"] or "") > 6:
-        raise NumberError(f"{text} has an exponent of too many digits")
+        raise NumberError(f"the exponent of {text} has too many digits")
     digits, power = match["digits"], int((match["power"] or "e0")[1:])
     value = sign * Fraction(f"0{digits}" if digits.startswith(".") else digits) * Fraction(10) ** power
     if kind == "BD":
         return Number(value, _decimal(text, digits, power))
     type_ = {"D": DOUBLE, "F": FLOAT}[kind]
     if abs(value) > _GREATEST[type_]:
-        raise NumberError(f"{text} is beyond {type_}")
+        raise NumberError(f"{text} is out of the range of {type_}")
     return Number(value, type_)
 
 
@@ -104,7 +104,7 @@ def _whole(text: str, value: int, size: str | None) -> Number:
         if -most <= value < most:
             return Number(Fraction(value), type_)
     if size:
-        raise NumberError(f"{text} is beyond {types[0]}")
+        raise NumberError(f"{text} is out of the range of {types[0]}")
     return Number(Fraction(value), _decimal(text, text, 0))
 
 

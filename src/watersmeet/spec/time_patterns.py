@@ -50,15 +50,15 @@ def pattern_problem(pattern: str, *, reading: bool) -> str | None:
 
 def _of_letters(letter: str, count: int, reading: bool) -> str | None:
     if reading and letter in _NOT_READ:
-        return f"{letter * count} can be written, not read"
+        return f"{letter * count} works for writing only, not for reading"
     if letter in _EXACTLY:
         if count in _EXACTLY[letter]:
             return None
-        return f"{letter * count}: so many {letter} say nothing; {letter * _EXACTLY[letter][-1]} does"
+        return f"{letter * count} has no meaning; use {letter * _EXACTLY[letter][-1]}"
     most = _MOST.get(letter)
     if most is None:
         other = _INSTEAD.get(letter)
         if other is None:
-            return f"{letter * count} is not part of a pattern: letters that mean themselves stand in quotes"
-        return f"{letter * count} is not part of a pattern; {other * min(count, _MOST[other])} is"
-    return None if count <= most else f"{letter * count}: more than {most} {letter} say nothing"
+            return f"{letter * count} is not a pattern letter: put literal text in quotes"
+        return f"{letter * count} is not a pattern letter, but {other * min(count, _MOST[other])} is"
+    return None if count <= most else f"{letter * count} is too long: use at most {most} {letter}"

@@ -44,4 +44,4 @@ def hint_for(text: str) -> str:
     near = difflib.get_close_matches(wanted, by_lower, n=1)
     if near:
         return f'did you mean "{by_lower[near[0]]}"?'
-    return "name a region, such as 'America/New_York', 'UTC', or an offset, such as '+05:30'"
+    return "use a region such as 'America/New_York', 'UTC', or an offset such as '+05:30'"

@@ -46,6 +46,6 @@ def untold(sink: Sink) -> tuple[str, ...]:
     if option is None:
         return ()
     return (
-        f'how many rows the files of "{sink.name}" hold cannot be told with {option}: rows are counted before'
-        " they are written, and not in the files",
+        f'with {option} the rows in the files of "{sink.name}" cannot be counted: rows are counted'
+        " before they are written",
     )

@@ -27,7 +27,7 @@ def typed_problem(kind: str, text: str) -> tuple[str, str] | None:
     if _WORDS.match(text):
         return None
     form = "2024-01-31" if kind == "DATE" else "2024-01-31 23:59:59.999999"
-    malformed = f"{kind} '{text}': there is no such {kind}", f"write one as {kind} '{form}'"
+    malformed = f"{kind} '{text}' is not a valid {kind}", f"write one as {kind} '{form}'"
     if kind == "DATE":
         return malformed if read_date(text) is None else None
     parsed = read_time(text)
@@ -39,5 +39,8 @@ def typed_problem(kind: str, text: str) -> tuple[str, str] | None:
     if days is None:
         if kind == "TIMESTAMP_NTZ":
             return malformed
-        return f"{kind} '{text}' has no date: it would be of the day of the run", "write a date before it"
+        return (
+            f"{kind} '{text}' has no date, so it would depend on the day of the run",
+            "write a date before it",
+        )
     return None if abs(days * _US_OF_DAY + of_day) < _MOST else malformed

@@ -128,5 +128,5 @@ def _fenced(tick: int) -> StateError:
     return StateError(
         f"tick {tick} has been committed by another process",
         code="state-fenced",
-        hint="only one run of a job may use a checkpoint directory at a time; stop the other one",
+        hint="stop the other run: only one run of a job may use a checkpoint directory at a time",
     )

@@ -58,9 +58,9 @@ def copy_newest(source: Store, target: Store, on_begin: Callable[[Manifest], Non
 
 def _taken() -> StateError:
     return StateError(
-        "there is a state already where this one was to be copied to",
+        "the target of the copy already contains a state",
         code="not-empty",
-        hint="name an empty place",
+        hint="use an empty target",
     )
 
 
@@ -74,16 +74,16 @@ def of_newest(source: Store, read: Callable[[Manifest], Read]) -> Read:
     for _ in range(_ATTEMPTS):
         manifest = load_newest(source)
         if manifest is None:
-            raise StateError("there is no state to copy: no tick was committed", code="no-state")
+            raise StateError("there is no state to copy: the job has committed no tick", code="no-state")
         try:
             return read(manifest)
         except StateError:
             if manifest_name(manifest.tick) in manifest_names(source)[-1:]:
                 raise
     raise StateError(
-        f"the job went on faster than its state could be copied, {_ATTEMPTS} times",
+        f"the job committed ticks faster than its state could be copied, {_ATTEMPTS} times",
         code="state-moves-on",
-        hint="keep more of its ticks (SET keep_ticks = 50), or stop it first: watersmeet stop --savepoint",
+        hint="retain more ticks (SET keep_ticks = 50), or stop the job first: watersmeet stop --savepoint",
     )
 
 

@@ -394,9 +394,9 @@ def _check_history(store: Store, newest: Manifest) -> None:
         return
     if before and before != newest.follows:
         raise StateError(
-            f'manifest "{manifest_name(newest.tick)}" does not follow the one before it: a run committed it '
-            "that knew nothing of a restore, and of the ticks since",
+            f'manifest "{manifest_name(newest.tick)}" does not follow the manifest before it: a run'
+            " from before a restore committed it",
             code="state-forked",
-            hint="stop all runs of the job, then go back to the tick before: watersmeet state restore JOB "
-            f"--tick {newest.tick - 1}",
+            hint="stop all runs of the job, then run `watersmeet state restore JOB --tick"
+            f" {newest.tick - 1}`",
         )

@@ -50,15 +50,15 @@ def check_version(version: int | None, steps: Mapping[int, Step] = STEPS) -> Non
         return
     if version > STATE_VERSION:
         raise StateError(
-            f"the state has format {version}, and this version reads up to {STATE_VERSION}",
+            f"the state has format {version}, but this version of watersmeet reads up to {STATE_VERSION}",
             code="state-version",
-            hint="it was written by a newer version of watersmeet: run that one",
+            hint="use the newer version of watersmeet that wrote it",
         )
     if version not in steps:
         oldest = min(steps, default=STATE_VERSION)
         reads = f"formats {oldest} to {STATE_VERSION}" if oldest < STATE_VERSION else f"{STATE_VERSION}"
         raise StateError(
-            f"the state has format {version}, and this version reads {reads}",
+            f"the state has format {version}, but this version of watersmeet reads {reads}",
             code="state-version",
-            hint="run the version of watersmeet that wrote it, or start with an empty checkpoint directory",
+            hint="use the version of watersmeet that wrote it, or start with an empty checkpoint directory",
         )

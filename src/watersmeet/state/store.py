@@ -252,10 +252,10 @@ class LocalStore:
             if error.errno == errno.ENOSPC:
                 raise not_written(linked, error.strerror or str(error)) from None
             raise StateError(
-                f"the file system of {self.root} makes no hard links ({error.strerror}); by them a job makes "
-                "sure that no other run commits the same tick",
+                f"the file system of {self.root} does not support hard links ({error.strerror}), which"
+                " prevent two runs from committing the same tick",
                 code="no-hard-links",
-                hint="keep the checkpoint on another file system: a local disk, or NFS",
+                hint="put the checkpoint on another file system: a local disk, or NFS",
             ) from None
         finally:
             os.unlink(staged)

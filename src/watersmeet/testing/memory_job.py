@@ -109,9 +109,9 @@ class MemoryJob:
         self._held = HeldTables()
         if self._tables and store is not None and tables is None and store.names("manifests"):
             raise SpecError(
-                f"what the tables {', '.join(self._tables)} hold is not in the store",
+                f"the store does not have the rows of the tables {', '.join(self._tables)}",
                 code="no-tables",
-                hint="say it: MemoryJob(text, store=store, tables={…})",
+                hint="pass them: MemoryJob(text, store=store, tables={…})",
             )
         for name, rows in (tables or {}).items():
             if name not in self._tables:
@@ -217,20 +217,20 @@ def _planned(job: str | JobPlan, settings: Mapping[str, str] | None) -> JobPlan:
     if isinstance(job, JobPlan):
         if settings:
             raise SpecError(
-                "a plan is given settings, and has its own",
+                "settings cannot be passed with a plan, which has its own",
                 code="bad-argument",
-                hint="say them to what makes the plan: watersmeet.job(…, settings={…}).plan",
+                hint="pass them when creating the plan: watersmeet.job(…, settings={…}).plan",
             )
         return job
     if not isinstance(job, str):
         raise SpecError(
-            f"the job is {job!r}, neither a text nor a plan",
+            f"the job must be SQL text or a plan, not {job!r}",
             code="bad-argument",
             hint="MemoryJob(Path('job.sql').read_text()), or MemoryJob(watersmeet.job(…).plan)",
         )
     described = parse_job(job, overrides=settings)
     if not described.inserts:
-        raise SpecError("there is no query but EXPLAIN", code="nothing-to-run", hint="add a SELECT")
+        raise SpecError("the job has no query other than EXPLAIN", code="nothing-to-run", hint="add a SELECT")
     return plan_job(described)
 
 
@@ -255,7 +255,7 @@ def _change(given: Change) -> tuple[Row, int]:
         raise SpecError(
             f"{given!r} is not a change",
             code="bad-value",
-            hint="it is a pair of a row and +1 (insert) or -1 (delete)",
+            hint="pass a pair of a row and +1 (insert) or -1 (delete)",
         )
     return given
 
@@ -267,7 +267,7 @@ def _check_rows(source: Source, changes: Sequence[tuple[Row, int]], *, takes_cha
             raise SpecError(
                 f'a row of "{source.name}" is {row!r}, not a mapping of columns to values',
                 code="bad-value",
-                hint='{"id": 1, "at": "2024-05-01T10:00:00"}, or a pair of that and +1 or -1',
+                hint='pass {"id": 1, "at": "2024-05-01T10:00:00"}, or a pair of that and +1 or -1',
             )
         if diff < 0 and not takes_changes:
             raise SpecError(

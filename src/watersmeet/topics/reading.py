@@ -129,7 +129,7 @@ class TopicReader:
 
     def _silent(self) -> NotRead:
         if self._client.is_refused:
-            return NotRead(self._words(TimeoutError("they do not come")))
+            return NotRead(self._words(TimeoutError("the records did not arrive")))
         return Silent(f"no broker answers at {servers_text(self._source.options)}")
 
     def _words(self, error: BaseException) -> str:

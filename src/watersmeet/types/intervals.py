@@ -120,7 +120,7 @@ def read_interval(values: Sequence[tuple[str, str | None]], last: str | None = N
         IntervalError: it is none, or is finer than a µs or longer than Spark's intervals are.
     """
     if any(len(written) > MOST_CHARACTERS for written, _ in values):
-        raise IntervalError(f"an interval of more than {MOST_CHARACTERS} characters", _HINT)
+        raise IntervalError(f"the interval has more than {MOST_CHARACTERS} characters", _HINT)
     (text, unit), *more = values
     if last is not None and unit is not None and not more:
         return _span(text, unit_name(unit) or unit, unit_name(last) or last)
@@ -152,7 +152,7 @@ def _part(amount: str, unit: str) -> _Part:
     name = unit_name(unit)
     if name is None:
         units = ", ".join(unit_text.upper() for unit_text in (*reversed(UNIT_US), *_CALENDAR))
-        raise IntervalError(f'"{unit}" is not a unit of time', f"units are {units}")
+        raise IntervalError(f'"{unit}" is not a unit of time', f"use one of {units}")
     number = _NUMBER.fullmatch(amount.strip())
     if number is None:
         raise IntervalError(f"{amount!r} is not a number of {unit}", _HINT)
@@ -160,7 +160,7 @@ def _part(amount: str, unit: str) -> _Part:
     whole, _, fraction = digits.partition(".")
     if "." in digits and name != "second":
         raise IntervalError(
-            f"{amount.strip()} {unit}: Spark knows fractions of seconds alone", "use the next smaller unit"
+            f"{amount.strip()} {unit}: Spark allows fractions only in SECONDS", "write it in a smaller unit"
         )
     _check_fraction(fraction)
     spark = unit.lower().removesuffix("s") == name
@@ -171,8 +171,8 @@ def _part(amount: str, unit: str) -> _Part:
 def _check_fraction(fraction: str) -> None:
     if fraction[6:].strip("0") or len(fraction) > 9:
         raise IntervalError(
-            f"0.{fraction} seconds is finer than a microsecond",
-            "times have microseconds: six digits after the point",
+            f"0.{fraction} seconds has more digits than microseconds",
+            "use at most six digits after the point",
         )
 
 
@@ -180,8 +180,8 @@ def _of_parts(parts: list[_Part]) -> exp.Interval:
     calendar = [part.unit in _CALENDAR for part in parts]
     if any(calendar) and not all(calendar):
         raise IntervalError(
-            "an interval of months and of days: it has no one type in Spark",
-            "add two intervals to the time, one after the other",
+            "the interval mixes months and days, for which Spark has no type",
+            "add two separate intervals to the time",
         )
     if not any(calendar):
         _check_length(sum(part.us for part in parts))
@@ -194,7 +194,9 @@ def _of_parts(parts: list[_Part]) -> exp.Interval:
 
 def _check_length(us: int) -> None:
     if not -_MOST - 1 <= us <= _MOST:
-        raise IntervalError("an interval of more than 106751991 days", "that is the longest that Spark has")
+        raise IntervalError(
+            "the interval has more than 106751991 days, the maximum of Spark", "use a shorter interval"
+        )
 
 
 _MOST_MONTHS = 11
@@ -210,7 +212,7 @@ def _span(text: str, first: str, last: str) -> exp.Interval:
     if (first, last) == ("year", "month") and re.fullmatch(rf"\s*[+-]?{_DIGITS}+-{_DIGITS}+\s*", text):
         if int(text.rpartition("-")[2]) > _MOST_MONTHS:
             raise IntervalError(
-                f"{text!r}: months within YEAR TO MONTH end at 11", "count them among the years"
+                f"{text!r}: the months of an INTERVAL YEAR TO MONTH must be 0 to 11", "add them to the years"
             )
         return literal
     _check_length(_span_us(text, first, last))
@@ -239,7 +241,7 @@ def _span_us(text: str, first: str, last: str) -> int:
             raise IntervalError(
                 f"{text!r}: {field}s within {first.upper()} TO {last.upper()} end at "
                 + ("23" if field == "hour" else "59"),
-                f"count them among the {fields[fields.index(field) - 1]}s",
+                f"add them to the {fields[fields.index(field) - 1]}s",
             )
         _check_fraction(number.partition(".")[2])
         total += Fraction(number) * UNIT_US[field]
@@ -283,7 +285,7 @@ def trigger_ms(text: str) -> int:
     us = 0 if text.strip() == "0" else text_us(text)
     if us < 0 or us % 1_000:
         raise IntervalError(
-            f"{text!r} is not a whole number of milliseconds from 0", "such as '500 ms' or '2 seconds'"
+            f"{text!r} is not a whole number of milliseconds from 0", "for example '500 ms' or '2 seconds'"
         )
     return us // 1_000
 

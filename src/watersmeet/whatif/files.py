@@ -88,9 +88,9 @@ def _looked_at(asked: Asked) -> tuple[list[str], list[WatersmeetError]]:
         if not paths_there:
             problems.append(
                 SpecError(
-                    f'the sample of "{name}": there is no file at {path}',
+                    f'the sample of "{name}": no file exists at {path}',
                     code="path-missing",
-                    hint="name a file, a directory of files, or a pattern such as 'orders/*.parquet'",
+                    hint="use a file, a directory of files, or a pattern such as 'orders/*.parquet'",
                 )
             )
         files += paths_there
@@ -108,9 +108,9 @@ def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
     wanted = _format(file)
     if wanted is None:
         yield SpecError(
-            f"{where} is of no format that is known by its name",
+            f"the name of {where} does not show its format",
             code="unknown-format",
-            hint=f"names end in {', '.join(FORMATS)}",
+            hint=f"rename it to end in {', '.join(FORMATS)}",
         )
         return
     try:
@@ -161,10 +161,10 @@ def _names_of_csv(asked: Asked, file: str) -> list[str]:
     options = text_options(asked.source, "csv")
     if options.has_escapes(file):
         raise SpecError(
-            f'the sample of "{asked.source.name}": {file} has quotes behind backslashes, which only Spark'
-            " reads",
+            f'the sample of "{asked.source.name}": {file} has quotes after backslashes, which only'
+            " Spark can read",
             code="not-tried",
-            hint="write the sample as Parquet, or with 'escape' = '\"' and quotes that are written twice",
+            hint="write the sample as Parquet, or with 'escape' = '\"' and doubled quotes",
         )
     if not options.names_columns:
         return [column.name for column in asked.source.columns]
@@ -237,9 +237,10 @@ def _arrival(asked: Asked, rows: pa.Table) -> pa.ChunkedArray:
     types = pa.types
     if not (types.is_timestamp(column.type) or types.is_integer(column.type) or types.is_date32(column.type)):
         raise SpecError(
-            f'the column "{asked.arrival}" of "{asked.source.name}" is {column.type}, and says no arrival',
+            f'the column "{asked.arrival}" of "{asked.source.name}" is {column.type}, which cannot be'
+            " an arrival time",
             code="wrong-type",
-            hint="--arrival names a column of times, or of whole numbers",
+            hint="use a column of times or whole numbers for --arrival",
         )
     if types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz), safe=False)
@@ -305,8 +306,8 @@ def _timed(asked: Asked, file: str, wanted: str, table: pa.Table, time_zone: str
         except Fails as fails:
             value = table.column(name)[fails.row].as_py()
             raise EngineError(
-                f'the sample of "{asked.source.name}": {file}, row {fails.row + 1}: "{name}" is {value!r},'
-                f" and {fails.what}",
+                f'the sample of "{asked.source.name}": {file}, row {fails.row + 1}: "{name}" is'
+                f" {value!r}, but {fails.what}",
                 code="bad-value",
             ) from None
         table = table.set_column(place, name, read_times)

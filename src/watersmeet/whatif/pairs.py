@@ -100,7 +100,7 @@ def pairs_of(insert: Insert, job: Job, sample: Sample) -> Pairs:
                 raise EngineError(
                     f'the batch join of the sample of "{insert.name}" has more than {MOST:,} rows',
                     code="too-many-matches",
-                    hint="take a smaller sample",
+                    hint="use a smaller sample",
                 )
     finally:
         engine.close()

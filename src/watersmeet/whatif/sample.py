@@ -142,17 +142,17 @@ def _check_alike(given: Sequence[Given]) -> None:
     silent = [source.source.name for source in given if source.arrival is None]
     if told and silent:
         raise SpecError(
-            f"of {_names(told)} it is said when rows arrived, and of {_names(silent)} it is not",
+            f"--arrival is set for {_names(told)}, but not for {_names(silent)}",
             code="mixed-arrival",
-            hint="give --arrival for all sources, or for none: then rows arrive by their event times",
+            hint="set --arrival for all sources, or for none, which uses event times as arrival times",
         )
     units = {_in_time(source): source.source.name for source in given}
     if len(units) > 1:
         raise SpecError(
-            f'times of "{units[True]}" are on the clock, and those of "{units[False]}" are numbers:'
-            " which rows came first is not known",
+            f'arrival times of "{units[True]}" are times, but those of "{units[False]}" are numbers, so'
+            " the order of rows is unknown",
             code="mixed-arrival",
-            hint="give --arrival for all sources: columns of one type that say when each row came",
+            hint="set --arrival for all sources, with columns of the same type",
         )
 
 
@@ -180,9 +180,9 @@ def _clocks(given: Given) -> tuple[Times, Numbers | None, int]:
     if given.arrival is not None:
         if missing:
             raise EngineError(
-                f'{missing} rows of "{name}" do not say when they arrived: the column of --arrival is NULL',
+                f'{missing} rows of "{name}" have NULL in the column of --arrival',
                 code="null-arrival",
-                hint="leave these rows out of the sample, or name another column",
+                hint="remove these rows from the sample, or use another column",
             )
         clocks = values.to_numpy(zero_copy_only=True)
         if (clocks[1:] >= clocks[:-1]).all():
@@ -191,9 +191,9 @@ def _clocks(given: Given) -> tuple[Times, Numbers | None, int]:
         return clocks[order], order, 0
     if missing == len(values):
         raise EngineError(
-            f'no row of the sample of "{name}" has an event time: "{given.first_time}" is NULL in all',
+            f'no row of the sample of "{name}" has an event time: "{given.first_time}" is NULL in all rows',
             code="no-event-times",
-            hint="is it the column that the job orders by, and of its type?",
+            hint="check that the column has the name and type of the job's event time",
         )
     times = pc.fill_null(values, MIN_TIME).to_numpy(zero_copy_only=False)
     clocks = np.maximum.accumulate(times)

@@ -135,10 +135,10 @@ def _scaled(job: Job, scale: Fraction) -> Job:
     job = _with_queries(job, scaling.query)
     if not scaling.scaled_any:
         raise SpecError(
-            "there is no distance of times in the conditions of its joins that could be scaled",
+            "--interval has no effect: the join conditions have no constant between event times",
             code="nothing-to-scale",
-            hint="--interval scales constants between event times of two inputs, as in"
-            " b.t BETWEEN a.t AND a.t + INTERVAL '1' HOUR; leave it out",
+            hint="remove --interval, which scales constants as in b.t BETWEEN a.t AND a.t + INTERVAL"
+            " '1' HOUR",
         )
     return job
 

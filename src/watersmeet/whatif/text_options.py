@@ -113,9 +113,9 @@ def text_options(source: Source, wanted: str) -> TextOptions:
         if not _is_known(name, value, wanted, given.get("quote", '"')):
             said = f"'{name}' = '{value}'"
             raise SpecError(
-                f'the sample of "{source.name}": what {said} means for {wanted}, only Spark knows',
+                f'the sample of "{source.name}": only Spark supports {said} for {wanted}',
                 code="not-tried",
-                hint="write the sample as Parquet: spark.read…, and .write.parquet('sample')",
+                hint="write the sample as Parquet with Spark: spark.read….write.parquet('sample')",
             )
     return TextOptions(given)
 

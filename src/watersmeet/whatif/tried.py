@@ -248,9 +248,9 @@ def check_tried(plan: JobPlan) -> None:
         if reason is not None:
             problems.append(
                 PlanError(
-                    f'query "{query.name}": {reason}, and what-if tries streams alone',
+                    f'query "{query.name}": {reason}, but what-if supports only streams',
                     code="not-tried",
-                    hint="try a job that has only the queries of streams",
+                    hint="use a job with only the queries over streams",
                 )
             )
     raise_all(problems)

@@ -87,23 +87,23 @@ class Asked:
             raise SpecError(
                 given,
                 code="unknown-input",
-                hint=f"--input takes an alias of the query: {', '.join(names)}",
+                hint=f"use an alias of the query: --input {', '.join(names)}",
             )
         inserts = {insert.name: insert for insert in job.inserts}
         asked = cls(question, tuple(own), inserts, sources_of(job))
         for query in own:
             if not asked.side(query).sources:
                 raise SpecError(
-                    f'"{question.input}" has no source of its own: its rows are made by queries beneath',
+                    f'"{question.input}" has no source: its rows are results of other queries',
                     code="not-told",
-                    hint="ask for rows of their inputs",
+                    hint="ask about rows of their inputs",
                 )
             asked.compared(query)
         if question.time is not None and not any(asked.side(query).event_times for query in own):
             raise SpecError(
                 f'--time: "{question.input}" has no event time',
                 code="wrong-option",
-                hint="--key column=value says which rows",
+                hint="select rows with --key column=value",
             )
         return asked
 
@@ -136,9 +136,9 @@ class Asked:
                 said = ", ".join(map(shown, keys)) or "none"
                 every = ", ".join(own.name for own in side.input.columns)
                 raise SpecError(
-                    f'--key "{text}" is a value of no key: equality keys of "{side.name}" are {said}',
+                    f'--key "{text}" does not match a key: the equality keys of "{side.name}" are {said}',
                     code="wrong-option",
-                    hint=f"name a column, as in --key column=value: {every}",
+                    hint=f"use --key column=value with one of {every}",
                 )
         return comparisons
 
@@ -187,9 +187,9 @@ def _check_told(history: Recorded, reread: Mapping[str, Reread]) -> None:
     is_read = any(portion.position != UNREAD for own in reread.values() for portion in own.portions)
     if is_read and not history.tells_reading:
         raise StateError(
-            "the history does not say which tick read what: it is of an older version",
+            "the history does not record what each tick read: an older version wrote it",
             code="no-history",
-            hint="run the job on with this version: of ticks that run from then on it is told",
+            hint="continue the job with this version, which records it for new ticks",
         )
 
 

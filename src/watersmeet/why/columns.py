@@ -49,9 +49,9 @@ def value_of(expr: Expr, inputs: JoinInputs, rows: pa.Table) -> pa.Array:
     computed = _computed(Same(expr), in_order, inputs.split, inputs.joined, inputs.time_zone)
     if isinstance(computed, NotExact):
         raise EngineError(
-            f"why computes {shown_once(expr)} not as Spark does: {computed}",
+            f"why cannot evaluate {shown_once(expr)} like Spark: {computed}",
             code="not-computed",
-            hint="such a query is answered for without it, or not at all",
+            hint="ask about another input or query",
         )
     array = computed.of(rows)
     return one_array(array) if isinstance(array, pa.ChunkedArray) else array

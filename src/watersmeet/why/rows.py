@@ -92,7 +92,7 @@ class QueryRows:
             if number < count:
                 return Spot(branch, number)
             number -= count
-        raise AssertionError("a row beyond the last one")
+        raise AssertionError("the row number is larger than the number of rows")
 
     def tick(self, spot: Spot) -> Tick | None:
         """That read the row."""

@@ -157,9 +157,9 @@ SELECT l.k FROM l JOIN r ON l.k = r.k AND l.t = r.t
 @pytest.mark.parametrize(
     ("type_", "skew", "says"),
     [
-        ("BIGINT", "INTERVAL '1' HOUR", 'max_drift is an interval, but "l.t" is an integer time'),
-        ("TIMESTAMP", "3600", 'max_drift is a number, but "l.t" is not an integer time'),
-        ("TIMESTAMP", "'0 seconds'", "max_drift is 0"),
+        ("BIGINT", "INTERVAL '1' HOUR", 'max_drift is an interval, but the event time "l.t" is an integer'),
+        ("TIMESTAMP", "3600", 'max_drift is a number, but the event time "l.t" is not an integer'),
+        ("TIMESTAMP", "'0 seconds'", "max_drift must be above zero"),
         ("TIMESTAMP", "INTERVAL '1' MONTH", "max_drift: INTERVAL '1' MONTH has no fixed length"),
         ("BIGINT", "-3", "max_drift is negative"),
     ],

@@ -70,7 +70,7 @@ def test_too_many_bytes_fail_the_tick_and_name_the_sizes():
     LocalJob(plan_of(INNER), store).tick(arriving(l=[row(n, 1) for n in range(3)]))
     kept = sum(store.read(name).size for name in store.names("runs"))
     job = LocalJob(plan_of(INNER, max_bytes=kept), store)
-    with pytest.raises(EngineError, match=r"keeps .* in files \(l: .*, r: .*\), more than") as raised:
+    with pytest.raises(EngineError, match=r"retains .* in files \(l: .*, r: .*\), more than") as raised:
         job.tick(arriving(r=[row(1, 1)]))
     assert raised.value.code == "max-bytes"
     assert job.driver.tick == 1
@@ -85,7 +85,7 @@ def test_too_many_rows_out_fail_the_tick(most, fails):
     if not fails:
         assert sum(bag(job.tick(rows)).values()) == 4
         return
-    with pytest.raises(EngineError, match="would put 4 rows out in tick 1") as raised:
+    with pytest.raises(EngineError, match="would emit 4 rows in tick 1") as raised:
         job.tick(rows)
     assert (raised.value.code, job.driver.tick) == ("max-output", 0)
 
@@ -238,7 +238,7 @@ def test_how_late_rows_were_is_kept_since_the_start():
 
 def test_a_null_time_fails_the_tick_when_asked_for():
     job = LocalJob(plan_of(INNER, on_null_time="fail"), MemoryStore())
-    with pytest.raises(EngineError, match='source "l": a row has no t') as raised:
+    with pytest.raises(EngineError, match='source "l": a row has no valid t') as raised:
         job.tick(arriving(l=[row(1, 1), row(2, None)]))
     assert raised.value.code == "null-time"
     assert job.driver.tick == 0

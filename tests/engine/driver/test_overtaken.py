@@ -76,7 +76,7 @@ def test_a_tick_that_another_run_has_put_out_and_not_committed_is_no_copy_that_w
         assert unless_overtaken(ahead(), one, lambda *_: None).code == "sink-ahead"
         told = unless_overtaken(ahead(), one, somebody)
         assert told.code == "state-fenced"
-        assert "another run of the job has begun tick" in told.message
+        assert "another run of the job has started tick" in told.message
     assert asked == [(1, ""), (BEFORE + 1, own.writer)]
     lost = missing("runs/x")
     assert unless_overtaken(lost, driver(own, store), somebody) is lost

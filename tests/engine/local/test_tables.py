@@ -33,5 +33,5 @@ def test_lengths_are_compared_of_columns_that_are_used(tmp_path, monkeypatch):
     tables.reader_of(source, Used(), None).read(None, None, 1, None)
     assert read[0].column("s").to_pylist() == ["äöü"]
     Used.columns = COLUMNS
-    with pytest.raises(EngineError, match=r"spare is VARCHAR\(1\), and has a longer text"):
+    with pytest.raises(EngineError, match=r'spare" is VARCHAR\(1\), but a value in its files is longer'):
         tables.reader_of(source, Used(), None).read(None, None, 1, None)

@@ -101,7 +101,7 @@ def test_what_only_spark_computes_is_refused_by_name():
     with pytest.raises(EngineError, match=r"PERCENTILE_APPROX\(l.v, 0.5\)"):
         LocalJob(plan_of(sql), MemoryStore())
     beneath = f"SELECT x.p FROM ({sql.replace('0.5)', '0.5) AS p')}) x JOIN r ON r.t = x.window_end"
-    with pytest.raises(PlanError, match="only be in the last step of a query"):
+    with pytest.raises(PlanError, match="only the last step of a query can compute it"):
         plan_of(beneath)
 
 

@@ -144,7 +144,7 @@ def test_one_group_that_does_not_fit_is_refused_by_name() -> None:
         for first in range(0, 80, 8):
             job.tick(b=tuple({"k": "p", "w": f"{number:08}" * 40_000} for number in range(first, first + 8)))
 
-    with pytest.raises(EngineError, match="what is kept of one group") as caught:
+    with pytest.raises(EngineError, match="the state of one group") as caught:
         fill()
     assert caught.value.code == "task-memory"
 
@@ -167,7 +167,7 @@ def test_many_wide_groups_go_out_in_parts() -> None:
 )
 def test_values_without_an_equality_are_refused_before_the_first_tick(sql: str) -> None:
     table = "CREATE TABLE c (k STRING, m MAP<STRING, INT>, d INT)"
-    with pytest.raises(EngineError, match="nothing says when two of those are equal"):
+    with pytest.raises(EngineError, match="cannot be compared for equality"):
         Job(f"{table} WITH ('connector' = 'memory', 'diff.column' = 'd'); {sql}")
 
 

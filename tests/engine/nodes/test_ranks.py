@@ -163,7 +163,7 @@ def test_one_partition_that_does_not_fit_is_refused_by_name() -> None:
             job.tick(*({"k": key or str(n), "s": f"{n:08}" * 40_000} for n in numbers))
 
     fill(None)
-    with pytest.raises(EngineError, match="what is kept of one partition") as caught:
+    with pytest.raises(EngineError, match="the state of one partition") as caught:
         fill("p")
     assert caught.value.code == "task-memory"
 

@@ -239,7 +239,7 @@ def test_a_folder_without_files_says_nothing(tmp_path):
     SELECT id FROM t
     """
     table = Table(text)
-    with pytest.raises(EngineError, match="there is no file, and that says nothing of its rows"):
+    with pytest.raises(EngineError, match="has no file, so its rows are unknown"):
         table.job.tick({})
     (tmp_path / "rows.json").write_text('{"id": 1}\n')
     table.take(table.job.tick({}))

@@ -63,5 +63,5 @@ def test_a_file_without_a_record_that_parses_is_named(spark, tmp_path, case):
     rows = len([line for line in FILES[case]["other"].splitlines() if line])
     named = [note for note in notes if "no row of" in note]
     assert len(named) == 1, notes
-    assert f'"a": of tick 1 no row of {folder}/other ({rows} records) parses, such as ' in named[0]
+    assert f'"a": tick 1: no row of {folder}/other ({rows} records) parses, such as ' in named[0]
     assert "(id is INT, and has 'x'" in named[0] or form != "json"

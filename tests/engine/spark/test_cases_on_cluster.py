@@ -108,7 +108,7 @@ def test_a_driver_that_was_killed_goes_on_elsewhere(told: Told) -> None:
     """Its executors have nothing of it."""
     assert told.killed == -signal.SIGKILL
     assert told.after("ticks") == ["3"]
-    assert any("as it was begun" in said for said in told.after("notice"))
+    assert any("which the next run repeats" in said for said in told.after("notice"))
     assert told.orders.rows() == expected(30)
     print(f"{told.requests} requests, {told.proxy.sent:,} bytes sent, {told.proxy.given:,} given", end="")
     print(", for a start and 3 ticks")

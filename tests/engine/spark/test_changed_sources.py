@@ -116,9 +116,9 @@ def test_sources_come_go_and_change_places(job, put, found, monkeypatch):
     assert found("ab") == {(1, 2): 1, (3, 2): 1}
     said: list[str] = []
     job(wider, change_queries=True, on_notice=said.append)
-    assert 'source "c" is new to the job: it is read as by a job that begins' in said
-    assert 'query "ca" begins with all rows of c' in said
-    assert 'query "ca" begins with 2 rows of a that are retained' in said
+    assert 'source "c" is new to the job: the job reads it as a new job would' in said
+    assert 'query "ca" starts with all rows of c' in said
+    assert 'query "ca" starts with 2 retained rows of a' in said
     assert found("ab") == {(1, 2): 1, (3, 2): 1}
     assert found("xy") == {(6, 7): 1, (6, 8): 1}
 
@@ -143,7 +143,7 @@ def test_changes_of_tables_that_another_query_keeps(job, put, found):
     put("x", {"k": 0, "n": 0, "d": -1})
     job(alone)
     asked = "FROM (SELECT * FROM x WHERE to_char(n, '9') = '1') x"
-    with pytest.raises(StateError, match="would have to be read by Spark"):
+    with pytest.raises(StateError, match="would need Spark"):
         job(alone + grouped.replace("FROM x", asked), change_queries=True)
     put("x", {"k": 0, "n": 9, "d": 1}, {"k": 2, "n": 2, "d": -1})
     job(XY + alone + grouped, change_queries=True)
@@ -170,7 +170,7 @@ def test_a_source_that_reads_elsewhere_is_read_from_its_start(job, put, found, t
     said: list[str] = []
     moved = (STREAMS + TABLES + SINKS).replace("/b'", "/z'")
     job(AB, declared=moved, change_queries=True, on_notice=said.append)
-    assert 'source "b" reads from another place than before: it is read as by a job that begins' in said
+    assert 'source "b" reads from another place than before: the job reads it as a new job would' in said
     put("a", row(3, 30))
     job(AB, declared=moved)
     assert found("ab") == {(1, 2): 1, (3, 2): 1}  # row 1 is not there any more: the query began anew
@@ -183,9 +183,9 @@ def test_a_bounded_generator_that_comes_is_read_to_its_end(job, put, found):
         put("a", row(number, number))
         job(alone)
     made = (
-        "CREATE MAPPING made (n BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) TYPE Generator"
-        " OPTIONS ('rate' = '100', 'rows' = '250', 'field.n.kind' = 'sequence');\n"
-        "INSERT INTO ca SELECT n AS l, t AS r FROM made;\n"
+        "CREATE MAPPING made (n BIGINT, t BIGINT, WATERMARK FOR t AS t - 5) TYPE Generator OPTIONS"
+        " ('rate' = '100', 'rows' = '250', 'field.n.kind' = 'sequence');\nINSERT INTO ca"
+        " SELECT n AS l, t AS r FROM made;\n"
     )
     job(made + alone, change_queries=True, trigger="1 second")
     assert sorted(n for n, _ in found("ca")) == list(range(250))

@@ -114,6 +114,6 @@ def test_readers_that_pass_over_rows_are_told_of(spark, tmp_path):
     assert looked.problems == []
     told = {name: [note for note in looked.notes if note.startswith(f'"{name}"')] for name in frames}
     assert {name: len(notes) for name, notes in told.items()} == {"files": 2, "rate": 1, "text": 2}
-    assert "records that are broken are dropped" in str(told["files"])
-    assert "rows that are gone before they were read" in str(told["rate"])
-    assert "a tick that is repeated" in str(told["text"])
+    assert "broken records are dropped" in str(told["files"])
+    assert "rows that are deleted before the job reads them" in str(told["rate"])
+    assert "results after a crash" in str(told["text"])

@@ -45,7 +45,7 @@ def test_a_value_with_the_end_of_a_line_is_refused_until_it_is_said(spark, tmp_p
     with pytest.raises(WatersmeetError) as caught:
         run(spark, tmp_path, content)
     assert caught.value.code == "value-runs-on"
-    assert f'{tmp_path}/in/a.csv has a line that ends within quotes: 1,"a' in str(caught.value)
+    assert f'{tmp_path}/in/a.csv has a line that ends inside a quoted value: 1,"a' in str(caught.value)
     assert "'multiLine' = 'true'" in str(caught.value)
     rows = run(spark, tmp_path, content, ", 'multiLine' = 'true'")
     assert rows == {(1, b"a\n2,b"): 1, (3, b"c"): 1}
@@ -68,7 +68,7 @@ def test_a_table_with_such_a_line_is_not_read(spark, tmp_path):
     (tmp_path / "in" / "a.csv").write_text("k,v\n1,x\n")
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text.replace("INSERT INTO", f"{table} INSERT INTO"), tmp_path / "state")
-    assert "has a line that ends within quotes" in str(caught.value)
+    assert "has a line that ends inside a quoted value" in str(caught.value)
 
 
 LINES = [

@@ -274,7 +274,7 @@ def test_any_source_of_sparks_is_read_by_a_text(tmp_path, spark):
     ("was", "made", "says"),
     [
         ("'format' = 'rate-micro-batch'", "'format' = 'nosuch'", "nosuch"),
-        ("'format' = 'rate-micro-batch', ", "", "which of Spark's data sources"),
+        ("'format' = 'rate-micro-batch', ", "", "which names Spark's data source"),
         ("'format' = 'rate-micro-batch'", "'format' = 'kafka'", "TYPE Kafka"),
         ("value BIGINT", "value INT", '"value" is BIGINT'),
         ("value BIGINT", "valeu BIGINT", "the data source has no column valeu"),
@@ -308,7 +308,7 @@ REFUSED = {
         spark.range(9).withColumnRenamed("id", "order_id"), "order_id"
     ),
     "draws rows": lambda f, _: f.sample(0.5, seed=3),
-    "values that change when": lambda f, _: f.selectExpr("*", "rand() AS r"),
+    "values that differ each time": lambda f, _: f.selectExpr("*", "rand() AS r"),
 }
 
 
@@ -358,7 +358,7 @@ def test_a_subquery_is_a_table_beside(shop, spark):
 
 
 def test_a_frame_with_an_end_is_no_stream(spark):
-    with pytest.raises(ws.SqlError, match="has an end"):
+    with pytest.raises(ws.SqlError, match="is a batch DataFrame"):
         ws.stream(spark.range(3), time="id", name="numbers")
 
 
@@ -402,7 +402,7 @@ def test_one_frame_is_no_two_streams(shop, spark):
 def test_a_job_without_its_frame_is_refused(shop):
     shop.add(0, 3)
     job = shop.job()
-    with pytest.raises(ws.SeveralErrors, match="none is given"):
+    with pytest.raises(ws.SeveralErrors, match="is a DataFrame of the Python program"):
         run_planned(job.description, job.plan, checkpoint=str(shop.folder / "state"))
 
 

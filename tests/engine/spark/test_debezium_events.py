@@ -213,7 +213,7 @@ def test_columns_are_filled_from_the_event(spark):
 @pytest.mark.parametrize(
     ("columns", "more", "words"),
     [
-        ("id INT, lsn INT", "'metadata.lsn' = 'source.lsn'", "a row that goes equals the row that came"),
+        ("id INT, lsn INT", "'metadata.lsn' = 'source.lsn'", "a delete must have the same values"),
         (f"{KEY}, n INT", "'metadata.id' = 'source.lsn'", '"id" is in the primary key'),
         (f"{KEY}, lsn DOUBLE", "'metadata.lsn' = 'source.lsn'", "declare lsn BIGINT"),
         (f"{KEY}, lsn INT", "'metadata.lsn' = 'source.a.b'", "source.lsn, source.ts_ms, ts_ms"),
@@ -440,7 +440,7 @@ def test_a_truncation_stops_the_job_until_it_is_to_be_skipped(spark, tmp_path, k
     running = until_caught_up(spark, skips, tmp_path / "checkpoint")
     (counts,) = running.ticks[-1].queries["out"].account.values()
     assert (counts["retained"] if key else counts["in"] - counts["skipped"], counts["skipped"]) == (1, 2)
-    with pytest.raises(WatersmeetError, match="it can be 'stop'"):
+    with pytest.raises(WatersmeetError, match="use 'stop'"):
         watersmeet.plan_job(watersmeet.parse_job(skips.replace("'skip'", "'empty'")))
 
 

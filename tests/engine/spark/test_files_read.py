@@ -604,7 +604,7 @@ def test_a_file_that_is_gone_from_another_file_system_is_named(tmp_path):
     job.gone = {"s3a://bucket/in/2%20b"}
     error = job.refused(lambda: job.begun(job.offsets()))
     assert error.code == "file-gone"
-    assert "s3a://bucket/in/2 b was gone before it was read" in error.message
+    assert "s3a://bucket/in/2 b was deleted before it was read" in error.message
     assert "on_changed_file" in error.hint
     job.gone = set()
     job.commit(*job.begun(job.offsets()))

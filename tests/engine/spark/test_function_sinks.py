@@ -210,7 +210,7 @@ def test_rows_that_are_out_do_not_come_again_by_another_name(spark, given, tmp_p
         changed = f"{given.text[:start]} WITH ('connector' = 'memory');\n{given.text[end:]}"
     with pytest.raises(StateError, match="interrupted-tick") as caught:
         until_caught_up(spark, changed, tmp_path / "state")
-    assert '"keyed": there is a part of tick 1 (function sink "keyed")' in caught.value.message
+    assert '"keyed" has rows of tick 1 (function sink "keyed")' in caught.value.message
     assert len(given.calls) == first
     until_caught_up(spark, given.text, tmp_path / "state")
     assert sorted(row["nr"] for row in given.rows("keyed")) == [*range(8)]

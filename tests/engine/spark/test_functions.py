@@ -159,4 +159,4 @@ def test_what_only_spark_refuses_names_the_insert_and_the_expression(spark, tmp_
     assert refused.value.code == "not-resolved", str(refused.value)
     assert 'INSERT "out"' in refused.value.message
     assert named in refused.value.message
-    assert refused.value.hint == "cast its arguments to what it takes: CAST(x AS type)"
+    assert refused.value.hint == "cast its arguments to the types it accepts: CAST(x AS type)"

@@ -23,10 +23,10 @@ CASES = [
     (["1", "9223372036854775808"], "DECIMAL(38,0)", "beyond BIGINT"),
     (["1" * 39], "STRING", "too large"),
     (["007", "8"], "STRING", "007"),
-    (["+5"], "STRING", "would lose"),
-    (["-0"], "STRING", "would lose"),
-    ([" 5"], "STRING", "would lose"),
-    (["1_000"], "STRING", "would lose"),
+    (["+5"], "STRING", "would not keep"),
+    (["-0"], "STRING", "would not keep"),
+    ([" 5"], "STRING", "would not keep"),
+    (["1_000"], "STRING", "would not keep"),
     (["٣"], "STRING", None),
     (["1", "1.5", "1e3", "NaN", "-Inf"], "DOUBLE", None),
     (["NaN"], "STRING", None),
@@ -103,7 +103,7 @@ def test_names_of_csv(tmp_path):
     assert types == {"a b": "BIGINT", "v": "BIGINT"}
     assert found.notes == (
         "a column without a name (name it in the files' headers to read it) is left out",
-        "the column __ws_x, whose name is taken by the engine is left out",
+        "the column __ws_x, whose name is reserved for the engine,, is left out",
     )
     (tmp_path / "1.csv").write_text("v,V\n1,2\n")
     assert "two columns named" in refused(tmp_path).message
@@ -182,7 +182,10 @@ def test_parquet(tmp_path):
         "z": "TIMESTAMP", "ns": "BIGINT", "s": "STRING", "l": "ARRAY<STRUCT<`a b`: BIGINT>>",
         "m": "MAP<STRING, DOUBLE>",
     }  # fmt: skip
-    assert [note.split(":")[0] for note in found.notes] == ["ns is BIGINT", "the column time is left out"]
+    assert [note.split(":")[0] for note in found.notes] == [
+        "ns is inferred as BIGINT, in nanoseconds since 1970",
+        "the column time is left out",
+    ]
     parquet.write_table(pa.table({"i8": [1]}), tmp_path / "2.parquet")
     assert "2.parquet has i8 BIGINT" in refused(tmp_path, "parquet").message
     (tmp_path / "2.parquet").write_bytes(b"PAR1 half")
@@ -200,21 +203,21 @@ def test_nothing_to_infer_from(tmp_path):
     assert "pathGlobFilter" in refused(tmp_path, pathGlobFilter="*.csv").message
     assert "not a local path" in refused("s3a://bucket/x").message
     (tmp_path / "1.csv").rename(tmp_path / "1.csv.zst")
-    assert "only Spark reads" in refused(tmp_path).message
+    assert "only Spark can read" in refused(tmp_path).message
 
 
 @pytest.mark.parametrize(
     ("content", "kind", "said", "hint"),
     [
-        ("k;v;w\n1;2;3\n", "csv", "has one column", "say 'sep' = ';'"),
-        ("k\tv\n1\t2\n", "csv", "has one column", "say 'sep' = '\\t'"),
-        (",v,\n1,2,3\n", "csv", "2 columns without a name: at the places 1, 3", "name them"),
-        (",v, \n1,2,3\n", "csv", "2 columns without a name: at the places 1, 3", "name them"),
+        ("k;v;w\n1;2;3\n", "csv", "has one column", "set 'sep' = ';'"),
+        ("k\tv\n1\t2\n", "csv", "has one column", "set 'sep' = '\\t'"),
+        (",v,\n1,2,3\n", "csv", "2 columns without a name, at positions 1, 3", "name them"),
+        (",v, \n1,2,3\n", "csv", "2 columns without a name, at positions 1, 3", "name them"),
         ("k,v\n1," + "x" * (17 << 20) + "\n", "csv", "is longer than 16 MB", "declare its columns"),
         ('{"k": "' + "x" * (17 << 20) + '"}\n', "json", "is longer than 16 MB", "declare its columns"),
         ('[{"k": 1},\n{"k": 2}]\n', "json", "none of 2 lines is a JSON object", "'multiLine' = 'true'"),
         ("k,v\n1,2\n".encode("utf-16"), "csv", "it is UTF-16, not UTF-8 text", "iconv"),
-        (bytes(range(256)) * 9, "json", "it is not text", "'format'"),
+        (bytes(range(256)) * 9, "json", "it is not a text file", "'format'"),
         (b"k,v\n1,caf\xe9\n", "csv", "it is not UTF-8 text (at byte 9)", "'encoding'"),
     ],
 )  # fmt: skip
@@ -249,4 +252,4 @@ def test_numbers_of_too_many_digits(tmp_path):
         compare_columns(
             '"a"', source(tmp_path, columns=(column("n", "DECIMAL(38,2)"),)), f"{tmp_path}/1.parquet"
         )
-    assert "of more digits than Spark's DECIMAL has (38)" in caught.value.message
+    assert "with more digits than DECIMAL allows (38)" in caught.value.message

@@ -174,6 +174,6 @@ def test_a_restart_keeps_to_what_was_inferred(spark, tmp_path):
             "format": "csv"})).columns] == ["TIMESTAMP", "STRING"]  # fmt: skip
     account, again, said = ran()
     assert again == columns
-    assert "inferred when the job began: t TIMESTAMP, v BIGINT" in said
+    assert "inferred when the job first ran: t TIMESTAMP, v BIGINT" in said
     assert (account["in"], account["broken"]) == (3, 1)
     assert sorted(row["v"] for row in MemorySink.rows("inferred_out")) == [1, 2]

@@ -239,7 +239,9 @@ def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
     assert refused.value.code == "all-records-broken"
     assert "'on_broken' = 'count'" in (refused.value.hint or "")
     option = "'timestampFormat' = 'dd/MM/yyyy HH:mm:ss'"
-    assert f"order_time is TIMESTAMP, and has '01/03/2026 00:00:13': {option}" in refused.value.message
+    assert (
+        f"order_time is TIMESTAMP, but the value is '01/03/2026 00:00:13': {option}" in refused.value.message
+    )
     result = job(
         ORDERS.replace("'json', 'maxFiles", f"'json', {option}, 'maxFiles", 1) + LEFT, checkpoint="b"
     )
@@ -487,7 +489,7 @@ def test_an_interrupted_tick_is_repeated_as_it_was_or_not_at_all(job, put, monke
     changed = (ORDERS + LEFT).replace("INTERVAL '0' SECONDS", "INTERVAL '9' HOURS")
     with pytest.raises(StateError, match="interrupted-tick") as refused:
         job(changed)
-    for said in ("lag of o.order_time", "32400000000 now", "there is a part of tick 1", "--until-caught-up"):
+    for said in ("lag of o.order_time", "32400000000 now", "has rows of tick 1", "--until-caught-up"):
         assert said in str(refused.value)
     with pytest.raises(StateError, match=r'interrupted-tick\W.*columns of "delivered"'):
         job((ORDERS + LEFT).replace(", o.item_id + 1 AS next_item", ""))

@@ -214,7 +214,7 @@ def test_tasks_read_files_in_any_case_and_leave_two_readings_to_spark(tmp_path):
         (None, None, 2),
     ]
     (tmp_path / "f").write_text("\n".join([*LINES, '{"ORDER_ID": 5, "Order_Id": 5}']))
-    assert "differ by case alone" in taken(json_reader(columns), tmp_path / "f", columns)
+    assert "differ only in case" in taken(json_reader(columns), tmp_path / "f", columns)
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_times_in_nanoseconds_are_cut_to_microseconds(spark, tmp_path):
     first, before = b"2022-03-01 10:00:00.123456", b"1969-12-31 23:59:59.999999"
     rows = {(1, ns[0] // 1000, first, ns[0], first), (2, -1, before, -1, before)}
     assert set(bag(parquet_rows(tmp_path / "out"))) == rows
-    assert '"l": z, w has nanoseconds, which are cut to microseconds' in notices
+    assert '"l": z, w has nanoseconds, which are truncated to microseconds' in notices
     (source,) = plan_job(parse_job(text)).sources
     seen = {(row["k"], row["w"]) for row in first_rows(source, 9).rows}
     assert seen == {
@@ -145,7 +145,9 @@ def test_times_in_nanoseconds_are_cut_to_microseconds(spark, tmp_path):
     }
     in_us = {**columns, "w": pa.array([AT] * 3, pa.timestamp("us")), "n": times}
     parquet.write_table(pa.table(in_us), tmp_path / "in" / "1")
-    with pytest.raises(EngineError, match=r"w is not in nanoseconds in .*in/1, unlike in the oldest"):
+    with pytest.raises(
+        EngineError, match=r"w is not in nanoseconds in .*in/1, unlike in the source's oldest"
+    ):
         until_caught_up(spark, text, tmp_path / "state")
 
 
@@ -164,7 +166,7 @@ def test_a_later_file_of_another_unit_is_refused(spark, tmp_path):
     for number, kind in ((4, pa.timestamp("ms")), (5, pa.int64())):
         table = pa.table(rows | {"t": rows["t"].cast(kind)})
         parquet.write_table(table, tmp_path / f"in/{number}.parquet")
-    with pytest.raises(EngineError, match=r"t is declared BIGINT, and is timestamp\[ms\].*4.parquet"):
+    with pytest.raises(EngineError, match=r"t is declared BIGINT, but is timestamp\[ms\].*4.parquet"):
         Running(spark, text, tmp_path / "state", until_caught_up=True).to_the_end()
 
 
@@ -226,7 +228,7 @@ def test_directories_above_the_source_are_no_partitions(tmp_path):
     folder.mkdir()
     parquet.write_table(pa.table({"c": [AT.date()]}), folder / "x.parquet")
     source = Source("a", (column("c", "INT"),), "file", {"path": str(folder)})
-    with pytest.raises(EngineError, match="c is declared INT, and is date32"):
+    with pytest.raises(EngineError, match="c is declared INT, but is date32"):
         compare_columns("", source, str(folder / "x.parquet"))
 
 
@@ -235,7 +237,7 @@ def test_each_file_of_a_table_is_looked_at_whenever_it_is_read(spark, tmp_path):
         column_of = pa.array([10], pa.int32()).cast(kind)
         parquet.write_table(pa.table({"n": column_of}), tmp_path / f"{number}.parquet")
     source = Source("a", (column("n", "INT"),), "file", {"path": str(tmp_path), "format": "parquet"})
-    with pytest.raises(EngineError, match=r"n is declared INT, and is date32.*1\.parquet"):
+    with pytest.raises(EngineError, match=r"n is declared INT, but is date32.*1\.parquet"):
         table_of(spark, source).frame().collect()
 
 

@@ -78,7 +78,7 @@ def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):
 
 @pytest.mark.parametrize("place", ["/nowhere/at/all", "~nobody-of-ours/jars"])
 def test_jars_that_are_not_there_are_named(place):
-    with pytest.raises(EngineError, match=f'no jars at "{place}"'):
+    with pytest.raises(EngineError, match=f'there are there are no jars at "{place}"'):
         session.local_jars(place)
 
 
@@ -181,7 +181,7 @@ def test_a_repeated_batch_is_skipped_only_if_all_is_equal(tmp_path):
     assert not is_committed(manifest, "q", checkpoint.offsets(3), NOTHING)
     with pytest.raises(StateError, match="other offsets"):
         is_committed(manifest, "another", checkpoint.offsets(2), NOTHING)
-    with pytest.raises(StateError, match="gives batch 1"):
+    with pytest.raises(StateError, match="starts batch 1"):
         is_committed(manifest, "q", checkpoint.offsets(1), NOTHING)
 
 
@@ -282,8 +282,8 @@ def test_parquet_of_a_stream_has_the_declared_types(tmp_path):
         check_parquet('file source "a"', source, str(tmp_path))
     assert refused.value.code == "column-type"
     assert refused.value.message == (
-        'file source "a": K is declared STRING, and is int64 (INT64); n is declared INT, and is int64 (INT64)'
-        f" in {tmp_path / '1.parquet'}"
+        'file source "a": K is declared STRING, but is int64 (INT64); n is declared INT, but is int64'
+        f" (INT64) in {tmp_path / '1.parquet'}"
     )
     assert refused.value.hint == "declare K BIGINT, n BIGINT, and cast in a view"
 
@@ -305,7 +305,7 @@ def test_a_later_file_of_another_type_is_named():
     )
     error = readable_error(Exception(said))
     assert error.code == "column-type"
-    assert error.message == "column k is declared STRING, and is INT64 in file:///in/a/7.parquet"
+    assert error.message == "column k is declared STRING, but is INT64 in file:///in/a/7.parquet"
 
 
 def test_what_spark_submit_was_told_holds_unless_the_job_says_otherwise():
@@ -392,4 +392,4 @@ def test_executors_without_the_package_are_told_of():
     )
     error = readable_error(Exception(said))
     assert error.code == "other-python"
-    assert "where tasks run" in error.message
+    assert "on their machines" in error.message

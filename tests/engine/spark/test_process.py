@@ -105,7 +105,7 @@ def test_a_stop_that_java_does_not_outlive_gives_up_the_tick(growing, tmp_path, 
         os.killpg(first.process.pid, signal.SIGTERM)
         assert first.await_end() == 0, first.errors.read_text()
         words = first.errors.read_text()
-        assert "the signal to stop has ended another process of the job, too" in words
+        assert "the stop signal also ended another process of the job" in words
         assert "Error" not in words
     finally:
         first.clean_up()

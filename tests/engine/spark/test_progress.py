@@ -135,7 +135,7 @@ def test_a_tick_that_is_repeated_tells_it_once(spark, tmp_path, where, monkeypat
 
 def test_what_cannot_be(spark, tmp_path):
     text = job(tmp_path)
-    with pytest.raises(WatersmeetError, match='progress_output = "tikcs" is no sink of this job'):
+    with pytest.raises(WatersmeetError, match='progress_output = "tikcs", but this job has no such sink'):
         until_caught_up(
             spark, text.replace("progress_output = ticks", "progress_output = tikcs"), tmp_path / "c"
         )

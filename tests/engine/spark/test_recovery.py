@@ -345,5 +345,5 @@ def test_a_file_whose_name_is_a_pattern_and_that_spark_has_listed(files, monkeyp
     odd.rename(odd.with_name("renamed.json"))
     notes: list[str] = []
     files.run(on_notice=notes.append)
-    assert any("takes for a pattern" in note for note in notes)
+    assert any("reads as a pattern" in note for note in notes)
     assert files.rows() == files.all_rows()

@@ -448,7 +448,9 @@ def test_a_csv_header_names_the_columns_as_they_are_declared(place):
     place.put("a", "k,t\n2,11\n", "2.csv")
     failed = place.run("--until-caught-up")
     assert failed.status == 2
-    assert failed.err.startswith('EngineError[wrong-columns]: file source "a": its files have other columns')
+    assert failed.err.startswith(
+        'EngineError[wrong-columns]: file source "a": its files have different columns'
+    )
     assert "2.csv has k, t" in failed.err
     place.job(text.replace("MORE", ", 'enforceSchema' = 'true'"))
     assert place.caught_up("--finish").account["inputs"][0]["passed"] == 2

@@ -110,7 +110,7 @@ def test_a_path_that_is_none_is_refused(tmp_path, suffix, kind, words, patience)
     assert isinstance(error, EngineError)
     assert (error.code, error.message) == (
         "path-not-readable",
-        f'file source "{suffix}1": "{path}" is {words}, and no file',
+        f'file source "{suffix}1": "{path}" is {words}, not a file',
     )
 
 
@@ -120,7 +120,7 @@ def test_a_jobs_file_that_is_none_is_refused(tmp_path, kind, patience):
     with pytest.raises(SpecError) as raised:
         read_text(path)
     assert raised.value.code == "file-not-readable"
-    assert f"it is a {kind.removeprefix('linked ')}, and no file" in raised.value.message
+    assert f"it is a {kind.removeprefix('linked ')}, not a file" in raised.value.message
 
 
 def test_a_shells_pipe_is_read(patience):

@@ -70,7 +70,7 @@ def test_no_java_on_the_path_is_told(tmp_path):
 @pytest.mark.parametrize(("version", "major"), [("11.0.22", 11), ("1.8.0_402", 8), ("16", 16)])
 def test_a_java_that_is_too_old_is_told_by_its_version(java, version, major):
     home = java(version)
-    expected = f"{home}/bin/java is Java {major}, and Spark 4 needs Java 17 or newer"
+    expected = f"{home}/bin/java is Java {major}, but Spark 4 needs Java 17 or newer"
     assert refusal(JAVA_HOME=str(home)).message == expected
     assert refusal(PATH=str(home / "bin")).message == expected
 
@@ -94,7 +94,7 @@ def test_a_missing_bash_is_told_where_spark_submit_needs_it(monkeypatch, java):
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(gateway, "java_command", lambda *_: None)
     monkeypatch.setattr(gateway, "launch_gateway", pytest.fail)
-    with pytest.raises(EngineError, match="no bash is on the PATH") as raised:
+    with pytest.raises(EngineError, match="no bash on the PATH") as raised:
         session.start(session.settings())
     assert raised.value.code == "spark-not-started"
 
@@ -149,7 +149,7 @@ def test_why_java_did_not_start_is_told_by_what_it_says(said, advice):
 
 def test_a_java_that_was_killed_is_told():
     error = not_started(JavaEnded(-9), {}, "")
-    assert error.message == "Spark did not start: Java ended by SIGKILL before it was connected with"
+    assert error.message == "Spark did not start: Java ended by SIGKILL before watersmeet could connect to it"
     assert "spark.driver.memory" in error.hint
 
 
@@ -168,5 +168,5 @@ def test_a_user_without_a_name(monkeypatch):
     with pytest.raises(EngineError) as caught:
         gateway.check_start({})
     assert caught.value.code == "spark-not-started"
-    assert "user 4000000007 has no name here" in caught.value.message
+    assert "id 4000000007 has no name" in caught.value.message
     assert "useradd --uid 4000000007" in caught.value.hint

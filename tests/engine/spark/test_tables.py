@@ -303,7 +303,7 @@ def test_postgres_is_not_as_declared(spark, folder, postgres):
         ("'path' = '{folder}/customers', 'latestFirst' = 'true'", "unknown-option", "for streams"),
         ("'path' = '{folder}/customers', 'headr' = 'true', 'format' = 'csv'", "unknown-option", '"header"'),
         ("'path' = '{folder}/parquet'", "wrong-columns", 'no column name\nHint: did you mean "nam"?'),
-        ("'path' = '{folder}/typed'", "column-type", '"customers": name is declared STRING, and is int64'),
+        ("'path' = '{folder}/typed'", "column-type", '"customers": name is declared STRING, but is int64'),
         ("'path' = '{folder}/customers', 'format' = 'json'", "table-unreadable", 'as declared: {"id'),
     ],
 )  # fmt: skip

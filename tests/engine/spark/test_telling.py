@@ -34,11 +34,11 @@ def test_files_without_a_record_that_parses_are_named_and_less_often_where_they_
         broken = Broken(5, "{y", False, named, tick == 5)
         telling.ended(TickResult(tick, 0, {}, False, {"a": 9}, {"a": broken}), {}, dict)
     assert notes[1:] == [
-        '"a": of tick 0 no row of /in/00 (2 records) parses, such as {x',
-        '"a": of tick 2 no row of /in/20 (2 records) parses, such as {x; 2 such files so far',
-        '"a": of tick 4 no row of 2 files, first /in/40 (2 records), parses, such as {x; 5 such files so far',
-        '"a": of tick 5 no row of 9 or more files, first /in/50 (2 records), parses, such as {x;'
-        " 14 such files so far",
+        '"a": tick 0: no row of /in/00 (2 records) parses, such as {x',
+        '"a": tick 2: no row of /in/20 (2 records) parses, such as {x; 2 such files so far',
+        '"a": tick 4: no row of 2 files, first /in/40 (2 records), parses, such as {x; 5 such files so far',
+        '"a": tick 5: no row of 9 or more files, first /in/50 (2 records), parses, such as {x; 14 such'
+        " files so far",
     ]
 
 
@@ -49,8 +49,9 @@ def test_the_first_tick_with_rounded_decimals_is_told_of(of_files):
     for tick, rows in enumerate([1, 1_000]):
         rounded = {"a": Rounded(rows, "price 1.239", of_files)}
         telling.ended(TickResult(tick, 0, {}, False, {"a": rows}, rounded=rounded), {}, dict)
-    twice = "; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a second time"
+    twice = "; files of ticks with exact halves, such as 1.005 for DECIMAL(9,2), are read twice"
     assert notes == [
-        '"a": decimals of 1 row of tick 0 have more digits behind the point than are declared, and were'
-        f" rounded, such as price 1.239. To keep all digits, declare more of them{twice * of_files}"
+        '"a": decimals of 1 row of tick 0 have more digits after the point than declared and were'
+        " rounded, for example price 1.239. To keep all digits, declare a larger"
+        f" scale{twice * of_files}"
     ]

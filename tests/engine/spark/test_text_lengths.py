@@ -60,7 +60,7 @@ def test_a_text_that_is_too_long_breaks_its_record(spark, tmp_path, form, reader
     assert sorted(record["id"] for record in kept) == [2, 4], "what a query uses of it, to be read again"
     assert {record["s"] for record in kept} == {"abcd", "abc "}
     (said,) = [note for note in notes if "did not parse" in note]
-    assert """"s":"abcd"} (s is VARCHAR(3), and has 'abcd': declare it STRING)""" in said
+    assert """"s":"abcd"} (s is VARCHAR(3), but the value is 'abcd': declare it STRING)""" in said
     if form != "parquet":
         (source,) = plan_job(parse_job(text)).sources
         assert len(first_rows(source, 9).rows) == 1, "spare is looked at, too"
@@ -124,7 +124,7 @@ def test_a_table_with_a_text_that_is_too_long_is_not_read(spark, tmp_path, is_co
     with pytest.raises(WatersmeetError) as caught:
         until_caught_up(spark, text, tmp_path / "state")
     assert caught.value.code == "table-unreadable"
-    assert "(s is VARCHAR(3), and has 'abcd': declare it STRING)" in str(caught.value)
+    assert "(s is VARCHAR(3), but the value is 'abcd': declare it STRING)" in str(caught.value)
     (tmp_path / "t/f").write_text('{"id":1,"s":"abc","spare":"xx"}')
     until_caught_up(spark, text, tmp_path / "state")
     assert [row["s"] for row in MemorySink.rows("out")] == ["abc"]

@@ -91,7 +91,7 @@ def test_rows_and_state_come_together_or_not_at_all(postgres):
     stage(two, "q", 2, [5])
     stage(two, "r", 2, [])
     postgres.run(f"ALTER TABLE {other} ADD CHECK (n < 5)")
-    with pytest.raises(EngineError, match="refuses a row") as raised:
+    with pytest.raises(EngineError, match="rejects a row") as raised:
         create_with_rows(store, manifest_after(made, 2), both, "a", IDENTITY)
     assert raised.value.code == "sink-refused-row"
     assert f'sink "{other}"' in raised.value.message

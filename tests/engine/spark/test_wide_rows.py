@@ -66,7 +66,7 @@ def test_a_sink_that_took_other_rows_stops_the_tick(spark, job, tmp_path, monkey
     took = FileSink.staged_rows
     monkeypatch.setattr(FileSink, "staged_rows", lambda *given: took(*given) - 1)
     text = job.replace("l.v AS lv, r.v AS rv", projected)
-    with pytest.raises(EngineError, match=r"took 3,599 rows where it was given 3,600") as error:
+    with pytest.raises(EngineError, match=r"has 3,599 rows, but the job wrote 3,600") as error:
         until_caught_up(spark, text, tmp_path / "checkpoint")
     assert error.value.code == "internal-rows"
     assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]
@@ -86,7 +86,7 @@ def test_a_row_that_is_lost_between_the_tasks_and_the_sink_stops_the_tick(
     text = job.replace("l.v AS lv, r.v AS rv", "l.k AS a, left(r.v, 3) AS b")
     head, tail = text.split("CREATE MAPPING joined")
     text = f"{head}CREATE MAPPING joined{tail.replace('parquet', name)}"
-    with pytest.raises(EngineError, match=r"took 3,599 rows where it was given 3,600") as error:
+    with pytest.raises(EngineError, match=r"has 3,599 rows, but the job wrote 3,600") as error:
         until_caught_up(spark, text, tmp_path / "checkpoint")
     assert error.value.code == "internal-rows"
     assert not [name for name in os.listdir(tmp_path / "out") if not name.startswith("_")]

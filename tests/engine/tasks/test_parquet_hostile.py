@@ -148,7 +148,7 @@ def test_columns_that_are_encrypted_are_sparks_and_end_no_process(tmp_path):
 def test_names_that_are_no_utf_8_make_it_no_parquet(tmp_path):
     path = written(tmp_path / "a.parquet", pa.table({"name": [1]}), (b"name", b"n\x81me"))
     assert isinstance(taken(path, {"name": "BIGINT"}), str)
-    assert "not a whole Parquet file" in wrong_with(str(path), "parquet", {}).what
+    assert "not a complete Parquet file" in wrong_with(str(path), "parquet", {}).what
 
 
 def test_a_page_with_another_checksum_is_sparks(tmp_path):

@@ -85,7 +85,7 @@ def test_keys_of_one_bucket_are_counted_apart():
     job.driver.placing = np.zeros_like
     job.tick(arriving(l=[{"i": key, "t": 1} for key in range(10) for _ in range(5)]))
     with pytest.raises(
-        EngineError, match=r"max_rows_per_key = 5, of at least these keys: i = 3 of l: 6\nHint"
+        EngineError, match=r"max_rows_per_key = 5 rows for each of these keys: i = 3 of l: 6\nHint"
     ):
         job.tick(arriving(l=[{"i": 3, "t": 1}]))
     assert job.tick(arriving(l=[{"i": 11, "t": 1}])).result.tick == 2
@@ -125,7 +125,7 @@ def test_no_more_keys_are_read_than_are_told(monkeypatch):
 
 
 def test_it_is_refused_where_rows_can_be_taken_back():
-    with pytest.raises(PlanError, match="max_rows_per_key is not checked"):
+    with pytest.raises(PlanError, match="max_rows_per_key is not supported"):
         plan_of(f"SELECT l.t AS lt FROM l JOIN r ON {BAND}", output_mode="changelog", max_rows_per_key=5)
 
 
@@ -139,7 +139,7 @@ def test_it_is_refused_where_rows_can_be_taken_back():
 )
 def test_it_is_refused_where_nothing_has_a_key(query):
     plan_of(query)
-    with pytest.raises(PlanError, match="are kept by a key"):
+    with pytest.raises(PlanError, match="stores no rows by key"):
         plan_of(query, max_rows_per_key=5)
 
 

@@ -65,7 +65,7 @@ def test_a_key_with_a_dot_in_its_name_is_refused(tmp_path):
     shown = columns(**{"a.b": "BIGINT", "v": "STRING"})
     codes, said = refusals(lambda: made(Iceberg(tmp_path), shown, ("a.b",)))
     assert codes == {"column-name"}
-    assert '"a.b", of its PRIMARY KEY' in said
+    assert 'the PRIMARY KEY column "a.b"' in said
 
 
 NESTED = {

@@ -71,12 +71,11 @@ def _all_broken(
         is_first, none_parsed = not account.get("in"), account.get("in", 0) == no_rows
         if (is_first and own.rows >= LEAST) or (none_parsed and ends is not None and ends(name)):
             yield EngineError(
-                f'source "{name}": all {counted(records, "record")} that were read first do not'
-                f" parse into the declared columns, such as {own.text}. Nothing was committed",
+                f'source "{name}": none of the first {counted(records, "record")} parses into the'
+                f" declared columns, for example {own.text}. Nothing was committed",
                 code="all-records-broken",
-                hint="declare the columns as the records have them, with the options of the format"
-                " (watersmeet infer shows what they have); or say 'on_broken' = 'count' for the source, and"
-                " they are counted and left out",
+                hint="declare the columns that `watersmeet infer` shows; or set 'on_broken' = 'count'"
+                " for the source, which counts such records and drops them",
             )
 
 

@@ -16,7 +16,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import NodePlan
 from watersmeet.state.manifest import Arrangement, LiveRun
 
-_HINT = "raise {}, narrow the time bounds, or find out which input's watermark stands still"
+_HINT = "raise {}, narrow the time bounds, or check which input's watermark does not advance"
 
 
 def check_limits(
@@ -74,8 +74,8 @@ def _check_kept(
         sizes = ", ".join(f"{title}: {size_of(held)}" for title, held in nbytes.items())
         heaviest = _heaviest(node, shape, {name: kept.runs for name, kept in arrangements.items()})
         raise EngineError(
-            f"{_of(query, node, rows)} keeps {size_of(sum(nbytes.values()))} in files ({sizes}), more than"
-            f" max_bytes = {size_of(options.max_bytes)}{heaviest}",
+            f"{_of(query, node, rows)} retains {size_of(sum(nbytes.values()))} in files ({sizes}), more"
+            f" than max_bytes = {size_of(options.max_bytes)}{heaviest}",
             code="max-bytes",
             hint=_HINT.format("max_bytes"),
         )
@@ -90,11 +90,11 @@ def _check_output(query: QueryPlan, node: NodePlan, shape: NodeShape, work: Node
             for side, own in zip(shape.sides, work.sides, strict=False)
         }
         raise EngineError(
-            f'"{query.name}" would put {rows} rows out in tick {work.tick}, but max_output_rows_per_tick ='
-            f" {most}{_heaviest(node, shape, met)}",
+            f'"{query.name}" would emit {rows} rows in tick {work.tick}, more than'
+            f" max_output_rows_per_tick = {most}{_heaviest(node, shape, met)}",
             code="max-output",
-            hint="is a key, or a condition, missing in the join? Else raise max_output_rows_per_tick, or let"
-            " ticks read less",
+            hint="check whether the join lacks a key or a condition; else raise"
+            " max_output_rows_per_tick, or let each tick read less",
         )
 
 

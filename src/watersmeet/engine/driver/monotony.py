@@ -66,5 +66,5 @@ def _broken(query: str, detail: str) -> EngineError:
     return EngineError(
         f'"{query}": {detail}; the tick was not committed',
         code="internal-watermark",
-        hint="this is a bug of watersmeet: please report it, with the job and this message",
+        hint="this is a bug in watersmeet: please report it with the job and this message",
     )

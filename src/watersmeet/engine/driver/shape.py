@@ -20,6 +20,7 @@ from watersmeet.spec.model import OnIdle
 from watersmeet.state.runs.beside import FoundBy
 from watersmeet.state.runs.columns import StoredColumn, null_column
 from watersmeet.state.runs.layout import RunLayout
+from watersmeet.types.arrow import sql_name
 from watersmeet.watermark.tracker import BranchRules
 
 
@@ -154,9 +155,10 @@ def _as_planned(rows: pa.Schema, feed: FeedPlan) -> pa.Schema:
         for name, type_ in columns_of(tree).items():
             if not fits(rows.field(name).type, type_):
                 raise EngineError(
-                    f"{name} is {rows.field(name).type}, and was planned as {type_}",
+                    f'column "{name}" has the type {sql_name(rows.field(name).type)}, but the job was'
+                    f" planned for {type_}",
                     code="wrong-types",
-                    hint="declare the column as it comes, or cast it in a view",
+                    hint="declare the column with the type that the source has, or cast it in a view",
                 )
     return rows
 

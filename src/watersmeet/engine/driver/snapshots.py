@@ -196,7 +196,7 @@ def _version(version: str | None, runs: Sequence[Run]) -> str:
 
 def _says_nothing(source: Source) -> EngineError:
     return EngineError(
-        f'table "{source.name}": there is no file, and that says nothing of its rows',
+        f'table "{source.name}" has no file, so its rows are unknown',
         code="table-without-files",
-        hint="a file without rows says that there are none",
+        hint="write a file without rows if the table is empty",
     )

@@ -75,10 +75,10 @@ def layout_of(what: str, source: Source, files: Sequence[Entry], options: Mappin
             first = name, header
         elif [heading.lower() for heading in header] != [heading.lower() for heading in first[1]]:
             raise EngineError(
-                f"{what}: its files have other columns, or in another order: {first[0]} has"
-                f" {', '.join(first[1])}; {name} has {', '.join(header)}",
+                f"{what}: its files have different columns, or the same in another order: {first[0]}"
+                f" has {', '.join(first[1])}; {name} has {', '.join(header)}",
                 code="wrong-columns",
-                hint="put files of one kind into a directory of their own, and UNION ALL the sources",
+                hint="put the files of each layout into a directory of their own, and UNION ALL the sources",
             )
     return None if first is None else _layout(what, source, *first)
 
@@ -115,7 +115,7 @@ def other_separator(header: Sequence[str]) -> str | None:
         return None
     written = {"\t": "\\t"}.get(other, other)
     shown = header[0].replace("\t", "\\t")
-    return f"its header is one column, {shown[:80]}: if {written} separates columns, say 'sep' = '{written}'"
+    return f"its header is one column, {shown[:80]}: if {written} separates columns, set 'sep' = '{written}'"
 
 
 def records(text: Any, options: Mapping[str, str]) -> Any:
@@ -158,8 +158,8 @@ def _layout(what: str, source: Source, file: str, header: list[str]) -> Layout:
         raise EngineError(
             f"{what}: {file} has two columns {f'named {twice[0]}' if twice[0] else 'without a name'}",
             code="wrong-columns",
-            hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place, and passes"
-            " over the header",
+            hint="give each column a name in the header; or set 'enforceSchema' = 'true', which ignores"
+            " the header and takes columns by position",
         )
     return tuple((written, declared.get(name)) for written, name in zip(header, names, strict=True))
 

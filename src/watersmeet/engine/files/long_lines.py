@@ -51,15 +51,19 @@ def check_lines(what: str, source: Source, path: str, nbytes: int, most: int) ->
             end = _first_end(file, start + most, nbytes, ends) or nbytes
     except (LookupError, ValueError, OSError):
         return  # who reads it says so
-    hint = "nothing of it was written. Is an end of line missing there? Mend the file and run again"
+    hint = (
+        "check whether a line break is missing there, correct the file and run again; nothing of it"
+        " was written"
+    )
     if end - start <= MAX_BYTES:
         memory = (end - start) * (SHARE + 2) // (1 << 30) + 1  # Java has some less than it is given
         hint += (
-            f", or give it more: --conf spark.driver.memory={memory}g (on a cluster spark.executor.memory)"
+            f"; or give Java more memory: --conf spark.driver.memory={memory}g (on a cluster"
+            " spark.executor.memory)"
         )
     raise EngineError(
-        f"{what}: a line of {path} has {end - start:,} bytes, from byte {start:,} on, and Spark's Java has"
-        f" memory for lines of {most:,}",
+        f"{what}: the line of {path} at byte {start:,} has {end - start:,} bytes, but the memory of"
+        f" Spark's Java process allows {most:,}",
         code="line-too-long",
         hint=hint,
     )

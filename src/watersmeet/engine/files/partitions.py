@@ -29,7 +29,10 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _LONGEST = 100
 _LONGEST_LINE = 1 << 20
-_OF_DECIMALS = "; beside Parquet files a DECIMAL has just as many digits behind the point as are declared"
+_OF_DECIMALS = (
+    "; with Parquet files, a DECIMAL in a directory name needs exactly as many digits after"
+    " the point as declared"
+)
 _TIME_OF_DAY = re.compile(r"[0-9][ T]")
 _CUT_TIME = re.compile(r"\.[0-9]{6}[0-9]*[1-9]")
 
@@ -80,10 +83,10 @@ def check_partitions(what: str, source: Source, file: str) -> None:
         if value != NO_VALUE and not fits(unquote(value), column.type):
             folder = next(own for own in partitions_of(source, file) if own.partition("=")[2] == value)
             raise EngineError(
-                f"{what}: the directory {folder} gives no {column.type}, as {column.name} is"
-                f" declared: {file}",
+                f"{what}: the directory name {folder} is not a valid {column.type}, the declared type"
+                f" of {column.name}: {file}",
                 code="partition-value",
-                hint=f"declare {column.name} of a type that has the value, such as STRING, or rename the"
+                hint=f"declare {column.name} with a type that fits, such as STRING, or rename the"
                 f" directory{_OF_DECIMALS if column.type.is_decimal else ''}",
             )
 
@@ -108,10 +111,11 @@ def check_not_above(what: str, source: Source, file: str, names: Collection[str]
             continue
         above = file[: file.index(f"{os.sep}{folder}{os.sep}")]
         raise EngineError(
-            f"{what}: no column {column.name} comes from the directory {folder}: directories give columns"
-            " only beneath the path of the source",
+            f"{what}: the directory {folder} gives no column {column.name}: only directories below the"
+            " source's 'path' give columns",
             code="wrong-columns",
-            hint=f"'path' = '{above}' reads all of them; 'basePath' = '{above}' beside a pattern reads some",
+            hint=f"set 'path' = '{above}' to read all of them, or add 'basePath' = '{above}' to the"
+            " pattern in 'path' to read some",
         )
 
 

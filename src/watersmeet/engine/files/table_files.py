@@ -48,7 +48,7 @@ def missing_path(what: str, path: str) -> EngineError:
     return EngineError(
         f'{what}: the path "{path}" does not exist',
         code="path-missing",
-        hint=f"{similar} the directory: it can be empty at first",
+        hint=f"{similar} the directory, which may be empty",
     )
 
 
@@ -60,7 +60,7 @@ def not_listed(what: str, path: str, error: OSError) -> EngineError:
         code="path-not-readable",
         hint="remove the loop of symbolic links"
         if error.errno == errno.ELOOP
-        else "let the job's user read and list it, or use another path",
+        else "give the job's user permission to read and list it, or use another path",
     )
 
 

@@ -74,7 +74,7 @@ class Gathered:
                 hint="give inserts only: +1",
             )
         if partition is not None and not isinstance(partition, str):
-            raise SpecError(f"the partition {partition!r} is not a name", code="bad-value")
+            raise SpecError(f"the partition {partition!r} is not a non-empty text", code="bad-value")
         rows = rows_of(
             self._sources[source],
             data,

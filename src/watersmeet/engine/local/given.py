@@ -141,9 +141,10 @@ def unknown_change(source: Source, value: Any) -> EngineError:
     assert change is not None
     hint = None
     if not change.is_diff:
-        hint = f"inserts are {', '.join(change.inserts)}; deletes are {', '.join(change.deletes)}"
+        hint = f"use {', '.join(change.inserts)} for inserts and {', '.join(change.deletes)} for deletes"
     return EngineError(
-        f'a row of "{source.name}" does not say what becomes of it: "{change.column}" is {value!r}',
+        f'a row of "{source.name}" has {value!r} in "{change.column}", which is neither an insert nor a'
+        " delete",
         code="bad-value",
         hint=hint,
     )

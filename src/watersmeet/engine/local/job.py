@@ -134,9 +134,9 @@ class LocalJob:
         for query in plan.queries:
             if not given and query.options.time_zone != UTC:
                 raise EngineError(
-                    f"the in-process engine computes in UTC, not in {query.options.time_zone}",
+                    f"the in-process engine supports time_zone = 'UTC' only, not '{query.options.time_zone}'",
                     code="unsupported-time-zone",
-                    hint="run it on Spark, or leave SET time_zone out",
+                    hint="run it on Spark, or remove SET time_zone",
                 )
             _refuse_computed_by_spark(query)
         self.plan = plan = as_kept(plan, load_newest(store))
@@ -177,7 +177,9 @@ class LocalJob:
     def partitions(self, partitions: int) -> None:
         if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
             raise SpecError(
-                f"partitions is {partitions!r}", code="bad-value", hint="give a whole number above zero"
+                f"partitions must be a whole number above zero, not {partitions!r}",
+                code="bad-value",
+                hint="for example partitions=4",
             )
         self._partitions = partitions
 
@@ -451,7 +453,7 @@ def _as_json(position: Any) -> Any:
     try:
         return json.loads(json.dumps(position))
     except (TypeError, ValueError) as error:
-        raise SpecError(f"the position is nothing that JSON can say: {error}", code="bad-value") from None
+        raise SpecError(f"the position cannot be written as JSON: {error}", code="bad-value") from None
 
 
 def _ingested(

@@ -46,7 +46,7 @@ def _moment(value: Any) -> datetime:
         value = _of_numpy(value)
     more = _FRACTION.search(value) if isinstance(value, str) else None
     if getattr(value, "nanosecond", 0) or (more is not None and more[1].strip("0")):
-        raise ValueError(f"{value} is finer than a microsecond")
+        raise ValueError(f"{value} has more digits than microseconds")
     if isinstance(value, str):
         return datetime.fromisoformat(value)
     return value if isinstance(value, datetime) else datetime.combine(value, time())
@@ -56,7 +56,7 @@ def _of_numpy(value: Any) -> Any:
     """A datetime64 as text. Raises: TypeError, for what is no time."""
     if type(value).__name__ == "datetime64" and value == value:
         return str(value)
-    raise TypeError(f"{value!r} is not a time")
+    raise TypeError(f"{value!r} is not a date or time")
 
 
 def _timestamp(value: Any) -> datetime:
@@ -78,7 +78,7 @@ def _date(value: Any) -> date:
         return value
     moment = _moment(value)
     if moment.time() != time():
-        raise ValueError(f"{value} has a time of day, and the column is a DATE")
+        raise ValueError(f"{value} has a time of day, but the column is a DATE")
     return moment.date()
 
 

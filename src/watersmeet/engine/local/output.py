@@ -52,7 +52,7 @@ class Output:
             raise SpecError(
                 f"the job has {len(self.tables)} queries: {', '.join(self.tables)}",
                 code="several-queries",
-                hint="ask for the tables by name: output.tables[…]",
+                hint="choose a result by name: output.tables[…]",
             )
         return next(iter(self.tables.values()))
 
@@ -86,9 +86,9 @@ def check_names(plan: JobPlan, of: str) -> None:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise SpecError(
-                f'two columns of the result are called "{twice}", and a {of} has one of each name',
+                f'two columns of the result are named "{twice}", but a {of} needs unique names',
                 code="duplicate-column",
-                hint=f"give one another name: … AS {twice}2",
+                hint=f"rename one of them: … AS {twice}2",
             )
 
 

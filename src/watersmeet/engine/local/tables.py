@@ -121,7 +121,7 @@ def _local(source: Source) -> str:
     local = local_path(path)
     if local is None:
         raise EngineError(
-            f'the in-process engine reads local files, and "{path}" is none',
+            f'the in-process engine reads local files only; "{path}" is not one',
             code="path-missing",
             hint="run it on Spark: watersmeet run, or replay --engine spark",
         )
@@ -162,9 +162,10 @@ def _check_lengths(source: Source, columns: Sequence[Column], rows: pa.Table) ->
         if has_longer(rows.column(column.name), column.type):
             kind = f"VARCHAR({column.type.length})"
             raise EngineError(
-                f'table "{source.name}": {column.name} is {kind}, and has a longer text',
+                f'table "{source.name}": column "{column.name}" is {kind}, but a value in its files is'
+                " longer",
                 code="table-unreadable",
-                hint="declare it STRING, or mend the file",
+                hint="declare it STRING, or correct the file",
             )
 
 

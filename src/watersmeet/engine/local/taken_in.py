@@ -25,10 +25,10 @@ from watersmeet.spec.model import Column, Source
 from watersmeet.spec.options.changes import diff_of
 from watersmeet.spec.records.changes import columns_of_deletes
 from watersmeet.spec.time_zones import UTC
-from watersmeet.types.arrow import in_arrow
+from watersmeet.types.arrow import in_arrow, sql_name
 from watersmeet.types.sql_type import TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
-_TAKEN = "an Arrow table or batch, a frame of pandas or Polars, a mapping, or a list of mappings"
+_TAKEN = "an Arrow table or batch, a pandas or Polars DataFrame, a mapping, or a list of mappings"
 
 
 def rows_of(
@@ -118,7 +118,7 @@ def _arrow(data: Any) -> pa.Table | None:
 def _no_rows(source: Source, given: Any) -> SpecError:
     shown = f"{given!r}"
     return SpecError(
-        f'"{source.name}" is given {shown if len(shown) < 60 else type(given).__name__}, not rows',
+        f'the input of "{source.name}" is {shown if len(shown) < 60 else type(given).__name__}, not rows',
         code="bad-value",
         hint=f"give {_TAKEN}",
     )
@@ -132,9 +132,9 @@ def _misnamed(source: Source, names: Sequence[str]) -> list[WatersmeetError]:
         if names.count(name) > 1:
             problems.append(
                 SpecError(
-                    f'the rows of "{source.name}" have {names.count(name)} columns "{name}"',
+                    f'the rows of "{source.name}" have {names.count(name)} columns named "{name}"',
                     code="duplicate-column",
-                    hint="which of them is meant is not guessed: rename the others",
+                    hint="rename or remove all but one of them",
                 )
             )
         if name not in declared:
@@ -159,7 +159,9 @@ def _surplus(source: Source, name: str, missing: Sequence[str]) -> SpecError:
     return SpecError(
         f'source "{source.name}" has no column "{name}"',
         code="unknown-column",
-        hint=near if near and near.startswith("did") else f"its columns are {declared}: leave others out",
+        hint=near
+        if near and near.startswith("did")
+        else f"remove the column; the source's columns are {declared}",
     )
 
 
@@ -185,7 +187,7 @@ def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_
         raise EngineError(f"{where}: {str(error).splitlines()[0]}", code="bad-value") from None
     if not _fits(given.type, column.type):
         raise SpecError(
-            f"{where} is declared {column.type}, and given as {given.type}",
+            f"{where} is declared {column.type}, but the given values are {sql_name(given.type)}",
             code="wrong-type",
             hint=_hint(given.type, column.type),
         )
@@ -286,12 +288,10 @@ _PLAIN: Mapping[str, Sequence[Any]] = {
 
 def _hint(given: pa.DataType, type_: SqlType) -> str:
     if type_.is_integer and pa.types.is_floating(given):
-        return 'pandas makes floats of whole numbers among which some are missing: its dtype "Int64" does not'
+        return 'use the pandas dtype "Int64": pandas turns whole numbers into floats where some are missing'
     if type_ == TIMESTAMP_NTZ and pa.types.is_timestamp(given):
-        return (
-            "it is a time on the wall, and these are instants: declare it TIMESTAMP, or take their zone off"
-        )
-    return f"cast it before, or declare the column as what it is; here it takes {in_arrow(type_)}"
+        return "declare it TIMESTAMP, or remove the time zone of the values: TIMESTAMP_NTZ has none"
+    return f"cast the values to {in_arrow(type_)} (Arrow), or declare the column {sql_name(given)}"
 
 
 def _diffs(source: Source, rows: pa.Table, count: int, zone: str) -> Any:

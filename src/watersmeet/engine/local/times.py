@@ -24,14 +24,14 @@ def time_of(value: Any, type_: SqlType, where: str) -> int:
     """
     if isinstance(value, int) and not isinstance(value, bool):
         if not MIN_TIME <= value <= MAX_TIME:
-            raise SpecError(f"{where}: {value} is beyond a BIGINT", code="bad-value")
+            raise SpecError(f"{where}: {value} is out of the range of BIGINT", code="bad-value")
         return value
     if type_.is_time and isinstance(value, date) and value == value:
         moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return (moment - _EPOCH) // timedelta(microseconds=1)
     raise SpecError(
-        f"{where}: {value!r} is not a time of a column that is {type_}",
+        f"{where}: {value!r} is not a valid {type_}",
         code="bad-value",
         hint="give a datetime, or a whole number of µs since 1970"
         if type_.is_time

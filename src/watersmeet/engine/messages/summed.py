@@ -63,7 +63,7 @@ class SummedShape(NodeShape):
     @property
     def of_one(self) -> str:
         """What is kept of a group, for people."""
-        return f'what is kept of one group of "{self.query}"'
+        return f'the state of one group of "{self.query}"'
 
     @property
     def joined_schema(self) -> pa.Schema:
@@ -86,7 +86,7 @@ class GroupShape(SummedShape):
 
     @property
     def of_one(self) -> str:
-        return f"{super().of_one}, every different value that MIN, MAX, DISTINCT and the like look at,"
+        return f"{super().of_one}, including every distinct value of MIN, MAX and DISTINCT,"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ class WindowGroupShape(SummedShape):
 
     @property
     def of_one(self) -> str:
-        return f'what is kept of the open windows of one group of "{self.query}",'
+        return f'the state of the open windows of one group of "{self.query}"'
 
     @property
     def telling(self) -> frozenset[str] | None:
@@ -148,4 +148,4 @@ class RankShape(SummedShape):
     @property
     def of_one(self) -> str:
         of = f" with equal {', '.join(self.partition)}" if self.partition else ""
-        return f'what is kept of one partition of "{self.query}"{of}, every different row,'
+        return f'the state of one partition of "{self.query}"{of}, including every distinct row,'

@@ -80,7 +80,7 @@ def _compared(
         return
     # Before there are copies of them.
     held = sum(held_by(piece.rows.batch) for piece in (*before, *now))
-    check_bytes(f'the rows of "{table.name}" that are compared at once', held, table.memory, MOST_BYTES)
+    check_bytes(f'the compared rows of "{table.name}"', held, table.memory, MOST_BYTES)
     rows = _both(before, now)
     if shape.keys:
         excluded = _excluded(rows, shape.keys)

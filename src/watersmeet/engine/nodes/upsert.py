@@ -211,9 +211,9 @@ def _found(shape: UpsertShape, kept: SideSlice, records: _Records) -> _Before:
             own, row = key_of[needle[alive]], row[alive]
             if (before.piece[own] >= 0).any() or len(np.unique(own)) < len(own):
                 raise EngineError(
-                    f'the state of "{shape.sides[0].name}" has two rows of one primary key',
+                    f'the state of "{shape.sides[0].name}" has two rows with the same primary key',
                     code="internal",
-                    hint="please report this",
+                    hint="this is a bug in watersmeet: please report it with this message",
                 )
             before.piece[own], before.row[own] = number, row
             before.alive[own] = not _holds_deletes(piece)

@@ -15,7 +15,7 @@ from watersmeet.engine.records.values import arrow_of, unscaled, uuids, whole
 from watersmeet.engine.records.walk import LONG_LIST, NO_BRANCH, avro_items
 from watersmeet.spec.records.reading import Reading
 
-BYTES_BEHIND = "there are bytes behind it: it has another schema"
+BYTES_BEHIND = "bytes follow its last field: it has another schema"
 
 
 def decode_avro(cursor: Cursor, at: Ints, reading: Reading) -> pa.StructArray:

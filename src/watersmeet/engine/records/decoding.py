@@ -66,9 +66,7 @@ class RegistryDecoder:
     def __call__(self, cursor: Cursor) -> pa.StructArray:
         at = cursor.all()
         head = cursor.fixed(at, _HEAD)
-        cursor.fail(
-            at[cursor.is_good(at) & (head[:, 0] != 0)], "it does not begin with the number of a schema"
-        )
+        cursor.fail(at[cursor.is_good(at) & (head[:, 0] != 0)], "it does not begin with a schema id")
         numbers = np.ascontiguousarray(head[:, 1:]).view(">u4")[:, 0].astype(np.int64)
         good = cursor.is_good(at)
         pieces, rows = [], []
@@ -77,7 +75,7 @@ class RegistryDecoder:
             try:
                 reading = _reading(self.registry, number, self.columns, self.reader)
             except NoSchema:
-                cursor.fail(at[named], f"the registry has no schema {number} of Avro")
+                cursor.fail(at[named], f"the registry has no Avro schema {number}")
             except Misfit as misfit:
                 cursor.fail(at[named], f"schema {number}: {misfit}")
             else:

@@ -127,7 +127,7 @@ def _add(
         lists, packed = _packed(cursor, at[rows], values, sizes, wanted)
         seen[part.number].add(rows[lists], packed, packed, rounds[lists])
     elif part.to is not None:
-        cursor.fail(at[rows], f'"{part.name}" is of another type')
+        cursor.fail(at[rows], f'"{part.name}" has another type')
 
 
 def _values(cursor: Cursor, at: Ints, wires: Ints) -> tuple[Ints, Ints]:

@@ -76,10 +76,11 @@ class Registry:
             if self.unknown_is_broken:
                 raise
             raise EngineError(
-                f"the schema registry at {self.url} has no schema {number}, which a record names",
+                f"the schema registry at {self.url} has no schema {number}, but a record uses it",
                 code="schema-unknown",
-                hint="nothing of this tick was written: register it (or what it refers to), and run again; "
-                "'schema.registry.unknown' = 'broken' counts such records as broken",
+                hint="register the schema and those it refers to, and run again; or set"
+                " 'schema.registry.unknown' = 'broken' to count such records as broken. Nothing of"
+                " this tick was written",
             ) from None
 
     def asked(self, path: str) -> dict[str, Any]:
@@ -97,7 +98,7 @@ class Registry:
             raise EngineError(
                 f"the schema registry at {self.url} does not answer: {away}",
                 code="registry-away",
-                hint="nothing of this tick was written, and the state is intact: run again when it does",
+                hint="run again when it answers; nothing of this tick was written, and the state is intact",
             ) from None
 
     def with_schema(self, path: str) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class Registry:
         than a registry answers that it is under repair, say, of which no record is broken."""
         answer = self.asked(path)
         if not isinstance(answer.get("schema"), str):
-            raise self._no_registry("what it answers is not a schema")
+            raise self._no_registry("its answer is not a schema")
         return answer
 
     def _in_time(self, path: str) -> dict[str, Any]:
@@ -141,7 +142,7 @@ class Registry:
                 raise UnknownSchema from None
             if error.code in (401, 403):
                 raise EngineError(
-                    f"the schema registry at {self.url} refuses to answer ({error.code})",
+                    f"the schema registry at {self.url} denies access (HTTP {error.code})",
                     code="registry-refused",
                     hint="check 'schema.registry.user' and 'schema.registry.password'",
                 ) from None
@@ -158,14 +159,14 @@ class Registry:
         except (ValueError, RecursionError):
             parsed = None
         if not isinstance(parsed, dict):
-            raise self._no_registry("what it answers is not a schema")
+            raise self._no_registry("its answer is not a schema")
         return parsed
 
     def _no_registry(self, why: str) -> EngineError:
         return EngineError(
-            f"{self.url} does not answer as a schema registry does: {why}",
+            f"the server at {self.url} is not a schema registry: {why}",
             code="no-registry",
-            hint="check 'schema.registry': its path, too",
+            hint="check the URL in 'schema.registry', including its path",
         )
 
 

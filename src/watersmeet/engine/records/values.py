@@ -14,7 +14,7 @@ from watersmeet.types.arrow import in_arrow
 from watersmeet.types.sql_type import SqlType
 
 OUT_OF_RANGE = "a number is too large"
-NO_DAY = "a time is not of the years 1 to 9999"
+NO_DAY = "a time is outside of the years 1 to 9999"
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 

@@ -15,7 +15,7 @@ import numpy as np
 from watersmeet.engine.records.cursor import ENDS_EARLY, LONG_NUMBER, Cursor, Ints
 from watersmeet.spec.records.reading import Reading
 
-NO_ENCODING = "it has a field of no encoding that is read"
+NO_ENCODING = "it has a field with an unsupported wire type"
 NO_BRANCH = "a union has no such branch"
 LONG_LIST = "a list is longer than its bytes"
 

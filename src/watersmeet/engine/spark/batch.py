@@ -72,9 +72,10 @@ class Batch:
             options |= AS_NAMED
         if wanted == "json" and is_another_case_at(self._spark, source, list(files)):
             raise EngineError(
-                f'"{source.name}" has fields in another case than they are declared, which is not compared',
+                f'"{source.name}" has fields whose names differ in case from the declared columns; diff'
+                " does not compare such sources",
                 code="not-compared",
-                hint="declare the columns as the files write them",
+                hint="declare the columns in the case that the files use",
             )
         frame = read_records(self._spark.read, with_read_types(source), wanted, list(files), options, more)
         frame = cast_to_declared(frame, source)
@@ -94,9 +95,10 @@ class Batch:
         options = kafka.reader_options(source)
         if options.pop("startingOffsets", "earliest") != "earliest":
             raise EngineError(
-                f'"{source.name}" was not read from its beginning, and where it began is not kept',
+                f'the job did not read "{source.name}" from its beginning, and the state does not'
+                " record where it began",
                 code="not-compared",
-                hint=f"say which rows it is by --input {source.name}=FILES",
+                hint=f"name the rows to compare: --input {source.name}=FILES",
             )
         options = {
             **{name: value for name, value in options.items() if name.startswith("kafka.")},
@@ -122,7 +124,7 @@ class Batch:
             self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             self._spark.sql(statement).write.mode("overwrite").parquet(f"file://{folder}")
         except Exception as error:
-            raise readable_error(error, "the batch answer") from None
+            raise readable_error(error, "the batch result") from None
 
     def _view(self, source: Source, frame: DataFrame, numbers: Mapping[str, int]) -> None:
         columns = [F.col(quoted(column.name)) for column in source.columns]
@@ -155,7 +157,7 @@ def _plain(url: str) -> str:
 
 def _not_compared(source: Source) -> EngineError:
     return EngineError(
-        f'"{source.name}": which rows its changes come to is not worked out here',
+        f'"{source.name}" has updates or deletes, which diff does not apply for this source',
         code="not-compared",
-        hint="compare queries over streams whose rows only come",
+        hint="compare queries over streams without updates and deletes",
     )

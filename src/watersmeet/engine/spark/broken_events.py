@@ -66,12 +66,12 @@ class EventCheck(RecordCheck):
             if lacking := [name for name in key.columns if record.get(name) is None]:
                 return f"its row has no {', '.join(lacking)}, which is in the PRIMARY KEY"
             if key.sequence is not None and record.get(key.sequence) is None:
-                return f"its row has no {key.sequence}, by which changes are in order"
+                return f"its row has no {key.sequence}, which orders the changes"
         if too_long := [
             pair for pair in self._values(record) if pair[0].type.length and not self._fits(*pair)
         ]:
             return self._misfits(too_long)
-        return "it has no op, before or after, as events of Debezium's have"
+        return "it has no op, before or after, unlike a Debezium event"
 
     def _of_event(self, event: Mapping[str, Any]) -> str:
         op = event.get("op")
@@ -82,9 +82,7 @@ class EventCheck(RecordCheck):
             if row is not None and (why := self._of_fields(row)):
                 return f"in {part}, {why}"
         if op not in _OPS:
-            return (
-                "it has no op" if op is None else f"op is '{printable(str(op))}', and is none of c, r, u, d"
-            )
+            return "it has no op" if op is None else f"op is '{printable(str(op))}', not c, r, u or d"
         return "; ".join(self._lacking(op, rows["before"], rows["after"]))
 
     def _lacking(
@@ -92,18 +90,18 @@ class EventCheck(RecordCheck):
     ) -> Iterator[str]:
         key = self.declared.primary_key
         if op != "d" and after is None:
-            yield f"op is '{op}', and it has no after"
+            yield f"op is '{op}', but it has no after"
         if key is None and op in ("u", "d") and before is None:
-            yield f"op is '{op}', and it has no before: {_IDENTITY}"
+            yield f"op is '{op}', but it has no before: {_IDENTITY}"
         if key is not None and op == "d" and (lacking := _missing(before, key.columns)):
-            yield f"op is 'd', and before has no {', '.join(lacking)}, nor has the record's key"
+            yield f"op is 'd', but neither before nor the record's key has {', '.join(lacking)}"
         if key is not None and op != "d" and after is not None:
             of_row = [name for name in key.named if name not in event_fields(self.declared)]
             if lacking := _missing(after, of_row):
                 yield f"after has no {', '.join(lacking)}"
         for column, value in self._values(after or {}):
             if _is_left_out(column, value):
-                yield f"{column.name} in after is left out, and before does not have it: {_IDENTITY}"
+                yield f"neither after nor before has {column.name}: {_IDENTITY}"
                 return
 
     def _fits(self, column: Column, value: Any) -> bool:

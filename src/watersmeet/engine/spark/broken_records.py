@@ -153,15 +153,17 @@ class RecordCheck:
         written = f"'{shown}'" if isinstance(value, str) else shown
         remedy = self._remedy(column, text, is_text=isinstance(value, str))
         kind = f"VARCHAR({column.type.length})" if column.type.length else column.type
-        return f"{column.name} is {kind}, and has {written}: {remedy}"
+        return f"{column.name} is {kind}, but the value is {written}: {remedy}"
 
     def _remedy(self, column: Column, text: str, *, is_text: bool) -> str:
         kind = column.type
         if kind.length:
             return "declare it STRING"
-        within = ["a text within may be longer than its VARCHAR(n); declare it STRING"] * has_length(kind)
+        within = ["a text inside it may be longer than its VARCHAR(n); declare that STRING"] * has_length(
+            kind
+        )
         if self.is_parquet and kind.is_nested and any(own in PARQUET for own in kind.every):
-            within.append("an integer within does not fit its TINYINT or SMALLINT; declare it INT")
+            within.append("an integer inside it does not fit its TINYINT or SMALLINT; declare that INT")
         if within:
             return "; or ".join(within)
         if self.is_csv and text.lower() == column.name.lower():
@@ -196,7 +198,7 @@ class RecordCheck:
             return f"{' or '.join(said)} reads it"
         if column.type == DATE and any(_patterns(text, with_clock=True)):
             return "declare it TIMESTAMP"
-        return f"'{self.prefix}{_OPTION[column.type]}' says how it is written; or declare it STRING"
+        return f"set '{self.prefix}{_OPTION[column.type]}' to its format, or declare it STRING"
 
     def _can_be_date(self, text: str) -> bool:
         return len(text) == 14 and text[:2] in ("19", "20")
@@ -204,7 +206,7 @@ class RecordCheck:
     def _other_width(self, record: str, width: int) -> str:
         wanted = len(self.columns)
         values = "1 value" if width == 1 else f"{width} values"
-        counted = f"it has {values}, and {wanted} columns are declared"
+        counted = f"it has {values}, but {wanted} columns are declared"
         for separator in SEPARATORS:
             options = {**self.source.options, "sep": separator}
             if wanted > 1 and len(next(records(iter([record]), options), [])) == wanted:
@@ -220,7 +222,7 @@ class RecordCheck:
             _, end = json.JSONDecoder().raw_decode(text)
         except ValueError:
             return "it is not a JSON object"
-        return "there is more behind its JSON object" if end < len(text) else "it is not a JSON object"
+        return "more text follows its JSON object" if end < len(text) else "it is not a JSON object"
 
 
 _HEADER = ("schema.header", "confluent")
@@ -274,11 +276,11 @@ def left_out_words(source: Source, sample: FirstRows) -> str:
         if (number := len(sample.left_out_files)) > 1:
             several, end = f"{number:,} files, first ", ","
         files = (
-            f"; among them all of {several}{shown(path)} ({counted(records, 'record')}){end} that were read"
+            f", including all sampled records of {several}{shown(path)} ({counted(records, 'record')}){end}"
         )
     return (
-        f"{counted(sample.left_out, 'record')} left out: broken, or of which only Spark knows how they are"
-        f" read: {sample.example}{f' ({why})' if why else ''}{files}"
+        f"{counted(sample.left_out, 'record')} left out, which are broken or which only Spark can read:"
+        f" {sample.example}{f' ({why})' if why else ''}{files}"
     )
 
 

@@ -73,8 +73,8 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "Some data may have been lost",
         "offsets-expired",
         "Kafka no longer has offsets that the job still has to read",
-        "nothing of this tick was written, and the state is intact. Run again: it says how many rows are "
-        "gone, and what to do",
+        "run again: the next error names the number of lost rows and what to do; nothing of this tick"
+        " was written, and the state is intact",
     ),
     (
         "Incomplete log file",
@@ -88,39 +88,40 @@ _KNOWN: tuple[tuple[str, str, str, str | None], ...] = (
         "a file of Spark's checkpoint is incomplete; the state is intact",
         REBUILD,
     ),
-    ("UnknownTopicOrPartition", "topic-missing", "a Kafka topic or partition is not there any more", None),
+    ("UnknownTopicOrPartition", "topic-missing", "a Kafka topic or partition no longer exists", None),
     (
         "org.apache.kafka.common.errors.TimeoutException",
         "kafka-unreachable",
         "a Kafka broker does not answer",
-        "nothing of this tick was written, and the state is intact: run again when it does",
+        "run again when it answers; nothing of this tick was written, and the state is intact",
     ),
     (
         "java.lang.OutOfMemoryError",
         "out-of-memory",
         "Spark ran out of memory",
-        "--conf spark.driver.memory=4g, 16 times the largest record, or fewer rows per tick",
+        ("give Spark more memory, at least 16 times the largest record (--conf spark.driver.memory=4g),"
+        " or read fewer rows per tick"),
     ),
     (
         "Python worker exited unexpectedly",
         "worker-gone",
-        "a Python process of Spark's tasks ended in the middle of its work",
-        "run again: the tick is repeated. Was it killed for its memory (then fewer rows per tick), or does "
-        "a function of yours, of a function sink, end its process?",
+        "a Python worker process of Spark ended unexpectedly",
+        "run again, which repeats the tick. If the system killed it for its memory, read fewer rows per"
+        " tick; check that no function of yours ends its process",
     ),
     (
         "watersmeet.engine.spark.tick.daemon's stdout",
         "other-python",
-        "the Python that runs tasks does not start with watersmeet: where tasks run, the package or one of"
-        " its libraries is missing, or Python is of another version",
-        "install it there for the Python of spark.pyspark.python, or send an archive along"
-        " (docs/users/deployment.md)",
+        "Spark's Python workers cannot load watersmeet: on their machines the package or one of its"
+        " libraries is missing, or Python has another version",
+        "install watersmeet there for the Python of spark.pyspark.python, or ship an archive with the"
+        " job (docs/users/deployment.md)",
     ),
     (
         "Failed to find data source: kafka",
         "kafka-connector-missing",
         "Spark's Kafka connector is not loaded",
-        "name its jars: --jars DIR, SET jars = 'DIR', or the variable WATERSMEET_SPARK_JARS",
+        "add its jars: --jars DIR, SET jars = 'DIR', or the environment variable WATERSMEET_SPARK_JARS",
     ),
 )  # fmt: skip
 
@@ -139,10 +140,11 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
     where = f"{during}: " if during else ""
     if _is_gone(error):
         return EngineError(
-            f"{where}Spark's Java process is gone",
+            f"{where}Spark's Java process has ended",
             code="spark-gone",
-            hint="run again: the job goes on where it stopped (killed for its memory? "
-            "--conf spark.driver.memory=2g, 16 times the largest record, or fewer rows per tick)",
+            hint="run again: the job resumes after its last tick. If the system killed it for its"
+            " memory, use --conf spark.driver.memory=2g (16 times the largest record) or read"
+            " fewer rows per tick",
         )
     for text in texts:
         stock_error = _known(text[:_MOST_CHARACTERS], where)
@@ -153,7 +155,7 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
         return EngineError(
             f"{where}{file} cannot be read: {readable(error)}",
             code="file-unreadable",
-            hint="nothing of this tick was written: put the whole file in its place and run again",
+            hint="replace it with the complete file and run again; nothing of this tick was written",
         )
     said = readable(error)
     hint = next((advice for words, advice in _ADVICE_BY_WORDS if words in said), None)
@@ -163,9 +165,9 @@ def readable_error(error: BaseException, during: str | None = None) -> Watersmee
 def colon_in_name(what: str) -> EngineError:
     """Return the refusal of a file that Spark cannot name where it lists files by a pattern."""
     return EngineError(
-        f"{what}: Spark finds no name with a colon by a pattern of paths",
+        f"{what}: Spark cannot match a file name that contains a colon with a pattern in 'path'",
         code="file-name",
-        hint="rename it, or let 'path' name the directory itself",
+        hint="rename the file, or set 'path' to the directory itself",
     )
 
 
@@ -194,18 +196,18 @@ def _known(text: str, where: str) -> EngineError | None:
     if header is not None and header.start() <= end:
         what = "; ".join(line.strip() for line in header["what"].splitlines())
         return EngineError(
-            f"{where}the header of {header['file']} does not name the columns as they are declared ({what})",
+            f"{where}the header of {header['file']} differs from the declared columns ({what})",
             code="wrong-columns",
-            hint="all files of a source have one header, that of those that are there when a run starts (run"
-            " it again if there were none); 'enforceSchema' = 'true' takes columns by their place",
+            hint="give all files of a source the same header, or set 'enforceSchema' = 'true', which"
+            " takes columns by position; if there were no files when the run started, run it again",
         )
     parquet = _PARQUET.search(text)
     if parquet is not None and parquet.start() <= end:
         return EngineError(
-            f"{where}column {parquet['column']} is declared {parquet['declared'].upper()}, and is"
+            f"{where}column {parquet['column']} is declared {parquet['declared'].upper()}, but is"
             f" {parquet['has']} in {parquet['file'] or 'a Parquet file'}",
             code="column-type",
-            hint="declare it as the file has it and cast in a view, or write the file with the declared type",
+            hint="declare the type of the file and cast in a view, or write the file with the declared type",
         )
     colon = _COLON.search(text)
     if colon is not None and colon.start() <= end:
@@ -215,7 +217,7 @@ def _known(text: str, where: str) -> EngineError | None:
         return EngineError(
             f"{where}{disk['path']} cannot be written: its file system is read-only",
             code="disk-not-writable",
-            hint="make it writable and run again: the tick is repeated",
+            hint="make it writable and run again, which repeats the tick",
         )
     if any(0 <= text.find(sign) <= end for sign in ("No space left on device", "Disk quota exceeded")):
         to = disk if disk is not None and disk.start() <= end else _WRITTEN_TO.search(text)
@@ -225,7 +227,7 @@ def _known(text: str, where: str) -> EngineError | None:
         return EngineError(
             f"{where}the disk is full {place}",
             code="disk-full",
-            hint="free some space and run again: the tick is repeated",
+            hint="free some space and run again, which repeats the tick",
         )
     missing = _MISSING.search(text)
     if missing is not None and text[:end].rstrip().endswith("[PYTHON_EXCEPTION]"):

@@ -44,20 +44,19 @@ _HINTS = (
         re.compile(
             r"native thread|pthread_create failed|Resource temporarily unavailable|Cannot fork|fork: retry"
         ),
-        "let the process have more threads: ulimit -u, or the limit of tasks of its container or service",
+        "raise the limit of threads: `ulimit -u`, or the task limit of the container or service",
     ),
     (
         re.compile(
             r"(object|maximum|minimum|initial|Java) heap|heap size|Cannot allocate memory"
             r"|insufficient memory|OutOfMemoryError"
         ),
-        "the driver's JVM takes spark.driver.memory (--conf spark.driver.memory=2g): "
-        "is it a size, and does the machine, or ulimit -v, give that much?",
+        "set --conf spark.driver.memory=2g to a valid size that the machine and `ulimit -v` allow",
     ),
-    (re.compile(r"Too many open files"), "let the process open more files (ulimit -n)"),
+    (re.compile(r"Too many open files"), "raise the limit of open files: `ulimit -n`"),
     (
         re.compile(r"No space left on device|Disk quota exceeded|Read-only file system"),
-        "Java needs room for its files: make some, or let TMPDIR and spark.local.dir name another directory",
+        "free some disk space for Java's files, or set TMPDIR and spark.local.dir to another directory",
     ),
     (
         re.compile(r"Exec format error"),
@@ -65,16 +64,16 @@ _HINTS = (
     ),
     (
         re.compile(r"Unrecognized (VM )?option|Could not create the Java Virtual|initialization of VM"),
-        "Java refuses an option: look at spark.driver.extraJavaOptions and at the variables"
+        "Java rejects an option: check spark.driver.extraJavaOptions and the environment variables"
         " JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS, _JAVA_OPTIONS and SPARK_SUBMIT_OPTS",
     ),
     (
         re.compile(r"UnknownHostException|assign requested address|sparkDriver' (could not|failed)"),
-        "Spark cannot listen at this machine's own address: is its host name in /etc/hosts?"
-        " --conf spark.driver.host=127.0.0.1 --conf spark.driver.bindAddress=127.0.0.1",
+        "add this machine's host name to /etc/hosts, or use --conf spark.driver.host=127.0.0.1 --conf"
+        " spark.driver.bindAddress=127.0.0.1",
     ),
 )  # fmt: skip
-_UNKNOWN = "--conf spark.log.level=INFO shows all that Java says"
+_UNKNOWN = "run with --conf spark.log.level=INFO to see all messages of Java"
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,9 @@ def check_pyspark(what: str) -> None:
     if version is None:
         problem = f"{what} needs PySpark, which is not installed"
     elif version and not MIN_PYSPARK <= int(version.split(".")[0]) < END_PYSPARK:
-        problem = f"{what} needs PySpark {MIN_PYSPARK}, and PySpark {version} is installed"
+        problem = f"{what} needs PySpark {MIN_PYSPARK}, but PySpark {version} is installed"
     elif find_spec("pandas") is None:
-        problem = f"{what} needs pandas beside PySpark, and it is not installed"
+        problem = f"{what} needs pandas, which is not installed"
     if problem is not None:
         raise EngineError(problem, code="missing-library", hint=SPARK_EXTRA)
 
@@ -155,7 +154,7 @@ def find_java(environment: Mapping[str, str]) -> Java:
     version = _version_of(str(program))
     if version is not None and version < MIN_JAVA:
         raise EngineError(
-            f"{printable(str(program))} is Java {version}, and Spark 4 needs Java {MIN_JAVA} or newer",
+            f"{printable(str(program))} is Java {version}, but Spark 4 needs Java {MIN_JAVA} or newer",
             code="no-java",
             hint=_INSTALL,
         )
@@ -177,9 +176,10 @@ def check_user() -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         raise EngineError(
-            f"user {number} has no name here, and Spark does not start for a user without one",
+            f"the user with id {number} has no name, and Spark does not start without one",
             code="spark-not-started",
-            hint=f"add it to /etc/passwd, in an image by: useradd --uid {number} --create-home NAME",
+            hint=f"add the user to /etc/passwd, in a container image with: useradd --uid {number}"
+            " --create-home NAME",
         ) from None
 
 
@@ -191,10 +191,10 @@ def check_bash(environment: Mapping[str, str]) -> None:
     """
     if os.name == "posix" and shutil.which("bash", path=environment.get("PATH")) is None:
         raise EngineError(
-            "spark-submit, by which this job starts Java, is a script of bash, and no bash is on the PATH",
+            "this job starts Java with spark-submit, which needs bash, but there is no bash on the PATH",
             code="spark-not-started",
-            hint="install bash, or add its directory to the PATH; docs/users/deployment.md says when a job"
-            " needs spark-submit",
+            hint="install bash or add its directory to the PATH (docs/users/deployment.md lists when a"
+            " job needs spark-submit)",
         )
 
 
@@ -210,21 +210,21 @@ def not_started(error: BaseException, conf: Mapping[str, str], words: str) -> En
     said = f"{error}\n{words}"
     hint = next((hint for sign, hint in _HINTS if sign.search(said)), None)
     if hint is None and status < 0:
-        hint = "was it killed for its memory? It takes spark.driver.memory (--conf spark.driver.memory=1g)"
+        hint = "if the system killed it for its memory, lower --conf spark.driver.memory=1g"
     packages = conf.get("spark.jars.packages")
     if packages and hint is None:
         return EngineError(
             f"Spark did not start: could not resolve {packages}",
             code="packages-unresolved",
-            hint="check the network and the Maven repositories (--conf spark.jars.ivySettings=…), "
-            "or put the jars into a directory and name it: --jars DIR, SET jars = 'DIR', "
-            f"or the variable {JARS_VARIABLE}",
+            hint="check the network and the Maven repositories (--conf spark.jars.ivySettings=…), or"
+            " use a directory of jars: --jars DIR, SET jars = 'DIR', or the environment variable"
+            f" {JARS_VARIABLE}",
         )
     lines = [line for line in words.splitlines() if not line.lstrip().startswith(("at ", "... "))]
     reason = readable(error)
     if status:
         ended = f"by {_signal_name(-status)}" if status < 0 else f"with status {status}"
-        reason = f"Java ended {ended} before it was connected with"
+        reason = f"Java ended {ended} before watersmeet could connect to it"
     return EngineError(
         "\n".join([f"Spark did not start: {reason}", *map(printable, lines[-MAX_LINES:])]),
         code="spark-not-started",

@@ -11,10 +11,10 @@ from watersmeet.errors import EngineError
 CODE = "not-resolved"
 
 _HINTS = {
-    "UNRESOLVED_ROUTINE": "functions are those of Spark SQL",
-    "DATATYPE_MISMATCH": "cast its arguments to what it takes: CAST(x AS type)",
-    "WRONG_NUM_ARGS": "give it as many arguments as it takes",
-    "UNRESOLVED_COLUMN": "strings are written in single quotes, names in backticks",
+    "UNRESOLVED_ROUTINE": "use a function of Spark SQL",
+    "DATATYPE_MISMATCH": "cast its arguments to the types it accepts: CAST(x AS type)",
+    "WRONG_NUM_ARGS": "pass the number of arguments that it accepts",
+    "UNRESOLVED_COLUMN": "write strings in single quotes and names in backticks",
 }
 
 
@@ -45,4 +45,4 @@ def naming(where: str, texts: Callable[[], Iterable[tuple[str, Callable[[], obje
 def _unresolved(where: str, error: Exception) -> EngineError:
     condition = str(getattr(error, "getCondition", lambda: "")() or "")
     hint = next((hint for name, hint in _HINTS.items() if condition.startswith(name)), None)
-    return EngineError(f"{where}: {readable(error)}", code=CODE, hint=hint or "mend the expression")
+    return EngineError(f"{where}: {readable(error)}", code=CODE, hint=hint or "correct the expression")

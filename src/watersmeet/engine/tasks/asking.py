@@ -159,7 +159,7 @@ def _read(text: str, store: Store, files: Sequence[AnswerFile]) -> Answers:
         data = store.read(name)
         if zlib.crc32(data) != checksum:
             raise StateError(
-                f"{name} is damaged", code="damaged-file", hint="run again: the tick is repeated"
+                f"{name} is damaged", code="damaged-file", hint="run again, which repeats the tick"
             )
         table = pa.ipc.open_stream(data).read_all()
         answers.add(*(table.column(column).to_pylist() for column in ("ask", "rows", "bits")))

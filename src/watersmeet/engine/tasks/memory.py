@@ -40,12 +40,12 @@ def check_bytes(what: str, held: int, memory: int, most: int | None = None) -> N
     allowed = memory if most is None else min(memory, most)
     if held > allowed:
         raise EngineError(
-            f"{what} of one task are {shown(held)}, and it may hold {shown(allowed)} at once",
+            f"{what} need {shown(held)} in one task, but a task may hold {shown(allowed)}",
             code="task-memory",
             hint=(
-                "let fewer rows come per tick (maxFilesPerTrigger, maxOffsetsPerTrigger), spread them over"
-                " more tasks (SET partitions)"
-                + (", or raise max_task_memory if there is memory" if allowed == memory else "")
+                "read fewer rows per tick (maxFilesPerTrigger, maxOffsetsPerTrigger), or use more tasks"
+                " (SET partitions)"
+                + (", or raise max_task_memory if the machine has memory" if allowed == memory else "")
             ),
         )
 
@@ -60,10 +60,10 @@ def check_row(columns: Sequence[tuple[str, int]], memory: int) -> None:
     if total > most:
         name, widest = max(columns, key=lambda column: column[1])
         raise EngineError(
-            f"a row of {shown(total)} is too large to leave: column {name} alone has {shown(widest)} of it,"
-            f" and {shown(most)} are allowed",
+            f"a result row has {shown(total)} ({shown(widest)} of them in column {name}), more than the"
+            f" allowed {shown(most)}",
             code="row-too-large",
-            hint="leave the column out, or cut its values in a view (left(…), substring(…))"
+            hint="remove the column, or shorten its values in a view (left(…), substring(…))"
             + ("; or raise max_task_memory" if most < MOST_BYTES else ""),
         )
 

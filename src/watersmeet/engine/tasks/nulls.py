@@ -22,7 +22,7 @@ def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask
     (values,) = rows_of(row)
     told = dict(zip(row.schema.names, values, strict=True))
     empty = [
-        f"{column} ({'NULL' if told[column] is None else 'it is out of reach'})"
+        f"{column} ({'NULL' if told[column] is None else 'out of range'})"
         for column in present
         if known_times(row.column(column)).null_count
     ]
@@ -32,8 +32,8 @@ def null_time_error(source: str, row: pa.RecordBatch, present: Mapping[str, Mask
     partition = told.get(PARTITION)
     where = f" (partition {partition})" if partition is not None else ""
     return EngineError(
-        f'source "{source}"{where}: a row has no {" and no ".join(empty)}, '
+        f'source "{source}"{where}: a row has no valid {" and no valid ".join(empty)}, '
         f"and on_null_time is 'fail'; the row: {shown}",
         code="null-time",
-        hint="SET on_null_time = 'count' drops such rows and counts them; late_output keeps them",
+        hint="SET on_null_time = 'count' to drop and count such rows; SET late_output writes them to a sink",
     )

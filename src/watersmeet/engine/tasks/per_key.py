@@ -68,11 +68,11 @@ def check_keys(shape: NodeShape, share: Share) -> None:
     told = ", ".join(f"{key}: {rows}" for rows, key in over[:TOLD_KEYS])
     more = ", and at least one more" if len(over) > TOLD_KEYS else ""
     raise EngineError(
-        f'"{shape.query}" would keep more rows of one key than max_rows_per_key = {most}, of at least these'
-        f" keys: {told}{more}",
+        f'"{shape.query}" would retain more than max_rows_per_key = {most} rows for each of these keys:'
+        f" {told}{more}",
         code="max-rows-per-key",
-        hint="filter such keys out, raise max_rows_per_key, narrow the time bounds, or find out which input's"
-        " watermark stands still",
+        hint="filter out such keys, raise max_rows_per_key, narrow the time bounds, or check which"
+        " input's watermark does not advance",
     )
 
 

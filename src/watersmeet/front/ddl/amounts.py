@@ -15,7 +15,7 @@ _SIZE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*([KMGT]?I?B|[KMGT]|)")
 
 _SHARE = re.compile(rf"({_DIGITS}(?:\.{_DIGITS})?)\s*(%?)")
 
-ROWS_HINT = "it can be a whole number above zero, or 'none'"
+ROWS_HINT = "use a whole number above zero, or 'none'"
 
 
 def is_none(written: str) -> bool:

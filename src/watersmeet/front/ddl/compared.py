@@ -35,19 +35,31 @@ def compared(
     if not connector_of(connector).tables:
         others = ", ".join(named for named, traits in CONNECTORS.items() if traits.tables)
         raise error(
-            f"{said}, and a {connector} source is never read as a whole",
-            f"it can be said of what has an end ({others})",
+            f"{said}, but a {connector} source is never read completely",
+            f"use it with sources that are read completely ({others})",
         )
     leave = "leave {} out".format
     of_column, of_format = "'op.column' and 'diff.column'", f"records of format {told_by_format}"
     also = [
-        (change is not None, "a column that says what becomes of rows", leave(of_column)),
-        (told_by_format is not None, f"{of_format}, which are changes", leave("'changes'")),
-        (bool(times), "WATERMARK FOR: what is read again and again is not a stream", leave("WATERMARK FOR")),
-        (fields.sequence_by is not None, f"'{SEQUENCE}': what is there counts", leave(f"'{SEQUENCE}'")),
-        (fields.tombstones is not None, f"'{TOMBSTONES}': what is gone is deleted", leave(f"'{TOMBSTONES}'")),
-        (bool(fields.partitions), "'partitions': it is read as a whole", leave("'partitions'")),
-        (fields.idle_timeout_us is not None, "'idle_timeout', which is of streams", leave("'idle_timeout'")),
+        (change is not None, "a column that tells inserts from deletes", leave(of_column)),
+        (told_by_format is not None, f"{of_format}, which already are changes", leave("'changes'")),
+        (
+            bool(times),
+            "WATERMARK FOR, but a source that is read again completely is not a stream",
+            leave("WATERMARK FOR"),
+        ),
+        (
+            fields.sequence_by is not None,
+            f"'{SEQUENCE}', which a snapshot does not need",
+            leave(f"'{SEQUENCE}'"),
+        ),
+        (
+            fields.tombstones is not None,
+            f"'{TOMBSTONES}', which a snapshot does not need",
+            leave(f"'{TOMBSTONES}'"),
+        ),
+        (bool(fields.partitions), "'partitions', but it is read completely", leave("'partitions'")),
+        (fields.idle_timeout_us is not None, "'idle_timeout', which is for streams", leave("'idle_timeout'")),
     ]
     for there, what, hint in also:
         if there:

@@ -37,7 +37,7 @@ class ComputedClause:
 def computed_clause(cursor: Cursor, name: str, start: int, place: int) -> ComputedClause:
     """Read ``AS expression``, from behind AS."""
     if cursor.looks_at("PROCTIME"):
-        hint = "leave it out: JOIN table FOR SYSTEM_TIME AS OF PROCTIME() needs no column"
+        hint = "remove it: JOIN table FOR SYSTEM_TIME AS OF PROCTIME() needs no such column"
         raise cursor.text.not_supported("a column of PROCTIME() is", start, hint)
     tokens = cursor.until_comma()
     if len(tokens) > 2 and tokens[-2].text.upper() == "COMMENT" and tokens[-1].token_type == TokenType.STRING:
@@ -46,11 +46,11 @@ def computed_clause(cursor: Cursor, name: str, start: int, place: int) -> Comput
         raise cursor.unexpected(f'what "{name}" is computed of')
     key = next((token for token in tokens if token.token_type == TokenType.PRIMARY_KEY), None)
     if key is not None:
-        hint = f"write it behind the columns: PRIMARY KEY ({name}) NOT ENFORCED"
+        hint = f"write it after the columns: PRIMARY KEY ({name}) NOT ENFORCED"
         raise cursor.text.not_supported(f'PRIMARY KEY after the computed column "{name}" is', key.start, hint)
     tree = parse_tokens(cursor.text, tokens)
     if isinstance(tree, exp.Star | exp.Alias) or tree.find(exp.Star) is not None:
-        hint = f"write {name} AS a column, a field or a function of them"
+        hint = f"use one expression: {name} AS a column, a field or a function of them"
         raise cursor.text.not_supported(f'"{name}" AS more than one expression is', start, hint)
     return ComputedClause(name, tree, start, place)
 
@@ -78,7 +78,9 @@ def computed_columns(
     computed: list[Computed] = []
     for clause in clauses:
         if any(column.name.lower() == clause.name.lower() for column in columns):
-            message = f'column "{clause.name}" is computed, and the records have one of that name'
+            message = (
+                f'column "{clause.name}" is computed, but the records already have a column of that name'
+            )
             raise text.error(message, "duplicate-column", clause.start, "give it another name")
         if not check_expression(clause.tree, text, repeatable=True):
             continue
@@ -119,13 +121,18 @@ def _hidden(
     for clause, other in zip(clauses, computed, strict=True):
         for path in () if other is change else _paths(other.expr):
             if any(f"{path}.".startswith(f"{own}.") or f"{own}.".startswith(f"{path}.") for own in said):
-                message = f'"{clause.name}" is computed of {path}, by which "{name}" says what changes'
-                hint = "a row that goes equals the row that came: compute it of other columns or fields"
+                message = (
+                    f'"{clause.name}" is computed from {path}, which tells inserts from deletes in "{name}"'
+                )
+                hint = (
+                    "compute it from other columns or fields: a delete must have the same values as its"
+                    " insert"
+                )
                 raise text.error(message, "not-supported", clause.start, hint)
     hidden = {column.lower() for column in columns_in(change.expr)}
     if len(computed) == 1 and all(column.name.lower() in hidden for column in columns):
-        message = f'"{name}" says what changes, and there is no other column'
-        hint = "compute the columns of the rows, too: id AS meta.id"
+        message = f'"{name}" tells inserts from deletes, and there is no other column'
+        hint = "also compute the columns of the rows: id AS meta.id"
         raise text.error(message, "not-supported", clauses[0].start, hint)
     return {*hidden}
 
@@ -145,8 +152,11 @@ def check_times(
     hidden = set() if expr is None else columns_in(expr)
     time = next((time.column for time in times if time.column in hidden), None)
     if change is not None and time is not None:
-        message = f'"{change.column}" says what changes, and is computed of {time}, which is an event time'
-        hint = f"a row that goes equals the row that came: compute {change.column} of other columns or fields"
+        message = f'"{change.column}" tells inserts from deletes, but is computed from the event time {time}'
+        hint = (
+            f"compute {change.column} from other columns or fields: a delete must have the same"
+            " values as its insert"
+        )
         raise text.error(message, "not-supported", start, hint)
 
 
@@ -162,12 +172,12 @@ def check_key(
     if own is None:
         return
     if own in key.columns:
-        what, why = "PRIMARY KEY", f"{records} finds rows by the keys of its records"
-        hint = "name columns that are in these keys"
+        what, why = "PRIMARY KEY", f"{records} identifies rows by the keys of its records"
+        hint = "use columns that are in these keys"
     else:
-        what, why = "option 'sequence.by'", f"deletes in {records} have their key alone"
-        hint = f"declare {own} BIGINT, and fill it from the event: 'metadata.{own}' = 'source.lsn'"
-    message = f'"{name}": {what} names "{own}", which is computed, and {why}'
+        what, why = "option 'sequence.by'", f"deletes in {records} contain only their key"
+        hint = f"declare {own} BIGINT and fill it from the event: 'metadata.{own}' = 'source.lsn'"
+    message = f'"{name}": {what} uses "{own}", which is computed, but {why}'
     raise text.error(message, "not-supported", start, hint)
 
 

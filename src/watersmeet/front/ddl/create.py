@@ -128,10 +128,10 @@ def read_declaration(cursor: Cursor, kind: str, name: str, infer: Infer | None =
             sink = replace(sink, primary_key=key_of_sink(sink, listed.keys, cursor))
         if asked or (listed is not None and (listed.computed or not (listed.columns or listed.keys))):
             raise cursor.text.error(
-                f'"{name}" is a sink: it has the columns that are declared, or those of the query',
+                f'"{name}" is a sink, which has the declared columns or those of the query',
                 "bad-option",
                 start,
-                "leave out 'columns', WATERMARK and computed columns",
+                "remove 'columns', WATERMARK and computed columns",
             )
         return Declared(name, None, sink)
     if columns is not None and listed is not None:
@@ -172,7 +172,7 @@ def described_source(
     if time is not None:
         column = next((c for c in listed.columns if c.name.lower() == time.column.lower()), None)
         if column is None:
-            message = f'"{name}" has no column "{time.column}", which is to be its event time'
+            message = f'"{name}" has no column "{time.column}", which its event time names'
             query = f'make it a column: query = "SELECT *, {time.column} AS ts FROM {name}"'
             hint = near_names(time.column, [c.name for c in listed.columns])
             hint = query if is_field(time.column, listed.columns) else hint
@@ -212,18 +212,17 @@ class _Inferring:
         text = self.cursor.text
         if not connector_of(self.connector).files:
             raise text.error(
-                f'"{self.name}" is declared without columns, and only those of files can be inferred',
+                f'"{self.name}" is declared without columns, which can be inferred for files only',
                 "cannot-infer",
                 self.start,
-                f"declare them: CREATE TABLE {self.name} (name type, …) WITH (…); without it can only be "
-                "written to",
+                f"declare them: CREATE TABLE {self.name} (name type, …) WITH (…)",
             )
         if self.infer is None:
             raise text.error(
-                f'"{self.name}" is declared without columns, and nobody looks at its files here',
+                f'"{self.name}" is declared without columns, and parse_job cannot read its files',
                 "cannot-infer",
                 self.start,
-                "declare them, or give parse_job what infers them",
+                "declare the columns, or pass a function that infers them to parse_job",
             )
         bare = Source(self.name, tuple(self.listed.columns), self.connector, of_the_connector(self.options))
         try:
@@ -237,14 +236,14 @@ def _connector(written: str | None, options: dict[str, str], cursor: Cursor, sta
     named = written or of_options
     if written and of_options and written.lower() != of_options.lower():
         raise cursor.text.error(
-            f'it connects to "{written}", and to "{of_options}" by its options',
+            f"TYPE says \"{written}\", but its options say 'connector' = '{of_options}'",
             "duplicate-option",
             start,
             "leave out one of them",
         )
     if named is None:
         raise cursor.text.error(
-            "it is not said what this connects to",
+            "the connector is missing",
             "unknown-connector",
             start,
             "add TYPE Kafka (or File, Jdbc, Generator, Console, Memory), or 'connector' = 'kafka' in WITH",
@@ -303,7 +302,7 @@ def _column(cursor: Cursor, before: _Columns) -> Column | None:
             raise metadata_clause(cursor, name, start)
         elif not (cursor.accept("NOT", "NULL") or cursor.accept("NULL")):
             what = cursor.take().text.upper() if not cursor.at_end else "nothing"
-            hint = "leave its type out, which is that of the expression" if what == "AS" else None
+            hint = "remove its type: the expression determines it" if what == "AS" else None
             raise cursor.text.not_supported(f'{what} after column "{name}" is', start, hint)
     return column
 
@@ -318,7 +317,7 @@ def _option_list(cursor: Cursor, name: str, options: dict[str, str]) -> None:
         if before is not None:
             also = "" if before == key else f", also as '{before}'"
             raise cursor.text.error(
-                f"\"{name}\": option '{key}' is given twice{also}",
+                f"\"{name}\": option '{key}' is set twice{also}",
                 "duplicate-option",
                 start,
                 "leave out one of them",
@@ -373,24 +372,24 @@ def _source(
     traits = connector_of(connector)
     if fields.partitions and traits.one_partition:
         raise text.error(
-            f'"{name}" is one partition: rows of a {connector} carry none',
+            f"\"{name}\" has 'partitions', but a {connector} source has no partitions",
             "bad-option",
             start,
-            "leave 'partitions' out; those of Kafka are found by themselves",
+            "remove 'partitions'; for Kafka they are detected",
         )
     if times and traits.snapshot:
         raise text.error(
-            f'"{name}" is a table: a jdbc source has no event times',
+            f'"{name}" has WATERMARK FOR, but a jdbc source is a table without event times',
             "not-a-stream",
             start,
-            "leave WATERMARK FOR out, and join it with JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
+            "remove WATERMARK FOR, and join it with JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     if times and fields.refresh_us is not None and fields.changes is None:
         raise text.error(
-            f"\"{name}\" has an event time, so it is a stream, and 'refresh' is said of tables",
+            f"\"{name}\" has an event time, so it is a stream, but 'refresh' is for tables",
             "bad-option",
             start,
-            "leave WATERMARK FOR out, or 'refresh'",
+            "remove WATERMARK FOR or 'refresh'",
         )
     records = records_of(options)
     tells = (traits.log or traits.files) and records in (DEBEZIUM, UPSERT)
@@ -408,10 +407,10 @@ def _source(
         check_times(change, computed, times, text, start)
     if tells and change is not None:
         raise text.error(
-            f'"{name}" says what changes by its format, and by "{change.column}"',
+            f'"{name}" tells inserts from deletes both by its format and by "{change.column}"',
             "bad-option",
             start,
-            "leave 'op.column' and 'diff.column' out",
+            "remove 'op.column' and 'diff.column'",
         )
     key = key_of(
         name,
@@ -463,14 +462,14 @@ def _check_changes(
 ) -> None:
     if change is None:
         return
-    traits, said = connector_of(connector), f'"{name}" says what changes by "{change.column}"'
+    traits, said = connector_of(connector), f'"{name}" tells inserts from deletes by "{change.column}"'
     if traits.snapshot or traits.own_rate:
-        what = "tells no changes" if traits.snapshot else "makes rows by itself"
-        hint = "leave 'op.column' and 'diff.column' out"
-        raise cursor.text.error(f"{said}, and a {connector} source {what}", "bad-option", start, hint)
+        what = "has no records of changes" if traits.snapshot else "generates its rows"
+        hint = "remove 'op.column' and 'diff.column'"
+        raise cursor.text.error(f"{said}, but a {connector} source {what}", "bad-option", start, hint)
     if fields.refresh_us is not None:
-        hint = "leave 'refresh' out, or what says the changes"
-        raise cursor.text.error(f"{said}, so it is never read as a whole", "bad-option", start, hint)
+        hint = "remove 'refresh', or the options that tell inserts from deletes"
+        raise cursor.text.error(f"{said}, so it is never read completely", "bad-option", start, hint)
     refuse_time_of(
         name, change, times, lambda message, hint: cursor.text.error(message, "wrong-type", start, hint)
     )

@@ -51,7 +51,7 @@ def _expression_us(expr: exp.Expression, text: Text) -> int:
             f"{written} has no fixed length: months and years differ", "bad-duration", expr, "use days"
         )
     if (interval := written_as_interval(expr)) is not None:
-        raise text.error(f"{written} is a text, and no interval", "bad-duration", expr, f"write {interval}")
+        raise text.error(f"{written} is a text, not an interval", "bad-duration", expr, f"write {interval}")
     raise text.error(f"{written} is not a constant day-time interval", "bad-duration", expr, _HINT)
 
 
@@ -59,10 +59,10 @@ def lag_of(expr: exp.Expression, column: str, kind: SqlType, text: Text) -> int:
     """The lag in the column's own unit: an interval for TIMESTAMP and DATE, an integer for integer times."""
     if kind not in INTEGERS and kind not in TIMES:
         raise text.error(
-            f'"{column}" is {kind} and cannot be an event time',
+            f'"{column}" is {kind}, which cannot be an event time',
             "wrong-type",
             expr,
-            "declare it as TIMESTAMP, DATE or an integer type, the types of event times",
+            "declare it as TIMESTAMP, DATE or an integer type",
         )
     plain = expr.unnest()
     sign = 1

@@ -13,7 +13,7 @@ def format_hint(named: str) -> str | None:
     """Return what to write where a format, or a connector of Flink's, is named as the connector."""
     plain = named.lower()
     if plain in (*FORMATS, DEBEZIUM):
-        topics = "" if plain == "parquet" else "; of topics 'connector' = 'kafka'"
+        topics = "" if plain == "parquet" else "; for topics 'connector' = 'kafka'"
         return f"{plain} is a format: write 'connector' = 'file', 'format' = '{plain}'{topics}"
     if plain == "upsert-kafka":
         return "write 'connector' = 'kafka', 'format' = 'upsert-json', and a PRIMARY KEY (…) NOT ENFORCED"

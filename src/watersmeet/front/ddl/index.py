@@ -33,10 +33,12 @@ def read_index(cursor: Cursor, name: str, catalog: Catalog, sql: str) -> Insert:
     place = cursor.offset
     table = _dotted_tokens(cursor)
     if cursor.accept("USING"):
-        raise text.not_supported("USING of an index is", cursor.offset, "leave it out: look-ups are by hash")
-    keys = [_columns(cursor, "a column by which rows are looked up")]
+        raise text.not_supported(
+            "USING of an index is", cursor.offset, "remove it: an index looks rows up by hash"
+        )
+    keys = [_columns(cursor, "a column of the index")]
     while cursor.accept(","):
-        keys.append(_columns(cursor, "a column by which rows are looked up"))
+        keys.append(_columns(cursor, "a column of the index"))
     included = _columns(cursor, "a column") if cursor.accept("INCLUDE") else None
     where = cursor.rest() if cursor.looks_at("WHERE") else []
     cursor.end()
@@ -44,7 +46,7 @@ def read_index(cursor: Cursor, name: str, catalog: Catalog, sql: str) -> Insert:
     if not isinstance(tree, exp.Select) or any(
         tree.args[part] for part in tree.args if part not in ("expressions", "from", "from_", "where", "kind")
     ):
-        raise text.error("syntax: a condition is expected behind WHERE, and nothing else", "syntax", place)
+        raise text.error("syntax: expected one condition after WHERE, and nothing after it", "syntax", place)
     query = build_query(tree, catalog, text, sql)
     of_table = _check(query, text, place)
     wanted = [_known(of_table, column, text) for key in keys for column in key]
@@ -55,14 +57,14 @@ def read_index(cursor: Cursor, name: str, catalog: Catalog, sql: str) -> Insert:
         raise text.not_supported(
             f'INCLUDE for "{of_table.alias}", which has no PRIMARY KEY, is',
             place,
-            "leave it out: a delete says which row goes by all of its columns, so all are kept",
+            "remove it: deletes of this table need all columns, so the index stores all of them",
         )
     if included is not None:
         wanted += [_known(of_table, column, text) for column in included]
         query = replace(query, outputs=tuple(o for o in query.outputs if o.name in wanted))
     by = tuple(dict.fromkeys(tuple(sorted(_known(of_table, column, text) for column in key)) for key in keys))
     if len(by) < len(keys):
-        raise text.error("two keys of the index are the same columns", "duplicate-column", place)
+        raise text.error("two keys of the index have the same columns", "duplicate-column", place)
     query = replace(query, mode=OutputMode.CHANGELOG, indexed_by=by)
     return Insert(index_query(name), Sink(index_query(name), NOWHERE), query)
 
@@ -96,11 +98,11 @@ def _columns(cursor: Cursor, what: str) -> list[tuple[str, int]]:
         start = cursor.offset
         names.append((cursor.name(what), start))
         if cursor.looks_at("("):
-            hint = "compute it in a view, and index that; or index the columns that are in it"
+            hint = "compute it in a view and index the view, or index the columns in the expression"
             raise cursor.text.not_supported("an index of an expression is", start, hint)
         if cursor.accept("DESC") or cursor.accept("ASC"):
             raise cursor.text.not_supported(
-                "an order of an index is", start, "leave it out: look-ups are by hash"
+                "ASC or DESC in an index is", start, "remove it: an index looks rows up by hash"
             )
         if not cursor.accept(","):
             break
@@ -115,14 +117,14 @@ def _check(query: Query, text: Text, place: int) -> Input:
         raise text.not_supported(
             "an index of a view that joins, groups or numbers rows is",
             place,
-            "index the tables that it is made of",
+            "index the tables that the view reads",
         )
     if not relation.is_table or relation.event_times or relation.as_of:
         raise text.not_supported(
             f'"{relation.alias}" is a stream, and an index of it is',
             place,
-            "its rows are kept as long as the joins need them that bound their time; an index is of a table:"
-            " without WATERMARK, with a PRIMARY KEY, 'op.column', 'diff.column' or 'changes' = 'snapshot'",
+            "index a table instead: declare it without WATERMARK and with a PRIMARY KEY, 'op.column',"
+            " 'diff.column' or 'changes' = 'snapshot'",
         )
     return relation
 
@@ -143,7 +145,7 @@ def _check_types(key: Sequence[tuple[str, int]], table: Input, text: Text) -> No
         for part in () if declared is None else declared.type.every:
             if part.entry is not None or part.is_interval or str(part).upper() == "VARIANT":
                 what = f'an index by "{declared.name}", which is {declared.type}, is' if declared else ""
-                raise text.not_supported(what, column[1], "two such values are not compared with =")
+                raise text.not_supported(what, column[1], "use a column of a type that = compares")
 
 
 def _check_distinct(key: Sequence[tuple[str, int]], text: Text) -> None:

@@ -100,7 +100,7 @@ def infers(options: Mapping[str, str], error: OptionError) -> bool:
     if written is not None and written.strip().lower() != "infer":
         raise error(
             f"option '{COLUMNS}' is '{public_option(COLUMNS, written)}'",
-            "it can be 'infer'; or declare them: (name type, …)",
+            "use 'infer', or declare the columns: (name type, …)",
         )
     return written is not None
 
@@ -166,8 +166,8 @@ def _changes(written: str | None, error: OptionError) -> str | None:
         return None if written is None else SNAPSHOT
     raise error(
         f"option 'changes' is '{public_option('changes', written)}'",
-        f"it can be '{SNAPSHOT}': what was there is compared with what is there. Records that say themselves"
-        " what becomes of rows have 'op.column', 'diff.column' or a format that tells it",
+        f"use '{SNAPSHOT}' to compare each read with the one before; if the records are changes, use"
+        " 'op.column', 'diff.column' or a format for changes",
     )
 
 
@@ -176,14 +176,16 @@ def _rows_per_second(named: Mapping[str, str], connector: str, error: OptionErro
     written = named.get("rows_per_second")
     if connector_of(connector).own_rate:
         if written is not None:
-            raise error("a generator has no option 'rows_per_second'", "'rate' says how many rows it makes")
+            raise error(
+                "a generator has no option 'rows_per_second'", "use 'rate' for the number of rows per second"
+            )
         return _above_zero(named.get("rate", GENERATOR_ROWS_PER_SECOND))
     if written is None:
         return None
     value = _above_zero(written)
     if value is None:
         shown = public_option("rows_per_second", written)
-        raise error(f"option 'rows_per_second' is '{shown}'", "a number above zero, such as '5000'")
+        raise error(f"option 'rows_per_second' is '{shown}'", "use a number above zero, such as '5000'")
     return value
 
 
@@ -201,7 +203,9 @@ def _most(
 def _refresh(named: Mapping[str, str], connector: str, error: OptionError) -> int | None:
     """How often a table is looked at."""
     if "refresh" in named and connector_of(connector).refresh_us is None:
-        raise error(f"a {connector} source has no option 'refresh'", "it is said of tables: files and jdbc")
+        raise error(
+            f"a {connector} source has no option 'refresh'", "remove it: it is for tables of files and jdbc"
+        )
     return _duration("refresh", named, None, error)
 
 

@@ -49,7 +49,7 @@ def _key_column(cursor: Cursor) -> str:
     name = cursor.name("a column name")
     if cursor.looks_at("."):
         path = f"{name}{cursor.fields()}"
-        message = f"{path} is a field of a STRUCT, and a PRIMARY KEY is of columns"
+        message = f"{path} is a field of a STRUCT, but a PRIMARY KEY needs columns"
         raise cursor.text.error(message, "primary-key", start, hint_of_field(path, IN_SQL))
     return name
 
@@ -57,7 +57,7 @@ def _key_column(cursor: Cursor) -> str:
 def not_enforced(cursor: Cursor) -> None:
     """NOT ENFORCED, which may be left out: the rows of a key are whatever its records make of them."""
     if cursor.looks_at("ENFORCED"):
-        hint = "write PRIMARY KEY (…) NOT ENFORCED: a record takes the place of its key's row"
+        hint = "write PRIMARY KEY (…) NOT ENFORCED: each record replaces the row of its key"
         raise cursor.text.not_supported("a PRIMARY KEY that is ENFORCED is", cursor.offset, hint)
     cursor.accept("NOT", "ENFORCED")
 
@@ -88,9 +88,9 @@ def key_of(
         ]
         if said:
             hint = "PRIMARY KEY (id) NOT ENFORCED"
-            raise error(f"\"{name}\": option '{said[0]}' is of tables with a PRIMARY KEY", hint)
+            raise error(f"\"{name}\": option '{said[0]}' needs a PRIMARY KEY", hint)
         if records == UPSERT:
-            hint = "PRIMARY KEY (id) NOT ENFORCED, of the columns that are in the records' keys"
+            hint = "add PRIMARY KEY (id) NOT ENFORCED with the columns of the records' keys"
             raise error(f'"{name}": format {UPSERT} needs a PRIMARY KEY', hint)
         return None
     start = clauses[0].start
@@ -99,7 +99,7 @@ def key_of(
         return cursor.text.error(f'"{name}": {message}', "primary-key", start, hint)
 
     if len(clauses) > 1:
-        raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
+        raise wrong("it has two PRIMARY KEYs", "list all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
     return checked_key(name, clauses[0].columns, columns, connector, change, times, fields, wrong, IN_SQL)
 
 
@@ -122,34 +122,33 @@ def checked_key(
     """
     traits, is_compared = connector_of(connector), fields.changes is not None
     if (traits.snapshot and not is_compared) or traits.own_rate:
-        what = "is read as a whole" if traits.snapshot else "makes no two rows of a key"
+        what = "is read completely" if traits.snapshot else "generates rows without updates"
         raise wrong(
-            f"a {words.key} says which row a record takes the place of, and a {connector} source {what}",
-            "leave it out"
+            f"a {words.key} lets a record replace the row of its key, but a {connector} source {what}",
+            "remove it"
             if traits.own_rate
-            else "leave it out, or compare what it holds: 'changes' = 'snapshot'",
+            else "remove it, or set 'changes' = 'snapshot' to compare each read with the one before",
         )
     if times:
         raise wrong(
-            f"it has a {words.key}, so its rows are kept until others take their place, and {words.time}, by"
-            " which they would be released before that",
-            f"leave {words.time} out; {words.such_as(words.sequence, times[0].column)} says which change is"
-            " the later one",
+            f"it has a {words.key}, which retains rows until others replace them, and {words.time},"
+            " which would evict them earlier",
+            f"remove {words.time}; use {words.such_as(words.sequence, times[0].column)} to order the"
+            " changes of a key",
         )
     if fields.refresh_us is not None and not is_compared:
-        raise wrong(
-            f"it has a {words.key} and 'refresh', and is never read as a whole", "leave 'refresh' out"
-        )
+        raise wrong(f"it has a {words.key} and 'refresh', but is never read completely", "remove 'refresh'")
     if change is not None and change.is_diff:
         raise wrong(
-            f'"{change.column}" says how often a row comes, and of a {words.key} there is one row at most',
-            f"say with {words.op} whether a record inserts or deletes",
+            f'"{change.column}" counts rows, but with a {words.key} each key has at most one row',
+            f"use {words.op} to tell inserts from deletes",
         )
     if fields.sequence_by is None and not (traits.in_order or is_compared):
         raise wrong(
-            f"it has a {words.key} and no {words.sequence}, and rows of {traits.called} have no order that is"
-            " the same when a tick is repeated: nothing says which change of a key is the last one",
-            f"{words.such_as(words.sequence, 'updated_at')}, a column that grows with each change of a key",
+            f"it has a {words.key} but no {words.sequence}: rows of {traits.called} have no stable"
+            " order, so the last change of a key is unknown",
+            f"add {words.such_as(words.sequence, 'updated_at')}, a column that grows with each change"
+            " of a key",
         )
     rows = [column for column in columns if change is None or column.name != change.column]
     return primary_key(
@@ -168,8 +167,8 @@ def unkeyed(connector: str) -> tuple[str, str] | None:
     if connector_of(connector).by_key:
         return None
     return (
-        f"rows that are written to a {connector} sink do not take each other's place",
-        "leave the PRIMARY KEY out: `_diff` says which rows come and go",
+        f"rows in a {connector} sink do not replace each other",
+        "remove the PRIMARY KEY: the column `_diff` tells inserts from deletes",
     )
 
 
@@ -180,7 +179,7 @@ def key_of_sink(sink: Sink, clauses: Sequence[KeyClause], cursor: Cursor) -> tup
         return cursor.text.error(f'"{sink.name}": {message}', "primary-key", clauses[0].start, hint)
 
     if len(clauses) > 1:
-        raise wrong("it has two PRIMARY KEYs", "name all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
+        raise wrong("it has two PRIMARY KEYs", "list all columns in one: PRIMARY KEY (a, b) NOT ENFORCED")
     problem = unkeyed(sink.connector)
     if problem is not None:
         raise wrong(*problem)

@@ -163,7 +163,10 @@ class Settings:
             most = None if is_none(value) else self._length(name, value, location)
             if most == 0:
                 raise SqlError(
-                    "max_drift is 0", code="bad-setting", hint="above zero, or 'none'", location=location
+                    "max_drift must be above zero",
+                    code="bad-setting",
+                    hint="use an interval above zero, or 'none'",
+                    location=location,
                 )
             self.options = replace(self.options, max_drift=most)
         elif name == "max_broken":
@@ -184,11 +187,11 @@ class Settings:
             raise SqlError(
                 f"{name}: {without_value(error.message, name, value)}",
                 code="bad-setting",
-                hint="write INTERVAL '10' SECONDS, or a whole number where times are integers",
+                hint="write INTERVAL '10' SECONDS, or a whole number if event times are integers",
                 location=location,
             ) from error
         if length < 0:
-            raise SqlError(f"{name} is negative", code="bad-setting", location=location)
+            raise SqlError(f"{name} must not be negative", code="bad-setting", location=location)
         return length
 
 
@@ -230,7 +233,7 @@ def _check_spark_setting(name: str, value: str, location: Location | None) -> No
 def _most_broken(value: str, location: Location | None) -> int | Fraction | None:
     most = count_or_share(value)
     if most is None and not is_none(value):
-        hint = "it can be a whole number of records, a share of them such as '1 %', or 'none'"
+        hint = "use a number of records, a share such as '1 %', or 'none'"
         raise _wrong_value("max_broken", value, hint, location)
     return most
 
@@ -254,17 +257,17 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         place = local_path(value)
         if place is not None and place.strip():
             return place
-        elsewhere = "; state_store = 's3://…' or 'postgresql://…' keeps the job's state elsewhere"
-        hint: str | None = f"a directory of this machine{elsewhere if place is None else ''}"
+        elsewhere = ", or set state_store to 's3://…' or 'postgresql://…'"
+        hint: str | None = f"use a directory on this machine{elsewhere if place is None else ''}"
     elif name == "partitions" and rows_in(value) is None:
-        hint = "it is a whole number above zero"
+        hint = "use a whole number above zero"
     elif name == "keep_ticks" and not _may_be_kept(value):
-        hint = f"a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}, the newest tick among them"
+        hint = f"use a whole number from {LEAST_KEPT_TICKS} to {MOST_KEPT_TICKS:,}"
     elif name in ("metrics", "ui") and address_in(value) is None:
         port = "9464" if name == "metrics" else "8765"
-        hint = f"a port of this machine, such as {port}, or HOST:PORT to listen elsewhere"
+        hint = f"use a port such as {port}, or HOST:PORT to listen on another address"
     elif name == TOKEN_FILE and not value.strip():
-        hint = "the path of a file, or 'none'"
+        hint = "use the path of a file, or 'none'"
     elif name == "log_format":
         return str(_one_of(LogFormat, name, value, location).value)
     elif name == FILE_READER:
@@ -282,7 +285,7 @@ def _run_setting(name: str, value: str, location: Location | None) -> str:
         except SqlError as error:
             hint = error.hint
     elif name in SWITCHES and value.strip().lower() not in (*ON, *OFF):
-        hint = "it is 'true' or 'false'"
+        hint = "use 'true' or 'false'"
     else:
         return guarded(f"{name}.url", value) if name == "state_store" else value
     raise _wrong_value(name, value, hint, location)
@@ -301,7 +304,7 @@ def _one_of(kind: type[_Kind], name: str, value: str, location: Location | None)
     choices = [str(member.value) for member in kind]
     if value.strip().lower() in choices:
         return kind(value.strip().lower())
-    hint = "it can be " + " or ".join(f"'{choice}'" for choice in choices)
+    hint = "use " + " or ".join(f"'{choice}'" for choice in choices)
     raise _wrong_value(name, value, hint, location)
 
 

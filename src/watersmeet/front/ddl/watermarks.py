@@ -31,7 +31,7 @@ def watermark_clause(cursor: Cursor) -> WatermarkClause:
     name = cursor.name("a column name")
     if cursor.looks_at("."):
         path = f"{name}{cursor.fields()}"
-        message = f"WATERMARK FOR {path}: it is a field of a STRUCT, and event times are columns"
+        message = f"WATERMARK FOR {path}: it is a field of a STRUCT, but an event time must be a column"
         own = path.rsplit(".", 1)[-1]
         hint = (
             f"compute a column of it: {own} AS {path}, WATERMARK FOR {own} AS {own} - INTERVAL '10' SECONDS"
@@ -75,15 +75,14 @@ def event_times_of(
             raise text.error(f'"{column.name}" has two watermarks', "already-ordered", clause.start)
         if column.type not in INTEGERS and column.type not in TIMES:
             inferred = (
-                f"; to take it for one, declare that column alone: ({column.name} TIMESTAMP, WATERMARK …), "
-                "with 'columns' = 'infer'"
+                f"; or declare only that column, ({column.name} TIMESTAMP, WATERMARK …), with 'columns'"
+                " = 'infer'"
             )
             raise text.error(
-                f'"{column.name}" is {column.type} and cannot be an event time',
+                f'"{column.name}" is {column.type}, which cannot be an event time',
                 "wrong-type",
                 clause.start,
-                "declare it as TIMESTAMP, DATE or an integer type, the types of event times"
-                + (inferred if by_files else ""),
+                "declare it as TIMESTAMP, DATE or an integer type" + (inferred if by_files else ""),
             )
         lag = 0 if clause.lag is None else lag_of(clause.lag, column.name, column.type, text)
         times.append(EventTime(column.name, lag))

@@ -91,9 +91,7 @@ def grouped_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tup
     plain = select.copy()
     plain.set("distinct", None)
     if is_grouped(plain):
-        text.problems.append(
-            text.not_supported("DISTINCT beside GROUP BY is", select, "group in a sub-query")
-        )
+        text.problems.append(text.not_supported("DISTINCT with GROUP BY is", select, "group in a subquery"))
     items = select_items(select, rows.scope, text, repeatable=True)
     if len(text.problems) > before:
         raise Refused
@@ -175,10 +173,10 @@ class Grouping:
                 return
             function = window.kind.value
             self.text.problem(
-                f"{function} without GROUP BY is not supported: its windows are those of groups",
+                f"{function} needs a GROUP BY",
                 "not-supported",
                 select,
-                "add GROUP BY window_start, window_end, and the columns that rows are grouped by",
+                "add GROUP BY window_start, window_end and the grouping columns",
             )
             return
         several = [what for kind, what in _SEVERAL.items() for e in group.expressions if isinstance(e, kind)]
@@ -198,7 +196,7 @@ class Grouping:
                 self.key_of(expr)
         if not by_window and window is not None:
             self.text.problem(
-                "GROUP BY without the window: groups over all of a stream would never be finished",
+                "GROUP BY without the window: groups over a whole stream would never be complete",
                 "unbounded",
                 group,
                 "add window_start, window_end to GROUP BY",
@@ -223,7 +221,7 @@ class Grouping:
         inside = next((node for node in item.walk() if is_aggregate(node)), None)
         if inside is not None:
             self.text.problem(
-                f"{function_name(inside)}() in GROUP BY: it is computed of groups, and cannot make them",
+                f"GROUP BY cannot contain the aggregate function {function_name(inside)}()",
                 "aggregate-misplaced",
                 written,
             )
@@ -288,10 +286,10 @@ class Grouping:
         keys = [key.expr for key in self.keys]
         if any(part not in keys for part in wanted) or any(key not in wanted for key in keys):
             self.text.problem(
-                "PARTITION BY and GROUP BY differ: sessions are those of the rows that are grouped together",
+                "PARTITION BY and GROUP BY differ, but sessions need the same columns in both",
                 "not-supported",
                 self.rows.partition[0],
-                "leave out PARTITION BY, or group by the same columns",
+                "remove PARTITION BY, or group by the same columns",
             )
 
     def outputs(self, select: exp.Select) -> tuple[OutputColumn, ...]:
@@ -299,7 +297,7 @@ class Grouping:
         for number, item in enumerate(select.expressions, 1):
             if item.find(exp.Star) and not item.find(exp.Count):
                 self.text.problems.append(
-                    self.text.not_supported('"*" beside GROUP BY is', item, "list keys and aggregates")
+                    self.text.not_supported('"*" with GROUP BY is', item, "list keys and aggregates")
                 )
                 continue
             plain = item.this if isinstance(item, exp.Alias) else item
@@ -357,17 +355,16 @@ class Grouping:
         inner = [nested for nested in inner if nested is not outer]
         if inner:
             self.text.problem(
-                f"{function_name(inner[0])}() inside of {function_name(node)}() is an aggregate of an"
-                " aggregate",
+                f"{function_name(node)}() cannot contain the aggregate function {function_name(inner[0])}()",
                 "aggregate-misplaced",
                 written,
-                "aggregate in a view, and that once more",
+                "compute the inner aggregate in a view, and aggregate the view",
             )
             return node
         own = [c for c in node.find_all(exp.Column) if self._is_end(c)]
         if own:
             self.text.problem(
-                f'{function_name(node)}() of "{own[0].name}": a group has one only',
+                f'{function_name(node)}() of "{own[0].name}" is not needed: it has one value per group',
                 "not-supported",
                 written,
                 f'write "{own[0].name}" itself',
@@ -384,7 +381,7 @@ class Grouping:
         named = self._as_written(node, written)
         shown = named.sql("spark").replace("`", "")
         self.text.problem(
-            f'"{shown}" is neither grouped by nor inside of an aggregate function',
+            f'"{shown}" is neither in GROUP BY nor inside an aggregate function',
             "ungrouped-column",
             written,
             f"add it to GROUP BY, or take one of its values: min({named.name}), max({named.name})",

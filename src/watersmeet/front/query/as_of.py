@@ -21,7 +21,7 @@ Reader = Callable[[exp.Expression], tuple[Flow | Joined, str | None]]
 """A FROM item as columns and ways or joins, and its name."""
 
 _CLOCK = ("proctime", "now")
-_AS_IT_IS = "every row meets the table as it is in the row's tick"
+_AS_IT_IS = "each row is joined with the table as of its tick"
 
 
 def is_as_of(item: exp.Expression) -> bool:
@@ -67,38 +67,38 @@ def _check_source(source: Source, flow: Flow, item: exp.Table, text: Text, left:
             f'"{item.name}" is a stream: it has the event time {", ".join(times)}',
             "not-a-table",
             item,
-            "rows of a stream meet the newest row of another one by ASOF JOIN; a table is declared without"
-            " WATERMARK FOR, and read as a whole",
+            f'use ASOF JOIN to join the newest row of another stream; or declare "{item.name}" as a'
+            " table, without WATERMARK FOR",
         )
     by_format = source.changes and source.traits.files
     if source.compared:
         raise text.error(
-            f"\"{item.name}\" FOR SYSTEM_TIME AS OF: it has 'changes' = 'snapshot', so it is joined as it is",
+            f"\"{item.name}\" has 'changes' = 'snapshot', so it cannot be joined FOR SYSTEM_TIME AS OF",
             "not-a-table",
             item,
-            "leave FOR SYSTEM_TIME AS OF out, or declare the table without 'changes'",
+            "remove FOR SYSTEM_TIME AS OF, or declare the table without 'changes'",
         )
     if source.change_column is not None or source.primary_key is not None or by_format:
         raise _changing(item, text, left)
     if not source.traits.tables:
         raise text.error(
-            f'"{item.name}" cannot be read as a table: a {source.connector} source has no end',
+            f'"{item.name}" cannot be read as a table: a {source.connector} source is never read completely',
             "not-a-table",
             item,
-            "tables are files (TYPE File) or what a database holds (TYPE Jdbc)",
+            "use files (TYPE File) or a database table (TYPE Jdbc)",
         )
 
 
 def _changing(item: exp.Table, text: Text, left: Relation) -> SqlError:
     """Return the refusal of a table whose records are changes."""
-    hint = "leave FOR SYSTEM_TIME AS OF out: it is joined as it changes"
+    hint = "remove FOR SYSTEM_TIME AS OF: results then follow the table's changes"
     if any(i.event_times for i in inputs_of(left)):
         hint = (
-            f"{STREAM_WITH_CHANGES}; declare the changes of {item.name} as a stream, with WATERMARK FOR, and"
-            " ASOF JOIN it: a row then meets what was valid at its time"
+            f"declare the changes of {item.name} as a stream, with WATERMARK FOR, and use ASOF JOIN,"
+            f" which joins the row valid at that time: {STREAM_WITH_CHANGES}"
         )
     return text.not_supported(
-        f'"{item.name}" FOR SYSTEM_TIME AS OF, whose records are changes, is', item, hint
+        f'"{item.name}" FOR SYSTEM_TIME AS OF with a table whose records are changes is', item, hint
     )
 
 
@@ -116,6 +116,6 @@ def _check_version(item: exp.Table, text: Text) -> None:
     raise text.not_supported(
         f"FOR SYSTEM_TIME AS OF {asked.sql('spark')}, the table as it was then, is",
         item,
-        f"write PROCTIME(): {_AS_IT_IS}. For the row that was valid at an event time declare the table's"
-        " changes as a stream, with WATERMARK FOR, and write ASOF JOIN",
+        f"write PROCTIME(): {_AS_IT_IS}; or declare the table's changes as a stream, with WATERMARK"
+        " FOR, and use ASOF JOIN for the row valid at an event time",
     )

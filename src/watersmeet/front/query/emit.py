@@ -12,9 +12,10 @@ from watersmeet.spec.model import OutputMode
 
 MODES = {"CHANGES": OutputMode.CHANGELOG, "FINAL": OutputMode.APPEND}
 _HINT = (
-    "EMIT CHANGES (rows come, and go again) or EMIT FINAL (rows that stay), at the end of an INSERT or SELECT"
+    "use EMIT CHANGES (results are updated) or EMIT FINAL (results are final), at the end of an INSERT"
+    " or SELECT"
 )
-_WITHIN = "it is said of a whole query, at the end of its INSERT or SELECT"
+_WITHIN = "write EMIT once, at the end of the INSERT or SELECT"
 
 _WINDOW_CLOSE = ["ON", "WINDOW", "CLOSE"]
 _BEFORE_NAMES = {"FROM", "JOIN", "TABLE", "AS", "INTO", "SELECT", "DISTINCT", "ALL", ",", ".", "("}
@@ -35,7 +36,7 @@ def emitted(tokens: Sequence[Token], text: Text) -> tuple[Sequence[Token], Outpu
     if len(asked) == 1 and asked[0] in MODES:
         return tokens[:place], MODES[asked[0]]
     if asked[0] in MODES:
-        raise text.error(f"syntax: there is more behind EMIT {asked[0]}", "syntax", start, _WITHIN)
+        raise text.error(f"syntax: unexpected text after EMIT {asked[0]}", "syntax", start, _WITHIN)
     if asked[:3] == _WINDOW_CLOSE:
         raise text.not_supported("EMIT ON WINDOW CLOSE is", start, _HINT)
     raise text.error(f"syntax: EMIT {asked[0]}", "syntax", start, _HINT)

@@ -118,13 +118,15 @@ def ordered(flow: Flow, position: int, lag: int) -> Flow:
     name = flow.columns[position].name
     if any(position in way.lags for way in flow.ways):
         raise FlowError(
-            f'column "{name}" is ordered already', "already-ordered", "order it once, with the larger lag"
+            f'column "{name}" already has a watermark',
+            "already-ordered",
+            "use IMPOSE_ORDER once, with the larger lag",
         )
     if any(way.lags and way.above is not None for way in flow.ways):
         raise FlowError(
-            f'a filter stands between the ordering of "{name}" and the one beneath',
+            f'a filter is between two uses of IMPOSE_ORDER, the outer one over "{name}"',
             "not-supported",
-            "put the filter beneath both orderings, or above both",
+            "move the filter into the inner query, or outside of both",
         )
     ways = (replace(way, lags={**way.lags, position: lag}) for way in flow.ways)
     return Flow(flow.columns, tuple(ways))
@@ -173,15 +175,17 @@ def union_all(flows: Sequence[Flow]) -> Flow:
     branches = sum(len(flow.ways) for flow in flows)
     if branches > MAX_BRANCHES:
         raise FlowError(
-            f"UNION ALL of {branches:,} branches, with those of views in it; {MAX_BRANCHES:,} are the most",
+            f"UNION ALL has {branches:,} branches, including those in views; at most {MAX_BRANCHES:,}"
+            " are supported",
             "not-supported",
-            "views that repeat a view double its branches with each step: write what differs as a column",
+            "avoid views that read the same view several times: select what differs as a column",
         )
     width = len(flows[0].columns)
     for number, flow in enumerate(flows[1:], 2):
         if len(flow.columns) != width:
             raise FlowError(
-                f"UNION ALL of {width} and {len(flow.columns)} columns (branch {number})", "column-count"
+                f"UNION ALL: branch 1 has {width} columns, but branch {number} has {len(flow.columns)}",
+                "column-count",
             )
     columns = list(flows[0].columns)
     for i in range(width):
@@ -192,7 +196,7 @@ def union_all(flows: Sequence[Flow]) -> Flow:
                 raise FlowError(
                     f'UNION ALL: column "{one.name}" is {one.type} in one branch and {other.type} in another',
                     "wrong-type",
-                    "cast them to one type",
+                    "cast them to the same type",
                 )
             columns[i] = Column(one.name, kind, united(one.identity_type, other.identity_type))
     has_stages = any(flow.has_stages for flow in flows)

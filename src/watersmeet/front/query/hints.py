@@ -20,8 +20,8 @@ from watersmeet.spec.model import Input, Join, PlanChoice, Relation, inputs_of, 
 _WORDS = ("BROADCAST", "BROADCASTJOIN", "MAPJOIN")
 _PLAN = "PLAN"
 _KNOWN = (
-    "BROADCAST(alias) is: then every task of the join has all rows of that input; and PLAN(delta),"
-    " PLAN(cascade) or PLAN(auto), for this SELECT alone"
+    "use BROADCAST(alias), which gives every task all rows of that input, or PLAN(delta), PLAN(cascade)"
+    " or PLAN(auto)"
 )
 _ANOTHER = re.compile(r"(?:\s|--[^\n]*\n|/\*(?!\+).*?\*/)*/\*\+", re.DOTALL)
 """A second hint, behind blanks and comments."""
@@ -57,18 +57,17 @@ def with_hints(
         elif isinstance(hinted_relation := named[alias], Join):
             inputs = ", ".join(i.alias for i in inputs_of(hinted_relation))
             text.problem(
-                f'BROADCAST({hint.name}): "{alias}" is a join itself ({inputs}), and no side that is stored',
+                f'BROADCAST({hint.name}): "{alias}" is itself a join ({inputs}), not a stored input',
                 "bad-hint",
                 hint.offset,
-                f'a hint inside of "{alias}" says how that joins; here name one of the other side\'s inputs',
+                f'put the hint inside "{alias}", or name one of the other side\'s inputs here',
             )
         elif hinted_relation.as_of:
             text.problem(
-                f'BROADCAST({hint.name}): "{alias}" is a table as of the tick: rows are looked up in a copy'
-                " that all tasks share, with or without the hint",
+                f'BROADCAST({hint.name}): "{alias}" is a table as of the tick, which all tasks share anyway',
                 "bad-hint",
                 hint.offset,
-                "leave out the hint",
+                "remove the hint",
             )
         else:
             own[alias] = hint
@@ -84,10 +83,10 @@ def without_join(select: exp.Expression, text: Text) -> None:
     for hint in _hints_of(select, text):
         what = "BROADCAST" if hint.plan is None else _PLAN
         text.problem(
-            f"{what}({hint.name}): this SELECT joins nothing",
+            f"{what}({hint.name}): this SELECT has no join",
             "bad-hint",
             hint.offset,
-            "the hint stands in the SELECT that has the join in its FROM",
+            "move the hint to the SELECT with the join",
         )
 
 
@@ -105,10 +104,10 @@ def _unknown(hint: _Hinted, relation: Relation, named: Mapping[str, Relation], t
         )
         return
     text.problem(
-        f'BROADCAST({hint.name}): "{inner}" is an input of another SELECT, inside of this one',
+        f'BROADCAST({hint.name}): "{inner}" is an input of another SELECT inside this one',
         "bad-hint",
         hint.offset,
-        "a hint holds for its own SELECT: write it there",
+        "move the hint to that SELECT",
     )
 
 
@@ -128,25 +127,25 @@ def _check_join(join: Join, own: Mapping[str, _Hinted], text: Text) -> None:
     last = max(mine, key=lambda hint: hint.offset)
     if join.kind.is_asof:
         text.problem(
-            f"BROADCAST({last.name}): ASOF JOIN is not run so: which row is nearest, one task has to say",
+            f"BROADCAST({last.name}): ASOF JOIN does not support it: one task must choose the nearest row",
             "bad-hint",
             last.offset,
-            "leave out the hint; ASOF joins are spread over tasks by their key",
+            "remove the hint; an ASOF join distributes rows over tasks by key",
         )
     elif join.is_lookup:
         text.problem(
-            f"BROADCAST({last.name}): its rows meet a table as of the tick, and none is kept",
+            f"BROADCAST({last.name}): its rows are joined with a table as of the tick and are not stored",
             "bad-hint",
             last.offset,
-            "leave out the hint: each row goes to one task, which looks it up",
+            "remove the hint: each row goes to one task, which looks up its match",
         )
     elif len(sides) == 2:
         text.problem(
-            f"BROADCAST of both sides of one join ({sides[0].alias}, {sides[1].alias}): one of them is spread"
-            " over tasks",
+            f"BROADCAST of both sides of a join ({sides[0].alias}, {sides[1].alias}): one side must be"
+            " distributed over tasks",
             "bad-hint",
             last.offset,
-            "name the smaller one alone",
+            "name only the smaller one",
         )
 
 
@@ -173,7 +172,7 @@ def _hints_of(select: exp.Expression, text: Text) -> list[_Hinted]:
 def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
     tokens = tokens_of(text, start, end)
     if not tokens:
-        raise text.error("an empty hint", "bad-hint", start, _KNOWN)
+        raise text.error("the hint is empty", "bad-hint", start, _KNOWN)
     cursor = Cursor(text, tokens)
     hints: list[_Hinted] = []
     while not cursor.at_end:
@@ -187,7 +186,7 @@ def _read(text: Text, start: int, end: int) -> Iterable[_Hinted]:
             text.problems.append(text.not_supported(f"the hint {word.upper()} is", offset, _KNOWN))
             _skip_arguments(cursor)
         elif not names:
-            text.problem(f"{word.upper()} names no input", "bad-hint", offset, _KNOWN)
+            text.problem(f"{word.upper()} needs the alias of an input", "bad-hint", offset, _KNOWN)
         hints += names
         cursor.accept(",")
     return hints
@@ -197,7 +196,7 @@ def _plans(names: Sequence[_Hinted], offset: int, text: Text) -> list[_Hinted]:
     """The one plan that is named."""
     choices = {choice.value: choice for choice in PlanChoice}
     if len(names) != 1 or names[0].name.lower() not in choices:
-        text.problem(f"{_PLAN} names one of {', '.join(choices)}", "bad-hint", offset, _KNOWN)
+        text.problem(f"{_PLAN} needs one of {', '.join(choices)}", "bad-hint", offset, _KNOWN)
         return []
     return [replace(names[0], plan=choices[names[0].name.lower()])]
 

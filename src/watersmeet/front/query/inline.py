@@ -44,9 +44,10 @@ def substituted(expr: Expr, value: Callable[[exp.Column], Expr]) -> Expr:
     parts = sum(1 for _ in replaced.walk())
     if parts > MOST_PARTS and parts > 2 * sum(1 for _ in expr.walk()):
         raise SqlError(
-            f"an expression has more than {MOST_PARTS:,} parts, with what columns of views stand for",
+            f"an expression has more than {MOST_PARTS:,} parts, including the definitions of columns in"
+            " views",
             code="not-supported",
-            hint="say once what is said several times in the views beneath it",
+            hint="avoid repeating the same expression in its views",
         )
     return replaced
 

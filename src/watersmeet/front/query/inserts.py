@@ -23,7 +23,7 @@ def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ..
     """``INTO [TABLE] name [(columns)]``, from behind INSERT."""
     if cursor.looks_at("OVERWRITE"):
         raise cursor.text.not_supported(
-            "INSERT OVERWRITE is", cursor.offset, "a stream's rows are only added"
+            "INSERT OVERWRITE is", cursor.offset, "use INSERT INTO: a stream only appends rows"
         )
     cursor.expect("INTO")
     cursor.accept("TABLE")
@@ -32,7 +32,7 @@ def insert_target(cursor: Cursor, catalog: Catalog) -> tuple[Sink, tuple[str, ..
     if not sink.traits.sinks:
         what = f"{sink.connector}{' table' if sink.traits.snapshot else ''}"
         raise cursor.text.error(
-            f'"{sink.name}" is a {what}: it can be read, not written to', "unknown-sink", start
+            f'"{sink.name}" is a {what}, which cannot be written to', "unknown-sink", start
         )
     return sink, _listed(cursor, sink)
 
@@ -111,7 +111,7 @@ def insert_of(
                 f" {len(outputs)} ({', '.join(output.name for output in outputs)})",
                 "column-count",
                 start,
-                "select as many columns as the sink has: they are matched by position",
+                "select as many columns as the sink has; columns match by position",
             )
         outputs = tuple(
             replace(output, name=wanted_name) for output, wanted_name in zip(outputs, wanted, strict=True)
@@ -160,8 +160,8 @@ def _check_unique(outputs: Sequence[OutputColumn], sink: Sink, text: Text, start
     ]
     if alike:
         raise text.error(
-            f'two columns of the result are named {", two ".join(alike)}, and "{sink.name}" needs different'
-            " names",
+            f'two columns of the result are named {", two ".join(alike)}, but "{sink.name}" needs'
+            " unique names",
             "duplicate-column",
             start,
             "give one of them another name with AS",

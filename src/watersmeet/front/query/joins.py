@@ -123,16 +123,14 @@ def _in_as_exists(part: Part, predicate: exp.In, kind: JoinKind, text: Text) -> 
         raise text.not_supported(
             "NOT IN (SELECT …) is",
             predicate,
-            "it is TRUE of no row once a NULL is among those of the sub-query, and one may always come: write"
-            " NOT EXISTS (SELECT 1 FROM … WHERE … = …)",
+            "write NOT EXISTS (SELECT 1 FROM … WHERE … = …); a later NULL in the subquery would make"
+            " NOT IN false for all rows",
         )
     select = predicate.args["query"].unnest().copy()
     _check_sub_query(select, "IN (SELECT …)", predicate, text)
     items = select.expressions if isinstance(select, exp.Select) else []
     if len(items) != 1 or items[0].is_star:
-        raise text.not_supported(
-            "IN (SELECT …) of more or less than one column is", predicate, "write EXISTS (…)"
-        )
+        raise text.not_supported("IN (SELECT …) with other than one column is", predicate, "write EXISTS (…)")
     value = items[0].this if isinstance(items[0], exp.Alias) else items[0]
     condition = exp.EQ(
         this=operand(resolved(predicate.this, part.scope, text)), expression=operand(value.copy())
@@ -155,7 +153,7 @@ def _check_sub_query(select: exp.Expression, what: str, where: exp.Expression, t
         )
     extra = [name for name in _BEYOND_EXISTS if isinstance(select, exp.Select) and select.args.get(name)]
     if origin is None or extra or origin.this.args.get("joins"):
-        hint = "leave GROUP BY out: rows are asked for, not groups"
+        hint = "remove GROUP BY, which has no effect here"
         raise text.not_supported(
             f"{what} over more than SELECT … FROM one input WHERE … is",
             where,
@@ -301,7 +299,7 @@ def _right(item: exp.Expression, kind: JoinKind, read: Read, text: Text, left: P
         raise text.not_supported(
             f"{kind.value} JOIN with a table FOR SYSTEM_TIME AS OF is",
             item,
-            "rows of the table do not come, so none is missing: INNER, LEFT, LEFT SEMI and LEFT ANTI are",
+            "use INNER, LEFT, LEFT SEMI or LEFT ANTI: rows of the table are only looked up",
         )
     return _of_input(table_as_of(item, read, text, left.relation))
 
@@ -316,9 +314,9 @@ def _check_names(left: Part, right: Part, where: exp.Expression, text: Text) -> 
     inputs = [i for part in (left, right) for i in inputs_of(part.relation)]
     if len(inputs) > MAX_INPUTS:
         raise text.not_supported(
-            f"a join of {len(inputs)} inputs, with those of the views in it, is",
+            f"a join of {len(inputs)} inputs, including those in views, is",
             where,
-            f"{MAX_INPUTS} are the most: views that join themselves double them with each step",
+            f"use at most {MAX_INPUTS} inputs, and avoid views that join themselves",
         )
     for alias in right.aliases:
         if alias.lower() in names:
@@ -339,7 +337,7 @@ def _kind(join: exp.Join, text: Text) -> JoinKind:
             raise text.not_supported(
                 f"ASOF {side} {kind} JOIN is".replace("  ", " "),
                 join.this,
-                "ASOF JOIN and LEFT ASOF JOIN are",
+                "use ASOF JOIN or LEFT ASOF JOIN",
             )
         return JoinKind.ASOF_LEFT if side else JoinKind.ASOF
     if method not in ("", "NATURAL"):

@@ -35,8 +35,8 @@ def _padded_relation(named: Named, where: exp.Expr, text: Text) -> Named:
     if present is None:
         column = named.columns[wrong[0]].name
         text.problem(
-            f'column "{column}" is computed inside of "{named.alias}", and this join pads rows of that'
-            f' with NULLs: "{column}" might not become NULL',
+            f'column "{column}" is computed inside "{named.alias}", whose rows this join pads with'
+            f' NULLs, so "{column}" might not become NULL',
             "not-supported",
             where,
             f"select the plain columns in {named.alias}, and compute {column} from them above the join",

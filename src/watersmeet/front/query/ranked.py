@@ -48,7 +48,7 @@ def ranked_rows(select: exp.Select, rows: AllRows, text: Text, sql: str) -> tupl
     others.set("expressions", [other for n, other in enumerate(others.expressions) if n not in places])
     if is_grouped(others):
         text.problems.append(
-            text.not_supported("ROW_NUMBER() beside GROUP BY or DISTINCT is", item, "group in a sub-query")
+            text.not_supported("ROW_NUMBER() with GROUP BY or DISTINCT is", item, "group in a subquery")
         )
         raise Refused
     _check(window, text)
@@ -91,7 +91,7 @@ def _check(window: exp.Window, text: Text) -> None:
         text.problems.append(text.not_supported("a frame (ROWS, RANGE) of ROW_NUMBER() is", window))
     if window.args.get("order") is None:
         text.problem(
-            "ROW_NUMBER() without ORDER BY: nothing says which rows are the first",
+            "ROW_NUMBER() needs an ORDER BY",
             "syntax",
             window,
             WINDOWED,
@@ -106,9 +106,9 @@ def _over(expr: Expr, clause: str, rows: AllRows, text: Text) -> Expr:
     own = cast(Expr, resolved(expr, rows.scope, text).unnest())
     if len(text.problems) == before and own.find(exp.Column) is None:
         text.problem(
-            f"{clause} {expr.sql('spark')} in OVER (…) is a constant: it is not a position there",
+            f"{clause} {expr.sql('spark')} in OVER (…) is a constant, not the position of a column",
             "not-supported",
             expr,
-            "name the column",
+            "write the name of the column",
         )
     return own

@@ -237,10 +237,10 @@ def resolved(
     whole = tree.transform(resolve, copy=False)
     if named > MOST_NAMED:
         text.problem(
-            f"an expression has more than {MOST_NAMED:,} parts, with what the names in it stand for",
+            f"an expression has more than {MOST_NAMED:,} parts, including the definitions of its aliases",
             "not-supported",
             expr,
-            "mention fewer of the names that are given to expressions, or each less often",
+            "use fewer aliases of expressions in it, or each less often",
         )
     if len(text.problems) == before:
         check_calls(whole, scope.type_of, text, expr, clause)
@@ -302,7 +302,7 @@ def _unqualified(
         )
     elif name.lower() == "localtimestamp" and not parts[0].args.get("quoted"):  # to Spark a function
         text.problem(
-            f"{name} is not supported yet: a replayed tick must see the same clock",
+            f"{name} is not supported yet: a repeated tick must see the same clock",
             "not-supported",
             parts[0],
             "use a time column of the stream",
@@ -312,7 +312,7 @@ def _unqualified(
         hint = hidden_hint(name, sources) or near_names(name, scope.names())
         own, first = text.around(start := parts[0].meta.get("start", 0))
         if own.sql[start - first : start - first + 1] == '"':
-            said = f"double quotes are around names here, not around texts as in Spark: write '{name}'"
+            said = f"write '{name}' if it is text: double quotes enclose names"
             hint = f"{hint or ''}\n{said}".strip()
         text.problem(f'unknown column "{name}"', "unknown-column", parts[0], hint)
     return node
@@ -324,7 +324,7 @@ def _inside_hint(name: str, scope: Scope) -> str | None:
         inner = [] if named.relation is None else [i.alias.lower() for i in inputs_of(named.relation)]
         if f"{named.alias}.{name}".lower() in inner:
             columns = ", ".join(column.name for column in named.columns)
-            return f'{name} is inside of "{named.alias}", which has the columns {columns}'
+            return f'{name} is inside "{named.alias}", which has the columns {columns}'
     return None
 
 
@@ -344,13 +344,16 @@ def hidden_hint(name: str, sources: Iterable[Source]) -> str | None:
     for source in sources:
         change = said_by(source)
         if change is not None and change.lower() == name.lower():
-            return f'{change} says what changes in "{source.name}", and rows do not have it: leave it out'
+            return (
+                f'remove {change}: it tells inserts from deletes in "{source.name}" and is not part'
+                " of its rows"
+            )
         row = source.row_columns
         if any(own.name.lower() == name.lower() and own not in row for own in source.columns):
             return (
-                f'{change}, which says what changes in "{source.name}", is computed of {name}, and without a'
-                f" key rows do not have that: declare PRIMARY KEY (…) NOT ENFORCED, or compute {change} of"
-                " another column"
+                f"declare PRIMARY KEY (…) NOT ENFORCED, or compute {change} from another column:"
+                f' {change} tells inserts from deletes in "{source.name}", so without a key rows do not'
+                f" have {name}"
             )
     return None
 

@@ -36,7 +36,7 @@ def query_of(sql: str, sources: Mapping[str, Source]) -> Query:
     text = Text(sql)
     statements = statements_of(text)
     if len(statements) != 1:
-        raise text.error(f"one SELECT is expected, found {len(statements)} statements", "syntax", 0)
+        raise text.error(f"expected one SELECT, found {len(statements)} statements", "syntax", 0)
     try:
         return build_query(parse_tokens(text, statements[0]), Catalog.of(sources), text, sql.strip())
     except Refused:
@@ -55,7 +55,7 @@ def build_query(tree: exp.Expression, catalog: Catalog, text: Text, sql: str) ->
     if isinstance(tree, exp.SetOperation):
         raise text.not_supported(f"{type(tree).__name__.upper()} is", tree, "UNION ALL is")
     if not isinstance(tree, exp.Select):
-        raise text.error("a SELECT is expected", "syntax", tree)
+        raise text.error("expected a SELECT", "syntax", tree)
     before = len(text.problems)
     check_clauses(tree, text, windowed=is_windowed(tree))
     catalog = with_names(tree, catalog, text)

@@ -44,10 +44,10 @@ def relation_flow(item: exp.Expression, catalog: Catalog, text: Text) -> tuple[F
     if (window := window_in(item)) is not None:
         function = window.args["function"]
         raise text.not_supported(
-            f"{function} of which the rows are not grouped at once is",
+            f"{function} without GROUP BY in the same SELECT is",
             item,
-            f"write SELECT … FROM TABLE({function}(…)) GROUP BY window_start, window_end, … as a view or"
-            " sub-query, and join that",
+            f"write SELECT … FROM TABLE({function}(…)) GROUP BY window_start, window_end, … as a view"
+            " or subquery, and use that",
         )
     if isinstance(item, exp.Subquery):
         inner = item.this
@@ -77,8 +77,7 @@ def reader(catalog: Catalog, text: Text) -> Read:
 def _check_table(item: exp.Table, text: Text) -> None:
     if item.args.get("version") is not None:
         raise text.error(
-            f"{written_version(item)} is said of the right side of a join: there rows of a stream meet a"
-            " table",
+            f"{written_version(item)} is only allowed on the right side of a join of a stream with a table",
             "not-supported",
             item,
             "write stream JOIN table FOR SYSTEM_TIME AS OF PROCTIME() AS t ON …",
@@ -101,7 +100,7 @@ def _table_flow(item: exp.Table, catalog: Catalog, text: Text) -> tuple[Flow | J
         raise text.not_supported(
             f"the table function {inner.name or inner.sql_name()} is",
             item,
-            "known are IMPOSE_ORDER, TUMBLE, HOP and SESSION",
+            "use IMPOSE_ORDER, TUMBLE, HOP or SESSION",
         )
     return _named(item.parts, item, catalog, text)
 
@@ -120,7 +119,7 @@ def _ordered_flow(order: ImposeOrder, catalog: Catalog, text: Text) -> tuple[Flo
         raise text.not_supported(
             "IMPOSE_ORDER over a join is",
             column,
-            "order the inputs of the join: an event time that passes through a join keeps its watermark",
+            "use IMPOSE_ORDER on the inputs of the join; an event time keeps its watermark through a join",
         )
     names = [flow_column.name for flow_column in flow.columns]
     lowered = [column_name.lower() for column_name in names]
@@ -141,7 +140,9 @@ def _renamed(flow: Flow | Joined, alias: exp.TableAlias, text: Text) -> Flow | J
     names = [column.name for column in alias.args["columns"]]
     if len(names) != len(flow.columns):
         raise text.error(
-            f'"{alias.name}" names {len(names)} columns of {len(flow.columns)}', "column-count", alias
+            f'"{alias.name}" has {len(names)} column names, but {len(flow.columns)} columns',
+            "column-count",
+            alias,
         )
     columns = (replace(column, name=name) for column, name in zip(flow.columns, names, strict=True))
     return replace(flow, columns=tuple(columns))
@@ -189,7 +190,7 @@ def with_names(query: exp.Expression, catalog: Catalog, text: Text) -> Catalog:
 
 def _union_flow(query: exp.Union, catalog: Catalog, text: Text, by_position: bool) -> Flow:
     if query.args.get("by_name"):
-        hint = "name the columns in one order: SELECT a, b FROM x UNION ALL SELECT a, b FROM y"
+        hint = "select the columns in the same order: SELECT a, b FROM x UNION ALL SELECT a, b FROM y"
         raise text.not_supported("UNION ALL BY NAME is", query, hint)
     if query.args.get("distinct"):
         raise text.not_supported("UNION other than UNION ALL is", query, "write UNION ALL")
@@ -274,13 +275,13 @@ def _windows_of(select: exp.Select, catalog: Catalog, text: Text) -> Windowed:
     without_join(select, text)
     if _joins(select, item):
         raise text.not_supported(
-            f"a join beside {table.args['function']} in one FROM is",
+            f"a join and {table.args['function']} in the same FROM is",
             item,
-            "join in a view and lay the windows over that view, or aggregate in a view and join that",
+            "join in a view and apply the window function to that view, or aggregate in a view and join that",
         )
     alias = item.args.get("alias")
     if alias is not None and alias.args.get("columns"):
-        raise text.not_supported("names of columns behind a window function are", alias)
+        raise text.not_supported("column names after a window function are", alias)
     return windowed(table, item.alias or table.alias, reader(catalog, text), text)
 
 

@@ -64,10 +64,10 @@ class Windowed:
         for column in condition.find_all(exp.Column):
             if not column.table and column.name in WINDOW_COLUMNS and column.name not in self.unclear:
                 text.problem(
-                    f'"{column.name}" in WHERE: a row has it only once it is grouped',
+                    f'"{column.name}" cannot be used in WHERE, which runs before rows are grouped',
                     "not-supported",
                     where.this,
-                    "write it in HAVING",
+                    "move the condition to HAVING",
                 )
                 break
         return condition
@@ -86,11 +86,11 @@ class Windowed:
                 told.add(name.lower())
                 end = name.lower().removeprefix("window_")
                 text.problem(
-                    f'"{name}" is ambiguous: a column of the rows, or the {end} of their window',
+                    f'"{name}" is ambiguous: it is a column of the rows and the {end} of their window',
                     "ambiguous-column",
                     column,
-                    "give the column another name before windows are laid over its rows:"
-                    f" {name} AS own_{name.lower()}, in a view, a sub-query or select(…)",
+                    f"rename the column before the window function, {name} AS own_{name.lower()}, in a"
+                    " view, a subquery or select(…)",
                 )
 
     def _unclear_name(self, column: exp.Column) -> str | None:
@@ -202,11 +202,10 @@ def _refuse_time(table: WindowTable, column: Column, relation: Relation, text: T
     ]
     hint = f"its event times are {', '.join(times)}" if times else "it has no event time"
     raise text.error(
-        f'{function}: "{column.name}" is not an event time, so nothing says when a window is complete',
+        f'{function}: "{column.name}" is not an event time, so windows would never close',
         "no-event-time",
         table.args["column"],
-        f"{hint}; an event time is declared by WATERMARK FOR or IMPOSE_ORDER, and passes through views as a"
-        " plain column",
+        f"{hint}; declare one with WATERMARK FOR or IMPOSE_ORDER, and select it unchanged in views",
     )
 
 

@@ -16,10 +16,10 @@ from watersmeet.types.intervals import IntervalError, read_interval, unit_name
 
 _CODE = "bad-duration"
 _OFFSET = (
-    "lay the windows over a shifted time: CREATE VIEW shifted AS SELECT * FROM TABLE(IMPOSE_ORDER("
-    "TABLE(SELECT *, ts - INTERVAL '5' MINUTES AS shifted_ts FROM name), DESCRIPTOR(shifted_ts),"
-    " INTERVAL '10' SECONDS)); then TUMBLE(TABLE shifted, DESCRIPTOR(shifted_ts), …), and"
-    " window_start + INTERVAL '5' MINUTES AS start"
+    "use a shifted time: CREATE VIEW shifted AS SELECT * FROM TABLE(IMPOSE_ORDER(TABLE(SELECT *, ts -"
+    " INTERVAL '5' MINUTES AS shifted_ts FROM name), DESCRIPTOR(shifted_ts), INTERVAL '10' SECONDS));"
+    " then TUMBLE(TABLE shifted, DESCRIPTOR(shifted_ts), …), and window_start + INTERVAL '5' MINUTES AS"
+    " start"
 )
 
 
@@ -194,7 +194,7 @@ class WatersmeetParser(GrammarParser):
             names.append("" if field is None else field.name)
         if len(names) > 1:
             path = ".".join(names)
-            message = f"DESCRIPTOR({path}): it is a field of a STRUCT, and event times are columns"
+            message = f"DESCRIPTOR({path}): it is a field of a STRUCT, but an event time must be a column"
             raise MisreadError(message, event_time_hint(path), start, "not-supported")
         return column
 
@@ -239,7 +239,7 @@ class WatersmeetParser(GrammarParser):
             raise MisreadError(f"the offset of {name} is not supported here", _OFFSET, place, "not-supported")
         if len(sizes) != count or None in sizes:
             wanted = "size and slide" if name == "HOP" else "gap" if name == "SESSION" else "size"
-            self.raise_error(f"Expecting the {wanted} of {name}, as INTERVAL or integer, and no more")
+            self.raise_error(f"Expecting only the {wanted} of {name}, as INTERVAL or integer")
         return WindowTable(this=relation, column=column, function=name, sizes=sizes, partition=partition)
 
     def _is_descriptor_next(self) -> bool:
@@ -284,7 +284,10 @@ class WatersmeetParser(GrammarParser):
                 return None
             if span is not None and token is not None:
                 raise MisreadError(
-                    "an INTERVAL is a constant", "multiply it: x * INTERVAL '1' SECOND", token.start, _CODE
+                    "an INTERVAL must be a constant",
+                    "multiply instead: x * INTERVAL '1' SECOND",
+                    token.start,
+                    _CODE,
                 )
             return None
         self._advance()
@@ -299,7 +302,7 @@ class WatersmeetParser(GrammarParser):
                 unit = None
             if unit is None and not is_text:
                 raise MisreadError(
-                    "an INTERVAL has a unit", "such as INTERVAL 10 SECONDS", token.start, _CODE
+                    "an INTERVAL needs a unit", "for example INTERVAL 10 SECONDS", token.start, _CODE
                 )
             values.append((text, unit))
             self._advance(length + (unit is not None))

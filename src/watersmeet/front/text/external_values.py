@@ -51,8 +51,8 @@ def fill_references(text: str, report: Report) -> str:
         if escaped:
             return match[0][1:]
         if not _NAME.fullmatch(name):
-            message = f"names no variable of the environment: ${{{name}}}"
-            report(message, "bad-value", "${NAME}; $${…} stands for itself")
+            message = f"does not name an environment variable: ${{{name}}}"
+            report(message, "bad-value", "use ${NAME}, or $${…} for literal text")
             return ""
         content = os.environ.get(name)
         if content is None:

@@ -12,16 +12,17 @@ from watersmeet.types.intervals import unit_name
 
 _WINDOW_PART = re.compile(r"(tumble|hop|session)_(start|end|rowtime|proctime)")
 _WINDOW_HINT = (
-    "a window is what FROM reads: SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE name,"
-    " DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, …; or HOP, SESSION"
+    "put the window function into FROM: SELECT window_start, window_end, … FROM TABLE(TUMBLE(TABLE"
+    " name, DESCRIPTOR(event_time), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end, …; or HOP,"
+    " SESSION"
 )
 _CUMULATE_HINT = (
-    "one row per step is TABLE(TUMBLE(TABLE name, DESCRIPTOR(event_time), step)): sum the steps up where they"
-    " are read; or write one query per size, each with its TUMBLE"
+    "use TABLE(TUMBLE(TABLE name, DESCRIPTOR(event_time), step)) for one row per step and sum the steps"
+    " in the target system; or write one query with TUMBLE per size"
 )
 _MATCH_HINT = (
-    "join the stream with itself: FROM s a JOIN s b ON b.k = a.k AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL"
-    " '1' HOUR; a pattern that did not follow is LEFT ANTI JOIN, the next row ASOF JOIN"
+    "join the stream with itself: FROM s a JOIN s b ON b.k = a.k AND b.ts > a.ts AND b.ts <= a.ts +"
+    " INTERVAL '1' HOUR; use LEFT ANTI JOIN for a missing event, ASOF JOIN for the next row"
 )
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
@@ -56,6 +57,6 @@ def _lengths(tokens: Sequence[Token]) -> list[str]:
 def _within_hint(lengths: Sequence[str]) -> str:
     before, after = lengths[0], lengths[-1]
     return (
-        f"write the bound into ON: AND d.ts BETWEEN o.ts - {before} AND o.ts + {after}, where o.ts and d.ts"
-        " are the event times of the left and the right side"
+        f"write the time bound in ON: AND d.ts BETWEEN o.ts - {before} AND o.ts + {after}, where o.ts"
+        " and d.ts are the event times of the left and the right side"
     )

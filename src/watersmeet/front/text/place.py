@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"<Token .*>")
 _UNEXPECTED = re.compile(r"^Invalid expression / Unexpected token")
 _QUOTED = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'", re.DOTALL)
 """Comments, and texts in single quotes."""
-_CHECK_BEFORE = "check just before this place: often a comma, a parenthesis or an operator is missing"
+_CHECK_BEFORE = "check the text before this place: often a comma, a parenthesis or an operator is missing"
 _MOST_SHOWN = 100
 """Characters of the token at which a parser stumbled."""
 
@@ -29,9 +29,9 @@ _MOST_SHOWN = 100
 def taken_name(name: str, location: Location | None = None) -> SqlError:
     """The refusal of a user's name that looks like one of ours."""
     return SqlError(
-        f'"{name}": names that begin with {OURS} are taken by the columns that the engine adds',
+        f'"{name}": names that begin with {OURS} are reserved for the engine',
         code="reserved-name",
-        hint="use another name; a column that has it in files or topics can be left undeclared",
+        hint="use another name; do not declare such columns of files or topics",
         location=location,
     )
 
@@ -121,7 +121,7 @@ class Text:
             if where is not None:
                 hint = self._missing_before(self._offset(where))
             if message.startswith("Expected END after CASE"):
-                message, near, hint = "CASE has no END", "", "a column of that name is written `case`"
+                message, near, hint = "CASE has no END", "", "write `case` for a column of that name"
             if token and message.startswith(("Expected TYPE", "Expected type")):
                 message, hint = "there is no such type", near_names(token, _TYPES)
             return SqlError(f"syntax: {message}{near}", code="syntax", hint=hint, location=where)
@@ -138,10 +138,10 @@ class Text:
         digits = re.search(r"Numeric string .* from \d+:(\d+)", str(error.__cause__ or error))
         if digits is not None:
             return self.error(
-                "syntax: the bytes that start here have other digits than 0 to 9 and A to F",
+                "syntax: the binary literal that starts here has characters other than 0 to 9 and A to F",
                 "syntax",
                 int(digits[1]),
-                "bytes are written X'1CE5', numbers in base 10",
+                "write bytes as X'1CE5', and numbers in base 10",
             )
         opened = self.sql.rfind("/*")
         if opened > self.sql.rfind("*/"):

@@ -63,7 +63,7 @@ def parse_tokens(text: Text, tokens: Sequence[Token]) -> exp.Expression:
     except MisreadError as error:
         raise text.error(str(error), error.code, error.start, error.hint) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
-        raise text.error("syntax: one statement is expected", "syntax", tokens[0].start if tokens else None)
+        raise text.error("syntax: expected one statement", "syntax", tokens[0].start if tokens else None)
     return trees[0]
 
 
@@ -80,8 +80,8 @@ def _check_words(text: Text, tokens: Sequence[Token]) -> None:
         )
         if passed_over and before.token_type in _OPENS:
             word = token.text
-            hint = f"a column of that name is written `{word}`"
-            raise text.error(f"syntax: {word} where a value is expected", "syntax", token.start, hint)
+            hint = f"write `{word}` for a column of that name"
+            raise text.error(f"syntax: expected a value, found {word}", "syntax", token.start, hint)
 
 
 class Cursor:

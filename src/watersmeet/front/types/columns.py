@@ -18,7 +18,7 @@ def type_named(written: str) -> SqlType:
     text = Text(written)
     statements = statements_of(text)
     if len(statements) != 1:
-        raise SqlError(f'"{written}" is no column type', code="unknown-type")
+        raise SqlError(f'"{written}" is not a column type', code="unknown-type")
     cursor = Cursor(text, statements[0])
     type_ = parse_type(cursor)
     cursor.end()

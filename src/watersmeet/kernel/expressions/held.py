@@ -146,9 +146,10 @@ def list_array(offsets: Offsets, values: pa.Array, valid: pa.Array | None = None
     """Lists of these elements, NULL where ``valid`` is False."""
     if len(offsets) and offsets[-1] > MOST_BYTES:
         raise EngineError(
-            f"the ARRAYs of a step have {int(offsets[-1]):,} elements together; {MOST_BYTES:,} are possible",
+            f"the ARRAYs of one step have {int(offsets[-1]):,} elements, more than the possible"
+            f" {MOST_BYTES:,}",
             code="too-many-elements",
-            hint="make smaller ARRAYs, or fewer rows per step",
+            hint="create smaller ARRAYs, or process fewer rows per step",
         )
     mask = None if valid is None else pc.invert(valid)
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values, mask=mask)

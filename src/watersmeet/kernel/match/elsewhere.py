@@ -32,7 +32,7 @@ class Elsewhere:
 
     def holds(self, pairs: pa.Table) -> Mask:
         raise EngineError(
-            f"{self.text} was asked of a task that has no answers", code="internal", hint="please report this"
+            f"a task has no results of Spark for {self.text}", code="internal", hint="please report this"
         )
 
 
@@ -79,9 +79,9 @@ class Answers:
         answer = self.of(digest_of(pairs), pairs.num_rows)
         if answer is None:
             raise EngineError(
-                f"the candidates of {self.text} are others than those that Spark was asked about",
+                f"the candidate rows of {self.text} differ from those that Spark evaluated",
                 code="internal",
-                hint="please report this; the tick is repeated when the job is run again",
+                hint="run again, which repeats the tick, and please report this bug",
             )
         return answer
 

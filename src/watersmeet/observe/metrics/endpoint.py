@@ -68,16 +68,17 @@ class Endpoint(Collector):
             metrics = self._runs.get(run.job)
             if metrics is not None and metrics.state not in (ENDED, FAILED):
                 raise SpecError(
-                    f'a job named "{run.job}" is shown at {self.url} already',
+                    f'{self.url} already shows a job named "{run.job}"',
                     code="same-job",
-                    hint="a job is named as its checkpoint directory: name that otherwise, or give this job a"
-                    " port of its own",
+                    hint="use another name for the checkpoint directory, which names the job, or another"
+                    " port for this job",
                 )
             if token != self._token and any(run.state not in (ENDED, FAILED) for run in self._runs.values()):
                 raise SpecError(
-                    f"other jobs of this process are shown at {self.url} ({self.access})",
+                    f"{self.url} already shows other jobs of this process with another access rule"
+                    f" ({self.access})",
                     code="same-job",
-                    hint="give all of them one token_file, or this job a port of its own",
+                    hint="use the same token_file for all of them, or another port for this job",
                 )
             self._token = token
             self._listen()

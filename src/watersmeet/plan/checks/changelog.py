@@ -19,10 +19,10 @@ def check_changelog(tree: Tree, outputs: Sequence[OutputColumn]) -> list[PlanErr
     be."""
     return _not_run_yet(tree) + [
         PlanError(
-            f'{name}() in the column "{output.name}" gives another value each time: what takes a row back in'
-            " output_mode changelog would not be equal to it",
+            f'{name}() in the column "{output.name}" returns a different value each time, so in'
+            " output_mode changelog a retraction would not equal the row it retracts",
             code="nondeterministic",
-            hint="leave it out, or hash a column",
+            hint="remove it, or hash a column instead",
         )
         for output in outputs
         if (name := _unsteady(output.expr)) is not None
@@ -47,25 +47,25 @@ def _not_run_yet(tree: Tree) -> list[PlanError]:
         names = ", ".join(lookups)
         return [
             PlanError(
-                f"a join with a table FOR SYSTEM_TIME AS OF ({names}) is not run in output_mode"
-                " changelog, nor over rows that may be retracted: one that is might meet another table than"
-                " when it came",
+                f"a join with a table FOR SYSTEM_TIME AS OF ({names}) is not supported in output_mode"
+                " changelog or for rows that can be retracted: the table may have changed before a"
+                " retraction",
                 code="not-yet",
-                hint=f"declare {names} with 'changes' = 'snapshot', and leave FOR SYSTEM_TIME AS OF out: it"
-                " is joined as it changes"
+                hint=f"declare {names} with 'changes' = 'snapshot' and remove FOR SYSTEM_TIME AS OF;"
+                " results then follow the table's changes"
                 if taken_back
-                else "leave EMIT CHANGES out (SET output_mode = append): rows of a stream stay as they are",
+                else "remove EMIT CHANGES (SET output_mode = append): rows of a stream are never retracted",
             )
         ]
     beside = [i for part in with_changes if (i := _beside_joins(part)) is not None]
     if beside:
         return [
             PlanError(
-                f'"{source.name}" is a stream of rows that may be retracted, in a UNION ALL with what joins'
-                " put out, and joined with nothing: that is not run yet",
+                f'"{source.name}" is a stream with retractions in a UNION ALL with results of joins,'
+                " which is not supported yet",
                 code="not-yet",
-                hint="leave WATERMARK FOR out: rows of a table are kept until they are deleted; or INSERT"
-                " them by themselves",
+                hint="remove WATERMARK FOR, so that it is a table, or write its rows with an INSERT of"
+                " their own",
             )
             for i in beside
             for source in i.sources

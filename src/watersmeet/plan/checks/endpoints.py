@@ -52,9 +52,9 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
     errors += shared_target_problems(written, [source for source, _ in _read(queries)])
     errors += [
         PlanError(
-            f'{name} = {sink.name}: its rows have no key, and "{sink.name}" has a PRIMARY KEY',
+            f'{name} = {sink.name}: rows of {name} have no key, but the sink "{sink.name}" has a PRIMARY KEY',
             code="primary-key",
-            hint="put them into a sink of their own",
+            hint="use a sink without a PRIMARY KEY",
         )
         for name in BESIDE
         for sink in job.sinks
@@ -70,10 +70,11 @@ def check_endpoints(job: Job) -> list[WatersmeetError]:
                 what = "table" if table else "file source"
                 errors.append(
                     PlanError(
-                        f'file sink "{sink.name}" would write into what {what} "{source.name}" reads:'
+                        f'file sink "{sink.name}" would write into the files of {what} "{source.name}":'
                         f' "{path_of(sink.options)}" and "{path_of(source.options)}"',
                         code="sink-in-source",
-                        hint="give the sink a directory of its own, not beneath nor above that of a source",
+                        hint="give the sink a directory that is not inside a source's directory and does not"
+                        " contain one",
                     )
                 )
     return errors
@@ -97,9 +98,9 @@ def check_checkpoint(job: Job, directory: str) -> list[PlanError]:
     ]
     return [
         PlanError(
-            f'the checkpoint "{directory}" would be among {what}: "{path}"',
+            f'the checkpoint "{directory}" would be inside {what}: "{path}"',
             code="checkpoint-in-files",
-            hint="give it a directory of its own, not beneath that of a source or sink",
+            hint="use a checkpoint directory outside of all sources and sinks",
         )
         for what, path in named
         if (parts := path_parts(path))
@@ -113,7 +114,7 @@ def _unknown_beside(job: Job) -> list[PlanError]:
     declared = {sink.name for sink in (*job.sinks, *(insert.sink for insert in job.inserts))}
     return [
         PlanError(
-            f'{setting} = "{wanted}" is no sink of this job',
+            f'{setting} = "{wanted}", but this job has no such sink',
             code="unknown-sink",
             hint=near_names(wanted, declared)
             or "declare one: CREATE MAPPING late TYPE File OPTIONS ('path' = 'out/late')",
@@ -127,10 +128,10 @@ def _by_one_key(job: Job) -> list[PlanError]:
     """Each INSERT says of a key what it knows: another's row of the key would be taken away by it."""
     return [
         PlanError(
-            f'{len(names)} INSERTs go to "{sink.name}", which has a PRIMARY KEY: {", ".join(names)}. Of a key'
-            " that both have, the one would replace or take away the row of the other",
+            f'{len(names)} INSERTs write to "{sink.name}", which has a PRIMARY KEY:'
+            f" {', '.join(names)}. They would replace or delete each other's rows with the same key",
             code="primary-key",
-            hint="write one INSERT with UNION ALL, or declare a sink with a target of its own for each",
+            hint="write one INSERT with UNION ALL, or use a separate sink for each INSERT",
         )
         for sink in written_sinks(job)
         if sink.primary_key
@@ -142,10 +143,10 @@ def _names_of_changes(job: Job) -> list[PlanError]:
     """Tables by a key have no number of changes, so nothing else may go by these names."""
     return [
         PlanError(
-            f'the column "{output.name}" ({output.origin}) cannot go to "{insert.sink.name}": in tables with'
-            " a PRIMARY KEY this name is that of a column of changes, which is left out",
+            f'the column name "{output.name}" ({output.origin}) is reserved in "{insert.sink.name}",'
+            " because sinks with a PRIMARY KEY drop this column of changes",
             code="reserved-name",
-            hint=f"give it another name: {output.origin} AS {output.name}_2",
+            hint=f"rename it: {output.origin} AS {output.name}_2",
         )
         for insert in job.inserts
         if insert.sink.primary_key and not insert.sink.traits.log
@@ -164,9 +165,9 @@ def _progress_beside_others(job: Job) -> list[PlanError]:
         return []
     return [
         PlanError(
-            f"progress_output = {name}: other rows go there, too ({', '.join(users)})",
+            f"progress_output = {name}: this sink also receives other rows ({', '.join(users)})",
             code="progress-output",
-            hint="declare a sink for the rows of ticks alone",
+            hint="declare a sink only for progress_output",
         )
     ]
 
@@ -186,8 +187,8 @@ def _loops(job: Job, insert: Insert) -> tuple[str, ...]:
         return ()
     topics, servers = set(topics_in(insert.sink.options)), set(servers_in(insert.sink.options))
     return tuple(
-        f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads: what'
-        " goes out comes in again"
+        f'"{insert.sink.name}" writes to the topic {topic}, which "{source.name}" of this job reads, so'
+        " the job reads its own results"
         for source, _ in _read(other.query for other in job.inserts)
         if source.traits.log and servers.intersection(servers_in(source.options))
         for topic in sorted(topics.intersection(topics_in(source.options)))

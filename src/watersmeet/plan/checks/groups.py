@@ -33,8 +33,8 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
     if is_final and asked.ranking is not None:
         return [
             PlanError(
-                f"{asked.ranking.text}: a row that comes later may come before others, and in output_mode"
-                " append no result is retracted",
+                f"{asked.ranking.text}: a later row may change the ranking, but output_mode append"
+                " cannot retract results",
                 code="unbounded",
                 hint=_EMIT if stream is None else instead_of_groups(stream),
             )
@@ -57,10 +57,10 @@ def check_groups(query: Query, asked: Aggregation, *, is_final: bool) -> list[Pl
         ]
     return [
         PlanError(
-            f"{text_of(aggregate.expr)} over groups whose rows come and go is not computed yet",
+            f"{text_of(aggregate.expr)} is not supported yet where rows of a group can be retracted",
             code="not-yet",
-            hint="count, sum, avg, min, max, min_by, max_by, any_value, bool_and, bool_or, bit_and and bit_or"
-            " are",
+            hint="use count, sum, avg, min, max, min_by, max_by, any_value, bool_and, bool_or, bit_and"
+            " or bit_or",
         )
         for aggregate in asked.aggregates
         if not (call := call_of(aggregate.expr)).plain or call.function not in TAKEN_BACK | set(WITHOUT_ORDER)
@@ -104,13 +104,13 @@ def _by_window(stream: Input, keys: Sequence[str]) -> str:
 
 
 def _ranked_stream(asked: Aggregation, ranking: Ranking, stream: Input, *, is_final: bool) -> PlanError:
-    why = "a row that comes later may come before others, and in output_mode append no result is retracted"
+    why = "a later row may change the ranking, but output_mode append cannot retract results"
     if not is_final:
-        why = "a row of any partition may still come, and rows of them could never be dropped"
+        why = "a row of any partition may still arrive, so state could never be dropped"
     return PlanError(
         f"{ranking.text} over a stream, to remove duplicates or to rank rows, is not supported yet: {why}",
         code="unbounded",
-        hint=f"take one row of each key and window: {_one_per_window(asked, ranking, stream)}",
+        hint=f"select one row per key and window: {_one_per_window(asked, ranking, stream)}",
     )
 
 

@@ -17,10 +17,10 @@ def check_per_key_of_changes(options: Options, tree: Tree) -> list[PlanError]:
         return []
     return [
         PlanError(
-            "max_rows_per_key is not checked where rows can be retracted (output_mode changelog, changing"
-            " tables)",
+            "max_rows_per_key is not supported where rows can be retracted (output_mode changelog,"
+            " changing tables)",
             code="not-yet",
-            hint="leave it out, or use max_rows, which names the heaviest keys",
+            hint="remove it, or use max_rows, whose error names the heaviest keys",
         )
     ]
 
@@ -32,9 +32,9 @@ def check_per_key_of_delta(delta: DeltaJoin | NoDelta, options: Options, *, chan
         return []
     return [
         PlanError(
-            "max_rows_per_key is not checked in delta joins (plan = delta)",
+            "max_rows_per_key is not supported for delta joins (plan = delta)",
             code="not-yet",
-            hint="leave it out, or SET plan = 'cascade'",
+            hint="remove it, or SET plan = 'cascade'",
         )
     ]
 
@@ -46,9 +46,9 @@ def check_per_key(nodes: Sequence[NodePlan], query: str, options: Options) -> li
         return []
     return [
         PlanError(
-            f'max_rows_per_key: no rows of "{query}" are kept by a key, so it would not be checked',
+            f'max_rows_per_key has no effect: "{query}" stores no rows by key',
             code="no-key",
-            hint="leave it out, or use max_rows; joins have a key where their conditions have an equality,"
-            " windows where they are grouped by more than the window",
+            hint="remove it or use max_rows; or add an equality to the join condition, or a column to"
+            " the GROUP BY of the windows",
         )
     ]

@@ -36,9 +36,9 @@ def _append(tree: Tree) -> list[PlanError]:
     names = ", ".join(f'"{i.alias}"' + (" (a table)" if i.is_table else "") for i in taken_back)
     return [
         PlanError(
-            f"rows of {names} can be retracted, so no result is final: EMIT FINAL cannot be kept",
+            f"EMIT FINAL is not possible: rows of {names} can be retracted, so no result is final",
             code="append-of-updates",
-            hint="EMIT CHANGES (output_mode changelog): results then say how often each row comes or goes"
+            hint="write EMIT CHANGES (output_mode changelog), which emits inserts and deletes"
             + _WINDOWS * any(i.event_times for i in taken_back),
         )
     ]
@@ -59,9 +59,10 @@ def _read_as_streams(inputs: JoinInputs) -> list[PlanError]:
         why = "a table of a database" if source.traits.snapshot else "a table (option 'refresh')"
         errors.append(
             PlanError(
-                f'"{source.name}" ({i.alias}) is {why}, and cannot be read as a stream',
+                f'"{source.name}" ({i.alias}) is {why}, which cannot be read as a stream',
                 code="not-a-stream",
-                hint=f"join it as it is when a row arrives: stream JOIN {read_as_of(i)} ON …; {in_python(i)}",
+                hint=f"join it as of the arrival of each row: stream JOIN {read_as_of(i)} ON …;"
+                f" {in_python(i)}",
             )
         )
     return errors
@@ -78,7 +79,7 @@ def _names(outputs: Sequence[OutputColumn], sink: Sink) -> list[PlanError]:
             f'the sink "{sink.name}" needs unique names, but "{own[-1].name}" comes from'
             f" {' and '.join(output.origin for output in own)}",
             code="duplicate-column",
-            hint=f"give one of them another name: {own[-1].origin} AS {own[-1].name}_2",
+            hint=f"rename one of them: {own[-1].origin} AS {own[-1].name}_2",
         )
         for own in named.values()
         if len(own) > 1
@@ -89,9 +90,9 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinIn
     """Names of users that would be taken for others."""
     errors = [
         PlanError(
-            f'the alias "{i.alias}" is taken: #1, #2, … stand for the rows of joins',
+            f'the alias "{i.alias}" is reserved: #1, #2, … are the names of joins',
             code="reserved-name",
-            hint="give the input another alias",
+            hint="use another alias",
         )
         for i in inputs.in_order
         if is_node_alias(i.alias)
@@ -99,10 +100,10 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinIn
     if options.output_mode is OutputMode.CHANGELOG:
         errors += [
             PlanError(
-                f'the column "{output.name}" ({output.origin}) has the name of one that results have in'
-                " output_mode changelog: _diff and _tick say how often a row comes or goes, and when",
+                f'the column name "{output.name}" ({output.origin}) is reserved: in output_mode'
+                " changelog results have the columns _diff and _tick",
                 code="reserved-name",
-                hint=f"give it another name: {output.origin} AS {output.name}_2",
+                hint=f"rename it: {output.origin} AS {output.name}_2",
             )
             for output in outputs
             if output.name.lower() in CHANGE_COLUMNS
@@ -115,9 +116,9 @@ def _our_names(outputs: Sequence[OutputColumn], options: Options, inputs: JoinIn
             if other != owner:
                 errors.append(
                     PlanError(
-                        f"{other} and {owner} cannot be told apart: both are {name}",
+                        f"{other} and {owner} both have the name {name}",
                         code="reserved-name",
-                        hint="give one of the inputs an alias without a dot",
+                        hint="give one input an alias without a dot",
                     )
                 )
     return errors
@@ -130,9 +131,10 @@ def _follow(inputs: JoinInputs) -> list[PlanError]:
         return []
     return [
         PlanError(
-            f'"{following[0].name}" cannot follow the other inputs while it is idle: their event times are '
-            f"of different units ({', '.join(f'{name_of(ref)} {inputs.column(ref).type}' for ref in times)})",
+            f"on_idle = 'follow' is not possible for \"{following[0].name}\": the event times of the"
+            " inputs have different units"
+            f" ({', '.join(f'{name_of(ref)} {inputs.column(ref).type}' for ref in times)})",
             code="follow-units",
-            hint="leave out on_idle = 'follow', or cast the event times to one type",
+            hint="remove on_idle = 'follow', or cast the event times to the same type",
         )
     ]

@@ -14,7 +14,7 @@ from watersmeet.plan.model.nodes import GroupedPlan, JoinPlan, LookupPlan, NodeP
 from watersmeet.spec.job_options import SHEDDING, SHEDDING_OF_JOB
 from watersmeet.spec.model import AtLimit, Job, Options
 
-_HINT = "leave at_limit out, so that the limit stops the job, or put the query into a job of its own"
+_HINT = "remove at_limit, so that the limit stops the job, or run the query in a job of its own"
 
 
 def check_some_limit(job: Job) -> list[PlanError]:
@@ -29,11 +29,10 @@ def check_some_limit(job: Job) -> list[PlanError]:
         return []
     return [
         PlanError(
-            f"{_setting(options)}, and there is no limit at which rows would be shed",
+            f"{_setting(options)} needs a limit, but none is set",
             code="bad-setting",
-            hint="SET max_rows, max_bytes or max_rows_per_key to what a join may keep, max_job_rows or"
-            " max_job_bytes to what the job may, or give a source 'max_rows' or 'max_bytes'; at"
-            " max_output_rows_per_tick the job stops",
+            hint="SET max_rows, max_bytes or max_rows_per_key for each join, max_job_rows or"
+            " max_job_bytes for the job, or 'max_rows' or 'max_bytes' of a source",
         )
     ]
 
@@ -63,10 +62,10 @@ def check_shed_together(queries: Sequence[QueryPlan]) -> list[PlanError]:
     ]
     return [
         PlanError(
-            f"{_setting(options)}: {limit} is of rows whose times are numbers and of rows whose times are"
-            " TIMESTAMPs, so none are the oldest",
+            f"{_setting(options)}: {limit} covers rows with integer times and rows with TIMESTAMPs, so"
+            " the oldest row is undefined",
             code="not-shed",
-            hint="use shed_heaviest, or put queries with times of one kind into a job of their own",
+            hint="use shed_heaviest, or run queries with different kinds of times in different jobs",
         )
         for limit, nodes in together
         if {_in_time(node, node.ages[0]) for node in nodes if node.ages is not None} >= {True, False}
@@ -91,8 +90,8 @@ def _in_time(node: NodePlan, column: str) -> bool | None:
 def _why_not(node: NodePlan, options: Options) -> Iterator[str]:
     if node.changes:
         yield (
-            "puts out changes: what a shed row has put out would stay in the result for good, for its delete"
-            " would find nothing to take back, and a row of a table would be missed by all rows to come"
+            "emits changes: results of a shed row could never be retracted, and later rows would miss a"
+            " shed row of a table"
         )
     else:
         yield from _problems(node, options)
@@ -101,7 +100,7 @@ def _why_not(node: NodePlan, options: Options) -> Iterator[str]:
 @singledispatch
 def _problems(node: NodePlan, options: Options) -> Iterator[str]:
     """Of a node of which rows are final."""
-    yield f"keeps rows for {node.noun}, and only those of joins of streams are shed"
+    yield f"retains rows for {node.noun}, but only rows of stream joins can be shed"
 
 
 @_problems.register(LookupPlan)
@@ -115,10 +114,7 @@ def _of_none(node: NodePlan, options: Options) -> Iterator[str]:
 
 @_problems.register
 def _(node: GroupedPlan, options: Options) -> Iterator[str]:
-    yield (
-        "aggregates: counts and sums of windows would lack the rows that were shed, or what these would have"
-        " matched beneath, and nothing in the result would say which do"
-    )
+    yield ("aggregates: shed rows would be missing in counts and sums, and the result would not show where")
 
 
 @_problems.register
@@ -127,25 +123,28 @@ def _(node: JoinPlan, options: Options) -> Iterator[str]:
         yield from _of_asof(options)
     elif options.at_limit is AtLimit.SHED_OLDEST and node.matchable and node.ages is None:
         other = "; shed_heaviest does" if node.keys and not node.by_value else ""
-        yield f"has sides whose rows go by times that it does not compare, so none are the oldest{other}"
+        yield f"evicts rows by times that it does not compare, so the oldest row is undefined{other}"
     elif options.at_limit is AtLimit.SHED_HEAVIEST and (not node.keys or node.by_value):
-        yield "has a join without an equality key, so no key is the heaviest; shed_oldest does"
+        yield "has a join without an equality key, so no key is the heaviest; use shed_oldest"
 
 
 def _of_asof(options: Options) -> Iterator[str]:
-    why = "has an ASOF join, which might take a row that is further away for one that was shed"
+    why = "has an ASOF join, which might match a more distant row in place of a shed one"
     if options.at_limit is AtLimit.SHED_HEAVIEST:
-        yield f"{why}, were it shed for its key; shed_oldest does not let it"
+        yield f"{why}; use shed_oldest"
     elif options.max_rows_per_key is not None:
-        yield f"{why}, were it shed at max_rows_per_key; the other limits do not let it"
+        yield f"{why} at max_rows_per_key; use another limit"
 
 
 @_problems.register
 def _(node: ArrangePlan, options: Options) -> Iterator[str]:
     if options.at_limit is AtLimit.SHED_HEAVIEST:
         yield (
-            "has a delta join, whose rows are looked up by several keys, so no key is the heaviest;"
-            " shed_oldest does, and so does a cascade of joins (SET plan = cascade)"
+            "has a delta join, which looks rows up by several keys, so no key is the heaviest; use"
+            " shed_oldest, or SET plan = 'cascade'"
         )
     elif node.ages is None:
-        yield "has inputs whose rows go by times that it does not compare, so none are the oldest"
+        yield (
+            "has inputs whose rows it evicts by times that it does not compare, so the oldest row is"
+            " undefined"
+        )

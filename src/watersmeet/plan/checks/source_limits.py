@@ -19,10 +19,10 @@ def check_source_limits(job: Job) -> list[PlanError]:
     }
     return [
         PlanError(
-            f'"{source}" has a limit of its own (max_rows or max_bytes), and is a branch of the UNION ALL'
-            f' "{alias}", whose rows are kept together: which of them are of "{source}" is not told apart',
+            f'"{source}" has max_rows or max_bytes, but its rows are stored together with those of'
+            f' other branches of the UNION ALL "{alias}"',
             code="limit-in-union",
-            hint="leave it out, and SET max_rows or max_job_rows",
+            hint="remove the limit of the source, and SET max_rows or max_job_rows",
         )
         for source, alias in sorted(united)
     ]

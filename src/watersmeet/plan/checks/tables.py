@@ -11,7 +11,7 @@ from watersmeet.spec.changing import STREAM_WITH_CHANGES
 from watersmeet.spec.model import Branch, Clause, Input, JoinKind
 
 AS_OF = "FOR SYSTEM_TIME AS OF PROCTIME()"
-_OF_VIEWS = "; for … write the view's name: a sub-query needs one (CREATE VIEW)"
+_OF_VIEWS = "; replace … with the name of a view: a subquery needs one (CREATE VIEW)"
 _WHOLE = "'changes' = 'snapshot'"
 
 
@@ -45,14 +45,15 @@ def refuse_whole_table(table: Input, node: JoinNode, side: Side) -> PlanError:
     if all(other.is_table for other in others):
         changing = others[0].alias
         return PlanError(
-            f'"{table.alias}" is a table: declare it with {_WHOLE}, so that it changes as "{changing}" does;'
-            f' else rows of "{table.alias}" could never be dropped, and state would grow without limit',
+            f'"{table.alias}" is a table without changes, joined with the changing table "{changing}":'
+            " its rows could never be dropped, so state would grow without limit",
             code="unbounded-state",
-            hint=f"table(…, changes=True) in Python; {_snapshot(table)}",
+            hint=f'declare "{table.alias}" with {_WHOLE}: table(…, changes=True) in Python;'
+            f" {_snapshot(table)}",
         )
     return PlanError(
         f'"{table.alias}" is a table, because it has no event time; rows joined with it could never be'
-        " dropped, and state would grow without limit",
+        " dropped, so state would grow without limit",
         code="unbounded-state",
         hint="declare WATERMARK FOR … AS … - INTERVAL '10' SECONDS if it is a stream; if it is a table, write"
         f" {_written(table, node, side)} ({in_python(table)})" + _OF_VIEWS * (source_name(table) == "…"),
@@ -68,13 +69,12 @@ def refuse_changing_table(rows: str, names: str, times: str, table: Input) -> Pl
         table: the other side.
     """
     return PlanError(
-        f"{STREAM_WITH_CHANGES}: rows of {rows} could never be dropped, for a row of the table"
-        f' "{table.alias}" may still come at any time, and state would grow without limit; {times}',
+        f'{STREAM_WITH_CHANGES}: a row of the table "{table.alias}" may arrive at any time, so rows of'
+        f" {rows} could never be dropped and state would grow without limit; {times}",
         code="unbounded-state",
-        hint=f"declare the changes of {table.alias} as a stream, with WATERMARK FOR, and ASOF JOIN it: a row"
-        f" then meets what was valid at its time. Or say how rows of {names} change, too ('op.column',"
-        " 'diff.column' or a PRIMARY KEY), and leave the event times out: rows of a table are kept until they"
-        " are deleted",
+        hint=f"declare the changes of {table.alias} as a stream, with WATERMARK FOR, and use ASOF JOIN."
+        f" Or declare {names} as changing tables, too: without event times, and with 'op.column',"
+        " 'diff.column' or a PRIMARY KEY",
     )
 
 

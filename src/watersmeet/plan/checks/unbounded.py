@@ -255,8 +255,8 @@ def _unasked(draft: Draft, side: Side, other: set[str]) -> list[PlanError]:
     names = ", ".join(i.alias for i in draft.node.inputs(side))
     return [
         PlanError(
-            f"state would grow without limit: rows of {names} could never be dropped, for the joins beneath "
-            f"put out no watermark of {key} by the rule limit",
+            f"state would grow without limit: rows of {names} could never be dropped, because the joins"
+            f" below emit no watermark of {key} with watermark_rule = 'limit'",
             code="unbounded-state",
             hint=_TIGHT,
         )
@@ -268,15 +268,14 @@ def _by_limit(draft: Draft, side: Side, bound: Bound) -> PlanError:
     names = " with ".join(i.alias for i in draft.node.inputs(side))
     others = " with ".join(i.alias for i in draft.node.inputs(side.other))
     return PlanError(
-        f"state would grow without limit: rows of {names} could never be dropped: they are bounded by "
-        f"{bound.by}, and by the rule limit no watermark of it leaves the join of {others}, in which nothing "
-        "bounds it",
+        f"state would grow without limit: rows of {names} could never be dropped: they are bounded by"
+        f" {bound.by}, but the join of {others} emits no watermark for it with watermark_rule = 'limit'",
         code="unbounded-state",
         hint=_TIGHT,
     )
 
 
-_TIGHT = "SET watermark_rule = tight: the same rows are joined"
+_TIGHT = "SET watermark_rule = tight: it joins the same rows"
 
 
 def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanError:
@@ -292,8 +291,8 @@ def _never_closed(node: AggregateNode, time: Ref, *, tight_helps: bool) -> PlanE
 def _never_final(stream: Input) -> PlanError:
     """Groups over all rows of a stream."""
     return PlanError(
-        f"state would grow without limit: groups of {_named(stream)} could never be dropped, for a row of any"
-        f" group may still come; {_times(stream)}",
+        f"state would grow without limit: groups of {_named(stream)} could never be dropped, because a"
+        f" row of any group may still arrive; {_times(stream)}",
         code="unbounded-state",
         hint=instead_of_groups(stream),
     )
@@ -308,11 +307,11 @@ def _joined_refusal(draft: Draft, side: Side, bounds: Sequence[Bound], place: st
     hint = f"add a condition between a time of {names} and a time of {others} to {place}"
     if bounds:
         first = bounds[0]
-        why = f"the watermark or the time that bounds them may be missing ({first.evicted} by {first.by})"
-        hint += ", of an input that is never padded there"
+        why = f"the watermark or time that bounds them may be NULL ({first.evicted} by {first.by})"
+        hint += ", from an input that this join never pads with NULLs"
     return PlanError(
-        f"state would grow without limit: rows of {names} could never be dropped when they are joined with "
-        f"{others}, for {why}; event-time columns: {times}",
+        f"state would grow without limit: rows of {names} could never be dropped in the join with"
+        f" {others}, because {why}; event-time columns: {times}",
         code="unbounded-state",
         hint=hint,
     )
@@ -391,12 +390,12 @@ def _hint(i: Input, inputs: JoinInputs, join: Join) -> str:
                     views = [source_input.alias.rpartition(".")[0] for source_input in (i, other)]
                     inside = "; ".join(
                         _inside(source_input)
-                        + ("" if views[0] == views[1] else f", which has to put out {time}")
+                        + ("" if views[0] == views[1] else f", which must select {time}")
                         for source_input, time in ((i, column), (other, by))
                         if "." in source_input.alias
                     )
                     return _to_add(join, bound) + (f" ({inside})" if inside else "")
-    return "the event times of the inputs are of different kinds: cast them in a view"
+    return "cast the event times of the inputs to the same type in a view"
 
 
 def _place(join: Join) -> str:
@@ -410,9 +409,9 @@ def _place(join: Join) -> str:
 
 def _to_add(join: Join, bound: str) -> str:
     if join.clause is Clause.USING and join.on is not None:
-        return f"USING takes names alone: write ON {text_of(join.on)} AND {bound} instead"
+        return f"replace USING with ON {text_of(join.on)} AND {bound}"
     if join.clause is Clause.NONE:
-        return f"write it in WHERE, with AND if there is one: {bound}"
+        return f"add it to WHERE: {bound}"
     return f"add to {_place(join)}: AND {bound}"
 
 
@@ -446,7 +445,7 @@ def why_not(conjunct: Conjunct, i: Input, inputs: JoinInputs, joined: Collection
     if i.alias not in aliases or not any(_looks_like_time(ref, inputs) for ref in mentioned):
         return None
     reason = _reason(conjunct, mentioned, aliases, i, inputs, joined)
-    return None if reason is None else f"{text_of(conjunct.expr)} does not count: {reason}"
+    return None if reason is None else f"{text_of(conjunct.expr)} does not bound them: {reason}"
 
 
 def _looks_like_time(ref: Ref, inputs: JoinInputs) -> bool:
@@ -466,7 +465,7 @@ def _reason(
         others = [ref for ref in mentioned if not inputs.is_event_time(ref)]
         return f"it mentions {i.alias} alone" if others or len(mentioned) > 1 else None
     if isinstance(expr, exp.Or):
-        return "it is an OR, and either arm may be the one that holds"
+        return "it is part of an OR"
     if isinstance(expr, exp.Not):
         return "it is negated"
     if type(expr) not in OPERATORS:
@@ -491,7 +490,7 @@ def _of_two_times(
     own = JoinInputs(tuple(inputs.input(alias) for alias in aliases), time_zone=inputs.time_zone)
     parts, errors = classify([Conjunct(expr)], own)
     if not parts.times and not errors:
-        return "it is not of the form one time ± a constant"
+        return "it does not have the form time ± constant"
     above = not set(aliases) <= set(joined)
     if above and any(evicted[0] == i.alias for evicted, _ in links_of(parts.times)):
         others = " and ".join(alias for alias in aliases if alias != i.alias)

@@ -98,7 +98,7 @@ def _unit_of_sum(left: LinearForm, right: LinearForm, sign: Sign, expr: Expr) ->
     for one, other, form, first in operands:
         if one.is_time:
             if sign == -1 and not first:
-                raise wrong_types(expr, "a time cannot be subtracted from what is not a time")
+                raise wrong_types(expr, "a time can only be subtracted from a time")
             if other is Unit.INTERVAL:
                 return one if form.days else Unit.TIMESTAMP
             if one is Unit.DATE and other is Unit.INTEGER:
@@ -114,7 +114,7 @@ def _unit_of_sum(left: LinearForm, right: LinearForm, sign: Sign, expr: Expr) ->
             raise wrong_types(
                 expr,
                 "an interval and a number cannot be added",
-                "where times are integers, distances are plain numbers",
+                "use a plain number: the times are integers",
             )
         if one.is_count and other is Unit.INTEGER:
             return one if form.is_constant else None

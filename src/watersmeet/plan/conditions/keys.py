@@ -130,7 +130,9 @@ def _known_type(expr: Expr, inputs: JoinInputs) -> SqlType | None:
 
 
 def _wrong(message: str) -> PlanError:
-    return PlanError(message, code="wrong-types", hint="cast one of them to the type of the other")
+    return PlanError(
+        message, code="wrong-types", hint="cast one column to the type of the other: CAST(… AS type)"
+    )
 
 
 def bare(expr: Expr) -> Expr:

@@ -94,7 +94,7 @@ def after_join(expr: Expr) -> Expr:
 
 
 ON_BOTH = "a condition over both inputs"
-ON_ONE = "compute it from one input alone, as a column of a view, and compare the columns"
+ON_ONE = "compute it from one input, as a column of a view, and compare the columns"
 
 
 def in_tasks(
@@ -120,11 +120,13 @@ def unsteady(conjunct: Conjunct, where: str, hint: str) -> PlanError | None:
     """What may give another value when it is computed again, or is no expression over rows."""
     expr, text = conjunct.expr, conjunct.text
     if expr.find(exp.Query) is not None:
-        return PlanError(f"a subquery in {where}: {text}", code="not-yet", hint="join its source instead")
+        return PlanError(
+            f"a subquery in {where}: {text}", code="not-yet", hint="join the table of the subquery instead"
+        )
     clock = expr.find(*_OF_THE_CLOCK)
     if clock is not None:
         return _no_function(
-            clock.sql(dialect="spark"), text, "its value changes from call to call", where, hint
+            clock.sql(dialect="spark"), text, "it returns a different value each time", where, hint
         )
     return None
 

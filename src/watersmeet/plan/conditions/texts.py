@@ -30,9 +30,9 @@ def text_warnings(conjuncts: Sequence[Conjunct], inputs: JoinInputs) -> list[str
             target = None if type_ is None else _target(type_)
             if target is not None:
                 warnings[
-                    f"{conjunct.text} compares STRING with {type_}: the job stops at a text of"
-                    f" {text_of(text)} that is not a valid {target}. Declare both alike, or write"
-                    f" try_cast({text_of(text)} AS {target})"
+                    f"{conjunct.text} compares STRING with {type_}: the job stops at a text in"
+                    f" {text_of(text)} that is not a valid {target}. Declare both with the same type,"
+                    f" or write try_cast({text_of(text)} AS {target})"
                 ] = None
     return list(warnings)
 

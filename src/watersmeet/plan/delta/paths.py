@@ -112,10 +112,10 @@ def delta_join(
     if asked is PlanChoice.CASCADE:
         return NO_DELTA
     if asked is PlanChoice.AUTO and not changes:
-        return NoDelta("rows are final, and those between joins go by their bounds")
+        return NoDelta("results are final, and rows between joins are evicted by their time bounds")
     core = _core(tree)
     if core is None or (len(core.beneath) + 1 < LEAST_INPUTS and not all(i.is_table for i in _leaves(core))):
-        return NoDelta("there are no three inputs that inner joins alone join, and no two tables")
+        return NoDelta("there are fewer than three inputs joined only by inner joins, and no two tables")
     inputs = _leaves(core)
     hinted = [i.alias for i in inputs if i.broadcast]
     if hinted:
@@ -135,7 +135,7 @@ def delta_join(
         paths.append(replace(path, found_by=found_by))
     delta = DeltaJoin(core.number, numbers, tuple(paths))
     if asked is PlanChoice.AUTO and not all(draft.keys for path in paths for draft in path.drafts[1:]):
-        return NoDelta("some look-up would have no equality")
+        return NoDelta("a look-up would have no equality")
     why = _kept_for_ever(delta)
     return NoDelta(why) if why else delta
 
@@ -308,9 +308,9 @@ def _not_looked_up(drafts: Sequence[Draft]) -> Iterator[str]:
             if equality.is_open:
                 yield f"the type of {equality.text} is not known before the job runs"
         if draft.residual is not None and draft.residual.exact is None:
-            yield "a condition is computed by Spark over candidate pairs"
+            yield "a condition needs Spark for candidate pairs"
         if draft.careful is not None and draft.careful.exact is None:
-            yield "a condition is computed by Spark over candidate pairs"
+            yield "a condition needs Spark for candidate pairs"
 
 
 def _kept_for_ever(delta: DeltaJoin) -> str:

@@ -71,7 +71,7 @@ def completeness(
         of_node = _OfNode(query, node, wider.get(node.number), gone, seen, told)
         ways = [*missing.get(node.number, ()), *of_node.leaving()]
         if not all(ways):
-            told.problems.append("no event time says which rows of a join are missing")
+            told.problems.append("without an event time it is unknown which rows of a join are missing")
         told.missing[node.number] = _told_once(ways)
     for key in query.root.watermark_keys:
         times = [way[key] for way in told.missing[query.root.number] if key in way]
@@ -133,7 +133,7 @@ class _OfNode:
         if self._accepts_more and any(
             self._greatest(side, column) is None for side in join.sides for column in side.event_times
         ):
-            return self.refuse("nobody knows which times rows had that came from joins to a UNION ALL")
+            return self.refuse("the state does not record the times of joined rows in a UNION ALL")
         ways: list[Times] = []
         for own in Side:
             side, other = join.side(own), join.side(own.other)
@@ -195,8 +195,8 @@ class _OfNode:
                 told[column] = min(time, told.get(column, time))
         if not told and side.padded:
             self._told.problems.append(
-                f"rows of {other.title} are gone, and no event time of {side.title} says which of its rows"
-                " had a partner among them"
+                f"rows of {other.title} were evicted, and without an event time of {side.title} it is"
+                " unknown which of its rows matched them"
             )
         return told
 
@@ -294,7 +294,9 @@ def _as_they_came(node: NodePlan, at: _OfNode, brought: Mapping[str, Missing]) -
 def _(node: AggregatePlan, at: _OfNode, brought: Mapping[str, Missing]) -> Missing:
     ways = brought[node.side.name]
     if any(node.time not in way for way in ways):
-        return at.refuse("windows need all rows of a join, and their time does not say which are missing")
+        return at.refuse(
+            "windows need all rows of a join, and their event time does not show which are missing"
+        )
     # one that is missing may have brought those after it, within the gap, into a session of its own
     is_session = node.kind is WindowKind.SESSION
     starts = [shift(way[node.time], node.size if is_session else 0) for way in ways]

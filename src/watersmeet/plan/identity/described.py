@@ -119,12 +119,12 @@ def hindrance(old: Described, new: Described) -> str:
             return f"rows are stored by {' and '.join(gone)}, and cannot be looked up by other keys"
         return "more changed than how far apart times may be and conditions over both sides"
     if any(not set(columns) <= set(old["kept"].get(side, ())) for side, columns in new["kept"].items()):
-        return "it needs columns that were not kept"
+        return "it needs columns that the state does not have"
     if any(
         not before.get("means", {}).items() <= now["means"].items()
         for before, now in zip(old["joins"], new["joins"], strict=True)
     ):
-        return "names in its conditions stand for something else, or are not asked for any more"
+        return "names in its conditions have a different meaning, or are no longer used"
     return ""
 
 
@@ -152,8 +152,8 @@ def order_hindrance(old: Described, new: Described) -> str:
         return ""
     kept, needed = (" with ".join(sorted(joined)) for joined in (min(gone, key=len), min(come, key=len)))
     return (
-        f"its joins stand in another order: joined rows of {kept} are kept,"
-        f" and those of {needed} cannot be made of them"
+        f"its joins are in another order: the state has joined rows of {kept}, but the query needs"
+        f" those of {needed}"
     )
 
 
@@ -199,7 +199,7 @@ def differences(old: Described, new: Described) -> list[str]:
     told = []
     if order_hindrance(old, new):
         orders = (", ".join(map(shown_order, said["order"])) for said in (old, new))
-        told.append("its joins stood as {}, now as {}".format(*orders))
+        told.append("its joins were {} and are now {}".format(*orders))
         asked = [list(dict.fromkeys(t for one in said["says"] for t in one["on"])) for said in (old, new)]
         return told + _of_conditions("it", *asked)
     if old["inputs"] != new["inputs"]:
@@ -209,7 +209,7 @@ def differences(old: Described, new: Described) -> list[str]:
         before, now = (said["says"][place : place + 1] for said in (old, new))
         if not before or not now:
             (one,) = before or now
-            told.append(f"the join of {one['of']} {'is new' if now else 'is gone'}")
+            told.append(f"the join of {one['of']} {'is new' if now else 'was removed'}")
             continue
         if before == now:
             continue

@@ -157,18 +157,19 @@ def check_calls(asked: Aggregation, *, is_root: bool) -> list[PlanError]:
             other = "min_by" if call.function == "first" else "max_by"
             errors.append(
                 PlanError(
-                    f"{call.function}() takes any row of a group: rows of a stream have no order but times",
+                    f"{call.function}() is not supported, because rows of a stream have no order other"
+                    " than time",
                     code="aggregate-function",
-                    hint=f"say by which time: {other}(value, time)",
+                    hint=f"use {other}(value, time)",
                 )
             )
         elif not is_root and (not call.plain or call.function not in SAME_IN_BOTH):
             errors.append(
                 PlanError(
-                    f"{text_of(aggregate.expr)} is computed by Spark, and so it can only be in the last step"
-                    " of a query: here its result would have to be joined or grouped again",
+                    f"{text_of(aggregate.expr)} needs Spark, so only the last step of a query can"
+                    " compute it, but here its result is joined or grouped again",
                     code="aggregate-function",
-                    hint="INSERT it into a sink of its own, and read that in another job",
+                    hint="INSERT this aggregate into a sink, and read that in another job",
                 )
             )
     return errors

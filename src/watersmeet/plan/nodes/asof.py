@@ -85,17 +85,17 @@ def _sides(draft: Draft, *, changes: bool) -> list[PlanError]:
     if not isinstance(child, Input) or any(stage.aggregation is None for stage in child.stages):
         return [
             PlanError(
-                f"the right side of an ASOF join has to be one input, and {right} is a join: of rows with "
-                "equal times the one that came first is taken, and joined rows come in no order",
+                f"the right side of an ASOF join must be one input, but {right} is a join, whose rows"
+                " with equal times have no order",
                 code=CODE,
                 hint=f"join {left} with one of them first: (… ASOF JOIN …) JOIN …",
             )
         ]
     return [
         PlanError(
-            f"an ASOF join needs an event time on both sides, and {name} has none",
+            f"an ASOF join needs an event time on both sides, but {name} has none",
             code=CODE,
-            hint=f"give {name} one (WATERMARK FOR … AS … - INTERVAL '10' SECOND, or IMPOSE_ORDER)",
+            hint=f"declare one for {name}: WATERMARK FOR … AS … - INTERVAL '10' SECOND, or IMPOSE_ORDER",
         )
         for name, side in zip((left, right), Side, strict=True)
         if not any(i.event_times for i in node.inputs(side))
@@ -110,26 +110,25 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
     for conjunct in given:
         if conjunct.text not in by_text:
             yield PlanError(
-                f"MATCH_CONDITION compares an event time of {left} with one of {right}, and that is not "
-                f"{conjunct.text}{_without_watermark(draft, conjunct)}",
+                f"{conjunct.text} in MATCH_CONDITION does not compare an event time of {left} with one"
+                f" of {right}{_without_watermark(draft, conjunct)}",
                 code=CODE,
-                hint=f"for example MATCH_CONDITION ({example}); equalities and other conditions go into ON",
+                hint=f"write MATCH_CONDITION ({example}), and move equalities and other conditions to ON",
             )
             return
     inequalities = [part for part in times if not isinstance(part.conjunct.expr, exp.EQ)]
     if given and any(part.conjunct.text == given[0].text for part in _closed_parts(times)):
         yield PlanError(
-            "the first comparison in MATCH_CONDITION must be >=, >, <= or <, which gives the direction of the"
-            f" search from the time of {left}; it is {given[0].text}",
+            f"the first comparison in MATCH_CONDITION must be >=, >, <= or <, not {given[0].text}",
             code=CODE,
-            hint=f"for example MATCH_CONDITION ({example})",
+            hint=f"write MATCH_CONDITION ({example})",
         )
         return
     if not given and len(inequalities) != 1:
         texts = " and ".join(part.conjunct.text for part in inequalities)
         yield PlanError(
-            f"an ASOF join of {left} with {right} needs one comparison of their event times, "
-            f"and there {f'are {len(inequalities)}: {texts}' if texts else 'is none'}",
+            f"an ASOF join of {left} with {right} needs one comparison of their event times, but there"
+            f" {f'are {len(inequalities)}: {texts}' if texts else 'is none'}",
             code=CODE,
             hint=f"write MATCH_CONDITION ({example}), right before ON",
         )
@@ -137,30 +136,31 @@ def _condition(draft: Draft) -> Iterator[PlanError]:
     for part in times:
         if part.refs != _deciding(draft).refs:
             yield PlanError(
-                f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}: an ASOF "
-                "join goes by one time of each side",
+                f"{part.conjunct.text} compares other times than {_deciding(draft).conjunct.text}, but"
+                " an ASOF join uses one time of each side",
                 code=CODE,
-                hint="leave it out, or put it into WHERE, which filters the matches",
+                hint="remove it, or move it to WHERE, which filters the matches",
             )
         elif not part.is_exact:
             yield PlanError(
-                f"{part.conjunct.text} casts a time to a coarser one: the nearest row would not be unique",
+                f"{part.conjunct.text} casts a time to a less precise type, so the nearest row would"
+                " not be unique",
                 code=CODE,
-                hint="compare the times themselves",
+                hint="compare the times without the cast",
             )
     compared = [conjunct.text for conjunct in draft.parts.residuals]
     compared += [part.conjunct.text for part in draft.parts.bands]
     for text in dict.fromkeys(compared):
         yield PlanError(
-            f"{text} compares both sides, and cannot be used in ON of an ASOF join: it could apply before or"
-            f" after the nearest row of {right} is chosen",
+            f"{text} compares both sides, so it cannot be used in ON of an ASOF join: it could apply"
+            f" before or after the choice of the nearest row of {right}",
             code=CODE,
-            hint="put it into WHERE, which filters the matches; ON takes equalities, "
-            "conditions on one side, and a tolerance",
+            hint="move it to WHERE, which filters the matches; ON supports equalities, conditions on"
+            " one side and a tolerance",
         )
     if draft.residual is not None and not compared:
         yield PlanError(
-            "a condition without columns cannot be used in an ASOF join", code=CODE, hint="leave it out"
+            "a condition without columns cannot be used in an ASOF join", code=CODE, hint="remove it"
         )
 
 
@@ -194,8 +194,9 @@ def _waits_for_ever(draft: Draft) -> Iterator[PlanError]:
     first, second = _deciding(draft).refs
     distance = example_distance(first, second, draft.join_inputs) or "…"
     yield PlanError(
-        f"state would grow without limit: a row of {left} without a later one of {right} would wait for "
-        f"ever, for nothing says how much later than {name_of(first)} {name_of(second)} may be",
+        f"state would grow without limit: a row of {left} without a later row of {right} would be"
+        f" retained forever, because nothing limits how much later than {name_of(first)}"
+        f" {name_of(second)} may be",
         code="unbounded-state",
         hint=f"add a tolerance to the ON condition: AND {name_of(second)} <= {name_of(first)} + {distance}",
     )

@@ -145,5 +145,5 @@ def open_key(expr: Expr) -> PlanError:
     return PlanError(
         f"the type of {text_of(expr)} is not known before the job runs",
         code="wrong-types",
-        hint="cast both sides of the equality to one type",
+        hint="cast both sides of the equality to the same type",
     )

@@ -22,7 +22,7 @@ from watersmeet.spec.model import JoinKind, Options, OutputMode, WatermarkRule
 
 KINDS = (JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL)
 
-_BY_COLUMN = "SET lateness = column, by which a row is late by the watermark of its own event time"
+_BY_COLUMN = "SET lateness = 'column', which compares each row with the watermark of its own event time"
 
 Why = tuple[str, str]
 """What the rule asks for and does not find, and what helps."""
@@ -46,8 +46,8 @@ def with_horizon(
 def _problems(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
     if options.watermark_rule is WatermarkRule.LIMIT:
         yield (
-            "has watermark_rule = limit, and by this rule a join has an output watermark of its own",
-            "leave watermark_rule out",
+            "also has watermark_rule = limit, and both rules define the output watermark of a join",
+            "remove watermark_rule",
         )
     form = list(_of_form(nodes, options))
     if form:
@@ -61,13 +61,16 @@ def _of_form(nodes: Sequence[NodePlan], options: Options) -> Iterator[Why]:
     """Whether it is a query of one join. Others follow from the first."""
     joins = _joins(nodes)
     if options.output_mode is OutputMode.CHANGELOG or any(node.changes for node in nodes):
-        yield "has rows that are taken back, and the rule is for final ones", f"EMIT FINAL; or {_BY_COLUMN}"
+        yield (
+            "has rows that can be retracted, but this rule needs final rows",
+            f"write EMIT FINAL, or {_BY_COLUMN}",
+        )
     yield from (why for node in nodes for why in _of_node(node))
     if len(joins) != 1:
         joined = f"{len(joins)} joins" if joins else "no join"
         yield (
-            f"has {joined}, and the rule is for one join of two streams",
-            f"one join per query, others in a job that reads what this one writes; or {_BY_COLUMN}",
+            f"has {joined}, but this rule supports one join of two streams",
+            f"write one join per query and the others in a job that reads its results, or {_BY_COLUMN}",
         )
 
 
@@ -79,16 +82,16 @@ def _of_node(node: NodePlan) -> Iterator[Why]:
 
 @_of_node.register
 def _(node: ArrangePlan) -> Iterator[Why]:
-    yield "is run as a delta join, and the rule is for a join of two sides", "leave plan = delta out"
+    yield "runs as a delta join, but this rule supports a join of two inputs", "remove plan = delta"
 
 
 @_of_node.register
 def _(node: LookupPlan) -> Iterator[Why]:
     if any(side.sources for side in node.sides):
         yield (
-            "has a stream that meets a table FOR SYSTEM_TIME AS OF before its join, and the rule is for"
-            " streams as they come",
-            f"join the streams first, the table behind them; or {_BY_COLUMN}",
+            "joins a stream with a table FOR SYSTEM_TIME AS OF before the join of the streams, but this"
+            " rule needs plain streams",
+            f"join the streams first and then the table, or {_BY_COLUMN}",
         )
 
 
@@ -110,15 +113,18 @@ def _(node: JoinPlan) -> Iterator[JoinPlan]:
 def _of_join(join: JoinPlan) -> Iterator[Why]:
     if join.asof is not None or join.kind not in KINDS:
         kind = "ASOF" if join.asof is not None else join.kind.value
-        yield f"has a join that is {kind}, and the rule is for INNER, LEFT, RIGHT and FULL ones", _BY_COLUMN
+        yield (
+            f"has a join that is {kind}, but this rule supports INNER, LEFT, RIGHT and FULL joins",
+            _BY_COLUMN,
+        )
         return
     wrong = [why for side in join.sides for why in _of_side(side)]
     yield from wrong
     if not wrong and not {bound.evicted for bound in join.bounds}.issuperset(_keys(join)):
         left, right = _keys(join)
         yield (
-            f"does not say how far {right} may be before {left}, and how far behind: the rule takes both",
-            f"{right} BETWEEN {left} - … AND {left} + …",
+            f"does not bound {right} both before and after {left}, which this rule needs",
+            f"add {right} BETWEEN {left} - … AND {left} + …",
         )
 
 
@@ -126,8 +132,8 @@ def _beside(nodes: Sequence[NodePlan], join: JoinPlan) -> Iterator[Why]:
     beside = [side.title for node in nodes if node is not join for side in node.sides if side.sources]
     if beside:
         yield (
-            f"reads a stream beside its join ({beside[0]}), and the rule says nothing of its rows",
-            f"INSERT them by themselves, in another job; or {_BY_COLUMN}",
+            f"also reads a stream outside of its join ({beside[0]}), which this rule does not support",
+            f"write that stream with an INSERT in another job, or {_BY_COLUMN}",
         )
 
 
@@ -135,13 +141,16 @@ def _of_side(side: SidePlan) -> Iterator[Why]:
     times = ", ".join(f"{side.title}.{column}" for column in side.event_times)
     if side.feeds:
         yield (
-            f"joins rows that are made of others ({side.title}), and the rule is for streams as they come",
-            f"make them in another job; or {_BY_COLUMN}",
+            f"joins derived rows ({side.title}), but this rule needs plain streams",
+            f"compute them in another job, or {_BY_COLUMN}",
         )
     elif len(side.event_times) != 1:
         yield (
-            f"joins {side.title} by the event times {times or 'none'}, and the rule is for one of each side",
-            "order it by the one that the condition compares; others are plain columns then",
+            (
+                f"joins {side.title} by the event times {times or 'none'}, but this rule needs exactly one"
+                " per input"
+            ),
+            "keep only the event time that the condition compares",
         )
 
 

@@ -190,7 +190,7 @@ class InputSide:
             PlanError(
                 f"the type of {i.alias}.{column.name} is not known before the job runs ({column.type})",
                 code="wrong-types",
-                hint="cast it to one type in every branch of the UNION ALL",
+                hint="cast it to the same type in every branch of the UNION ALL",
             )
             for column in i.columns
             if column.name in plan.kept and in_arrow(column.type) is None

@@ -104,8 +104,9 @@ class Draft:
         text = " AND ".join(dict.fromkeys(conjunct.text for conjunct in self.parts.residuals))
         text = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
         return (
-            f"all rows of {one} are compared with all rows of {other}, for no equality and no interval says"
-            f" which can meet, only {text}. Add AND {aliases[0][0]}.key = {aliases[1][0]}.key, or bounds",
+            f"the join compares all rows of {one} with all rows of {other}, because its condition"
+            f" {text} has no equality and no interval. Add AND {aliases[0][0]}.key ="
+            f" {aliases[1][0]}.key, or time bounds",
         )
 
 

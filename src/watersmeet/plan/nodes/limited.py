@@ -175,9 +175,10 @@ def _is_one_of(expr: Expr, alias: str, names: Collection[str]) -> bool:
 
 def _without_limit(ranking: Ranking) -> PlanError:
     return PlanError(
-        f"{ranking.text} numbers all rows, and no filter above it says how many of each partition are wanted:"
-        " a row that comes would change the numbers of all those behind it",
+        f"{ranking.text} numbers all rows of a partition, because no filter limits the number: each new"
+        " row would renumber the following rows",
         code="ranking-without-limit",
-        hint=f"SELECT … FROM (SELECT …, ROW_NUMBER() OVER (…) AS {ranking.number} FROM …) WHERE"
-        f" {ranking.number} <= 3: the number alone, compared with a whole number by <=, <, = or BETWEEN",
+        hint="add a filter that compares the number with a constant (<=, <, = or BETWEEN): SELECT …"
+        f" FROM (SELECT …, ROW_NUMBER() OVER (…) AS {ranking.number} FROM …) WHERE"
+        f" {ranking.number} <= 3",
     )

@@ -29,7 +29,7 @@ from watersmeet.spec.stages import time_of
 
 _OF_GROUPS = (
     "a column over the result of a group",
-    "select keys and aggregates as they are, and compute it in the last SELECT",
+    "select keys and aggregates unchanged, and compute it in the last SELECT",
 )
 
 
@@ -131,8 +131,8 @@ class StageFeed:
 
 def _of_joins(i: Input) -> tuple[str, str]:
     return (
-        f"a column of {i.alias}, of several inputs of a join or of one that it pads",
-        "compute it of one input alone, beneath the join; or in the last SELECT, above all joins",
+        (f"a column of {i.alias} that uses several inputs of a join, or one that the join pads with NULLs"),
+        "compute it from one input before the join, or in the last SELECT after all joins",
     )
 
 

@@ -66,7 +66,7 @@ def named(query: Query) -> Query:
     twice = [alias for alias, number in times.items() if number > 1]
     if twice:
         raise PlanError(
-            f'two inputs are named "{twice[0]}"', code="duplicate-name", hint="give one of them another name"
+            f'two inputs are named "{twice[0]}"', code="duplicate-name", hint="rename one of them with AS"
         )
     return renamed
 

@@ -27,9 +27,9 @@ class ForeachBatchSink(RecordedSink):
         super().__init__(spec)
         if function is None:
             raise SpecError(
-                f'sink "{spec.name}" is a function of the process that made the job, and none is given',
+                f'sink "{spec.name}" needs the function of the Python program that defines the job',
                 code="no-function",
-                hint="run the job where the function is: relation.foreach_batch(function)",
+                hint="run the job in the Python program that calls relation.foreach_batch(function)",
             )
         self._function = function
         self._session: Session = None
@@ -62,8 +62,8 @@ class ForeachBatchSink(RecordedSink):
         return EngineError(
             f'the function of sink "{self._spec.name}" failed at tick {tick} of "{insert}": {why}',
             code="function-failed",
-            hint="put it right, or whatever it calls; then run the job again: the tick is repeated, with the"
-            " same rows",
+            hint="correct the function or the service it calls, and run again: the tick is repeated"
+            " with the same rows",
         )
 
 

@@ -105,15 +105,15 @@ class Calling:
         return EngineError(
             f'the function {self.written} of sink "{self.sink}" failed at {self._named(number)}: {text}',
             code="function-failed",
-            hint=f"put it right, or whatever it calls{_AGAIN}",
+            hint=f"correct the function or the service it calls{_AGAIN}",
         )
 
     def _left(self, number: int, given: int, count: int) -> EngineError:
         return EngineError(
-            f'the function {self.written} of sink "{self.sink}" returned at {self._named(number)} when it had'
-            f" read {given:,} of {counted(count, 'row')}",
+            f'the function {self.written} of sink "{self.sink}" returned at {self._named(number)} after'
+            f" reading {given:,} of {counted(count, 'row')}",
             code="function-left-rows",
-            hint=f"let it read all, or say part.skip() where it has them already{_AGAIN}",
+            hint=f"let it read all rows, or call part.skip() if it already has them{_AGAIN}",
         )
 
     def _named(self, number: int) -> str:

@@ -82,10 +82,10 @@ class RecordedSink:
         check_key_is_there(columns, self._spec)
         if self.keyed and any(column.name.lower() == SHOWN_DELETED for column in columns):
             raise SpecError(
-                f'the result for "{self._spec.name}" has a column named "{SHOWN_DELETED}", which is that of'
-                " rows that are gone, by the PRIMARY KEY",
+                f'the result for "{self._spec.name}" has a column named "{SHOWN_DELETED}", which is'
+                " reserved for deletes in sinks with a PRIMARY KEY",
                 code="reserved-name",
-                hint="give it another name with AS",
+                hint="rename it with AS",
             )
         self._owner = owner or self._owner
 
@@ -120,7 +120,7 @@ class RecordedSink:
                 raise EngineError(
                     f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
                     code="staged-rows-gone",
-                    hint="please report this; run again: the tick is repeated",
+                    hint="run again, which repeats the tick, and please report this bug",
                 )
             if not staged:
                 return False
@@ -148,7 +148,11 @@ class RecordedSink:
 
     def _there(self) -> Files:
         if self._files is None:
-            raise EngineError("the sink was not prepared", code="internal", hint="please report this")
+            raise EngineError(
+                "the sink was not prepared",
+                code="internal",
+                hint="this is a bug in watersmeet: please report it with this message",
+            )
         return self._files
 
     def _record(self, insert: str, tick: int) -> str:

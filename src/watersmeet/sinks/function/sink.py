@@ -34,8 +34,8 @@ class FunctionSink(RecordedSink):
         called = {number for said in self._tasks(calling, len(parts)) for number in said["called"]}
         if called != {*range(len(parts))}:
             raise EngineError(
-                f'of {len(parts)} parts of tick {tick} of "{insert}" {len(called)} went out (sink'
-                f' "{self._spec.name}")',
+                f'only {len(called)} of {len(parts)} parts of tick {tick} of "{insert}" were written'
+                f' (sink "{self._spec.name}")',
                 code="internal",
-                hint="please report this; run again: the tick is repeated",
+                hint="run again, which repeats the tick, and please report this bug",
             )

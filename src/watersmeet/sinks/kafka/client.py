@@ -64,8 +64,8 @@ def library() -> Any:
         raise EngineError(
             "Kafka sinks need a client library that is not installed",
             code="missing-library",
-            hint="pip install 'watersmeet[kafka]', on the machine of the driver; or say"
-            " 'delivery' = 'at-least-once', which needs none",
+            hint="run `pip install 'watersmeet[kafka]'` on the machine of the driver, or set 'delivery'"
+            " = 'at-least-once', which needs no library",
         ) from None
     return confluent_kafka
 
@@ -130,9 +130,11 @@ class Client:
             return kind({**given, **more, "error_cb": self._heard}, logger=_LIBRARY_LOG)
         except (library().KafkaException, ValueError, TypeError) as error:
             raise SpecError(
-                f'Kafka {self._kind} "{self.sink}": the client cannot be set so: {self.words(error)}',
+                f'Kafka {self._kind} "{self.sink}": the Kafka client rejects its options:'
+                f" {self.words(error)}",
                 code="wrong-option",
-                hint="exactly once goes by librdkafka, 'delivery' = 'at-least-once' by Kafka's own client",
+                hint="use options of librdkafka for exactly-once delivery, or 'delivery' ="
+                " 'at-least-once' with the Java client",
             ) from None
 
     def forget(self) -> None:

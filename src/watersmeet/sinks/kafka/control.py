@@ -139,10 +139,10 @@ class Control:
                     if self.client.refusal(error) is None:
                         raise
                     raise EngineError(
-                        f'the control topic "{self.name}" is not there, and cannot be made (sink'
+                        f'the control topic "{self.name}" does not exist and cannot be created (sink'
                         f' "{self.client.sink}"): {self.client.words(error)}',
                         code="control-topic",
-                        hint="make it, with one partition and cleanup.policy=compact, or name another:"
+                        hint="create it with one partition and cleanup.policy=compact, or use another:"
                         " 'control.topic' = '…'",
                     ) from None
             self._await(lambda: self.name in admin.list_topics(timeout=_METADATA_S).topics)
@@ -162,10 +162,10 @@ class Control:
             return
         if policy.strip() != "compact":
             raise EngineError(
-                f'the control topic "{self.name}" does not keep what it is told (sink "{self.client.sink}"):'
-                f" its cleanup.policy is {policy}",
+                f'the control topic "{self.name}" would delete records about ticks (sink'
+                f' "{self.client.sink}"): its cleanup.policy is {policy}',
                 code="control-topic",
-                hint="set it to compact; what it says of ticks must stay",
+                hint="set its cleanup.policy to compact",
             )
 
     def read(self, wait_s: float) -> Marks:
@@ -251,10 +251,11 @@ class Control:
         while not condition():
             if time.monotonic() > until:
                 raise EngineError(
-                    f'the control topic "{self.name}" cannot be read to its end (sink "{self.client.sink}"):'
-                    " a transaction is open there",
+                    f'the control topic "{self.name}" cannot be read to its end (sink'
+                    f' "{self.client.sink}"): it has an open transaction',
                     code="sink-unreachable",
-                    hint="brokers give up what a client left after its transaction.timeout.ms: run again",
+                    hint="run again after the client's transaction.timeout.ms, when the brokers abort the"
+                    " transaction",
                 )
             time.sleep(_PAUSE_S)
 

@@ -219,9 +219,9 @@ class Producing:
                 if "UNKNOWN" not in error.name():
                     raise library().KafkaException(error)
                 raise EngineError(
-                    f'Kafka sink "{self._client.sink}": there is no topic "{topic}"',
+                    f'Kafka sink "{self._client.sink}": the topic "{topic}" does not exist',
                     code="topic-missing",
-                    hint="make it, with as many partitions as it is to have",
+                    hint="create it with the number of partitions that you need",
                 )
             time.sleep(0.1)
 
@@ -307,34 +307,34 @@ class Producing:
 
     def _taken(self) -> EngineError:
         return EngineError(
-            f'the rows of this job for topic "{self.control.topic}" are now sent by another run (sink'
-            f' "{self._client.sink}"): nothing was published',
+            f'another run of this job now writes to topic "{self.control.topic}" (sink'
+            f' "{self._client.sink}"): this run published nothing',
             code="sink-taken",
-            hint="was the job started twice, or from a copy of its checkpoint, or the control topic"
-            f' "{self.control.name}" recreated? Stop whatever else runs, and run again: the tick is repeated',
+            hint="stop the other run and run again, which repeats the tick; check for a copy of the"
+            f' checkpoint, or a recreated control topic "{self.control.name}"',
         )
 
     def _away(self, away_s: float, text: str) -> EngineError:
         return EngineError(
-            f'the brokers of sink "{self._client.sink}" have been away for {away_s:.0f} s: {text}',
+            f'the brokers of sink "{self._client.sink}" have not answered for {away_s:.0f} s: {text}',
             code="sink-unreachable",
-            hint="check 'bootstrap.servers' and how clients log in, and that the brokers run; then run again:"
-            " nothing is lost. How long they are waited for says the option 'max_wait'",
+            hint="check 'bootstrap.servers', the login options and the brokers, then run again: no row"
+            " is lost. The option 'max_wait' sets how long the job retries",
         )
 
     def _too_large(self, size: int) -> EngineError:
         return EngineError(
-            f"a record of {size:,} bytes is larger than what the client may hold (sink"
-            f' "{self._client.sink}")',
+            f'a record of {size:,} bytes is larger than the client\'s buffer (sink "{self._client.sink}")',
             code="sink-refused",
-            hint="say more in 'queue.buffering.max.kbytes', or leave it out; then run again: nothing of the"
-            " tick is visible, and it is repeated",
+            hint="raise or remove 'queue.buffering.max.kbytes', and run again, which repeats the tick;"
+            " nothing of it is visible",
         )
 
     def _too_slow(self, text: str) -> EngineError:
         return EngineError(
-            f'the rows of a tick took longer than a transaction may (sink "{self._client.sink}"): {text}',
+            "sending the rows of a tick took longer than the transaction timeout (sink"
+            f' "{self._client.sink}"): {text}',
             code="sink-too-slow",
-            hint=f"'transaction.timeout.ms' is {self._timeout_ms}: say more, as far as the brokers allow it"
-            " (transaction.max.timeout.ms), or let ticks read less at once",
+            hint=f"raise 'transaction.timeout.ms' (now {self._timeout_ms}) up to the brokers'"
+            " transaction.max.timeout.ms, or read less per tick",
         )

@@ -30,9 +30,9 @@ def write_lines(sink: Sink, file: str) -> None:
     wanted = records_of(sink.options)
     if wanted != JSON:
         raise SpecError(
-            f'"{sink.name}": records of format {wanted} are not read again here',
+            f'"{sink.name}": diff cannot read records of format {wanted}',
             code="not-compared",
-            hint=f"those of format {JSON} are; or write the rows to files, too, and name them by --output",
+            hint=f"use the format {JSON}, or also write the rows to files and pass them with --output",
         )
     client = Client(client_settings(sink.options, SINK_OURS), sink.name)
     try:
@@ -88,9 +88,10 @@ def _line(sink: Sink, message: Any) -> bytes:
     value: bytes | None = message.value()
     if value is None or b"\n" in value:
         raise EngineError(
-            f'"{sink.name}": the record at offset {message.offset()} of partition {message.partition()} is'
-            f" {'without a value' if value is None else 'no row: it has several lines'}",
+            f'"{sink.name}": the record at offset {message.offset()} of partition {message.partition()}'
+            f" {'has no value' if value is None else 'has several lines'}, so it is not a row of this"
+            " job",
             code="not-compared",
-            hint="does the topic have records of others?",
+            hint="check whether other programs write to the topic",
         )
     return value

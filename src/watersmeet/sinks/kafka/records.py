@@ -70,8 +70,8 @@ class Records:
         if self._key is not None:
             if self._key not in types:
                 raise SpecError(
-                    f'the key of kafka sink "{self._spec.name}" is column "{self._key}", '
-                    "which the result does not have",
+                    f'\'key\' of kafka sink "{self._spec.name}" is the column "{self._key}", which'
+                    " the result does not have",
                     code="unknown-column",
                     hint=near_names(self._key, types),
                 )
@@ -82,18 +82,18 @@ class Records:
             return key, f"to_csv(struct(*), {text_options_sql('csv')})"
         if all(name in types for name in CHANGE_COLUMNS):
             raise SpecError(
-                f'format raw of kafka sink "{self._spec.name}" has no place for'
-                f" {' and '.join(CHANGE_COLUMNS)}, which say whether a row comes or goes",
+                f'format raw of kafka sink "{self._spec.name}" cannot hold'
+                f" {' and '.join(CHANGE_COLUMNS)}, which tell inserts from deletes",
                 code="raw-of-changes",
-                hint="choose format json or csv",
+                hint="use format json or csv",
             )
         values = [name for name in types if name != self._key]
         if len(values) != 1:
             raise SpecError(
-                f'format raw of kafka sink "{self._spec.name}" takes one column beside the key, '
-                f"the result has {len(values)}",
+                f'format raw of kafka sink "{self._spec.name}" writes one column besides the key, but'
+                f" the result has {len(values)}",
                 code="raw-needs-one-column",
-                hint="choose format json or csv, or name the key column: 'key' = '…'",
+                hint="use format json or csv, or set the key column: 'key' = '…'",
             )
         return key, _text(values[0], types[values[0]])
 

@@ -150,13 +150,12 @@ class KafkaSink:
                 raise self._behind(insert, there, last[0], resumed.committed)
         if resumed.pending and not self._has_all and not self._admits(resumed.committed):
             raise EngineError(
-                f"whether {self._place} has rows of tick {resumed.committed + 1}, which was begun, cannot be"
-                f' told (sink "{self._spec.name}"): the control topic "{self._control}" knows of no run'
-                " of this job. Nothing was written",
+                f"it is unknown whether {self._place} has rows of the interrupted tick"
+                f' {resumed.committed + 1} (sink "{self._spec.name}"): the control topic'
+                f' "{self._control}" has no record of this job. Nothing was written',
                 code="sink-behind",
-                hint="was it deleted or recreated, or another one named, or did rows go out at least once"
-                f" until now? To send rows of that tick, be it again: '{BEGINS_AFTER}' ="
-                f" '{resumed.committed}' among the sink's options",
+                hint=f"restore the control topic; or set '{BEGINS_AFTER}' = '{resumed.committed}' in the"
+                " sink's options to send that tick's rows, perhaps a second time",
             )
         if self._producing is not None and not self._has_all:
             self._producing.go_on(min(self._wait_s, _FIRST_WAIT_S))
@@ -205,7 +204,7 @@ class KafkaSink:
             raise EngineError(
                 f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
                 code="staged-rows-gone",
-                hint="please report this; run again: the tick is repeated",
+                hint="run again, which repeats the tick, and please report this bug",
             )
         if not staged:
             return False
@@ -243,7 +242,11 @@ class KafkaSink:
 
     def _there(self) -> Files:
         if self._files is None:
-            raise EngineError("the sink was not prepared", code="internal", hint="please report this")
+            raise EngineError(
+                "the sink was not prepared",
+                code="internal",
+                hint="this is a bug in watersmeet: please report it with this message",
+            )
         return self._files
 
     def _made(self, owner: str) -> Producing:
@@ -262,8 +265,9 @@ class KafkaSink:
             return False
         if last[0] > tick:
             raise EngineError(
-                f'{self._place} has tick {last[0]} of "{insert}" already, and this is tick {tick} (sink'
-                f' "{self._spec.name}"): another run of this job is active. Nothing was published',
+                f'{self._place} already has tick {last[0]} of "{insert}", but this run is at tick'
+                f' {tick} (sink "{self._spec.name}"): another run of this job is active. Nothing was'
+                " published",
                 code="sink-taken",
                 hint="stop one of the runs; the other one continues from the last tick",
             )
@@ -279,12 +283,12 @@ class KafkaSink:
     ) -> EngineError:
         has = "no ticks" if there is None else f"tick {there[0]}"
         return EngineError(
-            f'the control topic "{self._control}" has {has} of "{insert}" for {self._place}, and the'
-            f' checkpoint knows of tick {tick} (sink "{self._spec.name}"): it was deleted or recreated, or'
-            " lost records, or rows went elsewhere until now. Nothing was published",
+            f'the control topic "{self._control}" has {has} of "{insert}" for {self._place}, but the'
+            f' checkpoint has tick {tick} (sink "{self._spec.name}"): the control topic lost records or'
+            " was recreated, or earlier rows went to another place. Nothing was published",
             code="sink-behind",
-            hint=f"{_RESTORE}. If the rows until now are where they are to stay: '{BEGINS_AFTER}' ="
-            f" '{committed}' among the sink's options",
+            hint=f"{_RESTORE}. If earlier rows are in the right place, set '{BEGINS_AFTER}' ="
+            f" '{committed}' in the sink's options",
         )
 
     def _remove(self, key: tuple[str, str, int]) -> None:

@@ -42,18 +42,22 @@ def columns_wanted(
             problems.append(
                 SpecError(
                     f'{sink}: "{column.name}" cannot be the name of a column there'
-                    + (f": it has {' '.join(f'“{c}”' for c in bad)}" if bad else ": a name in it is empty"),
+                    + (
+                        f": it has {' '.join(f'“{c}”' for c in bad)}"
+                        if bad
+                        else ": it has a field with an empty name"
+                    ),
                     code="column-name",
-                    hint="name it otherwise with AS",
+                    hint="rename it with AS",
                 )
             )
         kind = _in_table(column.type)
         if kind is None:
             problems.append(
                 SpecError(
-                    f'{sink}: a table has no columns of {column.type}, of which "{column.name}" is',
+                    f'{sink}: the table format does not support {column.type}, the type of "{column.name}"',
                     code="column-type",
-                    hint="cast it, to STRING for example",
+                    hint="cast it, for example to STRING",
                 )
             )
         else:

@@ -193,18 +193,18 @@ def committed(
 def begun_since(tick: int, sink: str, place: str) -> EngineError:
     """Of a table whose fence another run of the job has set."""
     return EngineError(
-        f'another run of this job has begun since this one has (sink "{sink}", {place}): tick {tick} was not '
-        "published",
+        f'another run of this job has started (sink "{sink}", {place}), so this run did not publish'
+        f" tick {tick}",
         code="sink-taken",
-        hint="stop this run; the other one goes on where it was",
+        hint="stop this run; the other one continues from the last tick",
     )
 
 
 def _forgotten(commit: Commit, sink: str, place: str) -> EngineError:
     """Of a table that has not what this run itself set there."""
     return EngineError(
-        f'{place} has no mark any more that this run of "{commit.writer.insert}" began (sink "{sink}"): it'
-        f" was recreated, or an older version of it was restored. Tick {commit.tick} was not published",
+        f'{place} no longer records this run of "{commit.writer.insert}" (sink "{sink}"): it was'
+        f" recreated, or an older version was restored. Tick {commit.tick} was not published",
         code="sink-behind",
         hint=RESTORE,
     )
@@ -229,17 +229,15 @@ def check_before(there: Committed | None, commit: Commit, sink: str, place: str)
     knows = "of none" if before is None else f"that it had tick {before.tick}"
     is_behind = before is not None and (there is None or there.tick < before.tick)
     raise EngineError(
-        f'{place} has {has} of "{commit.writer.insert}", and this run knows {knows} (sink "{sink}"): '
+        f'{place} has {has} of "{commit.writer.insert}", but this run expects {knows} (sink "{sink}"): '
         + (
             "an older version of it was restored, or it was recreated"
             if is_behind
-            else "another run of this job is at work, with a copy of the checkpoint"
+            else "another run of this job is active, with a copy of the checkpoint"
         )
         + f". Tick {commit.tick} was not published",
         code="sink-behind" if is_behind else "sink-taken",
-        hint=RESTORE
-        if is_behind
-        else "stop one of the runs, and let the one go on whose ticks the table has",
+        hint=RESTORE if is_behind else "stop the run whose ticks the table does not have",
     )
 
 
@@ -284,7 +282,7 @@ def persistent(
             code="store-full" if is_full(why) else "sink-failed",
             hint=MAKE_ROOM
             if is_full(why)
-            else "run again once the table can be written: the tick is repeated, and written once",
+            else "run again once the table is writable: the tick is repeated and written once",
         ) from None
 
 

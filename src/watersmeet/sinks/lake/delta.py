@@ -121,7 +121,7 @@ class DeltaLakeTable:
             raise EngineError(
                 f"{self._sink} cannot write to {self.place}: {self.shown(error)}",
                 code="sink-not-writable",
-                hint="is it a place that you may write to, and are the credentials in the environment?",
+                hint="check the path, your permission to write there, and the credentials in the environment",
             ) from error
 
     def look(self, writer: Writer) -> Seen:
@@ -375,9 +375,10 @@ def _unsafe(sink: str) -> list[SpecError]:
     ]
     return [
         SpecError(
-            f"{sink}: {name} is set in the environment: with it a commit may overwrite that of another run",
+            f"{sink}: the environment variable {name} is set, with which a commit may overwrite the"
+            " commit of another run",
             code="no-conditional-put",
-            hint=f"unset {name}, and write to a store that puts objects on conditions",
+            hint=f"unset {name}, and use an object store with conditional writes",
         )
         for name in wrong
     ]

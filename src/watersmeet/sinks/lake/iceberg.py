@@ -147,11 +147,11 @@ class IcebergTable:
         others = {name for file in files for name, ids in file["ids"].items() if ids != self.ids.get(name)}
         if others:
             raise EngineError(
-                f"{self._sink}: {self.place} has another column by the name of "
-                f"{' and of '.join(f'“{name}”' for name in sorted(others))} than when rows of tick "
-                f"{commit.tick} were written: the tick was not published",
+                f"{self._sink}: the column"
+                f" {' and '.join(f'“{name}”' for name in sorted(others))} of {self.place}"
+                f" was replaced while rows of tick {commit.tick} were written: the tick was not published",
                 code="table-changed",
-                hint="run again: the tick is repeated, with the columns that the table has now",
+                hint="run again, which repeats the tick with the table's current columns",
             )
         with self._transaction(commit) as (transaction, said):
             transaction.add_files(paths, snapshot_properties=said, check_duplicate_files=False)
@@ -240,8 +240,8 @@ class IcebergTable:
         return EngineError(
             f"{self._sink} cannot reach {self.place}: {self.shown(error)}",
             code="sink-not-writable",
-            hint="check the catalog's options ('catalog.type', 'catalog.uri', 'catalog.warehouse'), that "
-            "its libraries are installed, and that you may write there",
+            hint="check the catalog's options ('catalog.type', 'catalog.uri', 'catalog.warehouse'), its"
+            " libraries, and your permission to write",
         )
 
     def shown(self, error: object) -> str:
@@ -303,9 +303,9 @@ def _key_problems(key: Sequence[str], sink: str) -> list[WatersmeetError]:
     """Of a PRIMARY KEY: `pyiceberg` takes what stands behind a dot for a field within."""
     return [
         SpecError(
-            f'{sink}: "{name}", of its PRIMARY KEY, has a dot in its name, which hides it from pyiceberg',
+            f'{sink}: the PRIMARY KEY column "{name}" has a dot in its name, which pyiceberg cannot handle',
             code="column-name",
-            hint="name it otherwise with AS",
+            hint="rename it with AS",
         )
         for name in key
         if "." in name

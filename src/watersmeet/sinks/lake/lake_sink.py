@@ -129,9 +129,9 @@ class LakeSink:
         )
         if newer:
             raise EngineError(
-                f"{self.table.place} holds {listed(newer)}, but the checkpoint is at tick "
-                f'{resumed.committed} (sink "{self._spec.name}"), and ticks of a table cannot be set aside: '
-                "others may have changed it since. Nothing was written",
+                f"{self.table.place} has {listed(newer)}, but the checkpoint is at tick"
+                f' {resumed.committed} (sink "{self._spec.name}"), and newer ticks cannot be removed'
+                " from a table. Nothing was written",
                 code="sink-ahead",
                 hint=RESTORE,
             )
@@ -150,12 +150,12 @@ class LakeSink:
             return
         has = "no ticks" if there is None else f"tick {there.tick}"
         raise EngineError(
-            f'{self.table.place} has {has} of "{insert}", and the checkpoint knows of tick {last[0]} (sink '
-            f'"{self._spec.name}"): the table is older than the checkpoint, or was recreated, or rows went '
-            "elsewhere until now. Nothing was written",
+            f'{self.table.place} has {has} of "{insert}", but the checkpoint has tick {last[0]} (sink'
+            f' "{self._spec.name}"): the table is older than the checkpoint or was recreated, or'
+            " earlier rows went to another place. Nothing was written",
             code="sink-behind",
-            hint=f"{RESTORE} If the rows until now are elsewhere, and are to stay there: "
-            f"'{BEGINS_AFTER}' = '{last[0]}' among the sink's options",
+            hint=f"{RESTORE} If earlier rows are in another place and stay there, set '{BEGINS_AFTER}'"
+            f" = '{last[0]}' in the sink's options",
         )
 
     def write(self, frame: Frame, insert: str, tick: int, attempt: str) -> None:
@@ -195,9 +195,9 @@ class LakeSink:
         files = self._staged.get(key)
         if files is None:
             raise EngineError(
-                f'the staged rows of tick {tick} for "{self._spec.name}" are gone',
+                f'the staged rows of tick {tick} for "{self._spec.name}" are missing',
                 code="staged-rows-gone",
-                hint="run again: the tick is repeated",
+                hint="run again, which repeats the tick",
             )
         self._staged.pop(key)  # whatever comes of it, nobody removes them but the next run
         fence, before = self._fences.get(insert), self._before.get(insert)
@@ -242,12 +242,12 @@ class LakeSink:
         held, memory = sum(int(file["bytes"]) for file in files), memory_of_machine()
         if held > memory * _MERGED:
             raise EngineError(
-                f"tick {commit.tick} has {held:,} bytes of rows for {self.table.place} "
-                f'(sink "{self._spec.name}"), which the driver would merge by their keys in its memory, and '
-                f"the machine has {memory:,}: it was not published",
+                f"the driver cannot merge {held:,} bytes of rows of tick {commit.tick} into"
+                f' {self.table.place} (sink "{self._spec.name}"): the machine has {memory:,}. The tick'
+                " was not published",
                 code="tick-too-large",
-                hint="run on a machine with more memory, which repeats the tick; then read less at once, "
-                "such as by 'maxOffsetsPerTrigger' or 'maxFilesPerTrigger' of the sources",
+                hint="run again on a machine with more memory, then read less per tick"
+                " ('maxOffsetsPerTrigger' or 'maxFilesPerTrigger' of the sources)",
             )
 
         connected = self.table.storage.connect()
@@ -281,12 +281,12 @@ class LakeSink:
         if now.fence != commit.fence or (now.last is not None and now.last.tick >= commit.tick):
             raise OvertakenError
         raise EngineError(
-            f"of {counted(len(files), 'file')} that tasks wrote for tick {commit.tick} into "
-            f"{self.table.place} {len(gone):,} are gone or cut short, {gone[0]} among them (sink "
-            f'"{self._spec.name}"): the tick was not published',
+            f"{len(gone):,} of {counted(len(files), 'file')} of tick {commit.tick} in"
+            f" {self.table.place} are missing or truncated, such as {gone[0]} (sink"
+            f' "{self._spec.name}"): the tick was not published',
             code="staged-rows-gone",
-            hint="does somebody remove files there that no commit names yet, such as VACUUM that retains "
-            "less than a tick takes? Then run again: the tick is repeated",
+            hint="check whether VACUUM or another program deletes uncommitted files there, and run"
+            " again, which repeats the tick",
         )
 
     def _remove_own(self, insert: str, tick: int, attempt: str) -> None:
@@ -346,8 +346,9 @@ class LakeSink:
     def _check_there(self, there: Committed, insert: str, tick: int, identity: Identity) -> None:
         if there.tick > tick:
             raise EngineError(
-                f'{self.table.place} has tick {there.tick} of "{insert}" already, and this is tick {tick} '
-                f'(sink "{self._spec.name}"): another run of this job is active. Nothing was published',
+                f'{self.table.place} already has tick {there.tick} of "{insert}", but this run is at'
+                f' tick {tick} (sink "{self._spec.name}"): another run of this job is active. Nothing'
+                " was published",
                 code="sink-taken",
                 hint="stop one of the runs; the other one continues from the last tick",
             )
@@ -406,7 +407,8 @@ def _key_problems(spec: SinkSpec, columns: Sequence[Column]) -> list[WatersmeetE
         elif types[name].is_real or types[name].is_nested:
             problems.append(
                 SpecError(
-                    f'{what}: "{name}" is {types[name]}, which tables do not compare as SQL does',
+                    f'{what}: "{name}" is {types[name]}, which the table format compares differently'
+                    " than SQL",
                     code="primary-key",
                     hint="cast it to a DECIMAL or a STRING",
                 )

@@ -34,11 +34,11 @@ def check_times(footer: Any, place: str) -> None:
                 _ = said.min, said.max
             except OverflowError:
                 raise EngineError(
-                    f'a time in "{column.path_in_schema}" is outside of the years 1 to 9999 of UTC, which the'
-                    f" client of {place} (pyiceberg) cannot have",
+                    f'a time in "{column.path_in_schema}" is outside of the years 1 to 9999 (UTC),'
+                    f" which pyiceberg, the client of {place}, does not support",
                     code="sink-refused-row",
-                    hint="leave such rows out, or put the time out as text (CAST(… AS STRING)); nothing of"
-                    " the tick is published, and it is repeated when the job is run again",
+                    hint="filter out such rows, or write the time as text (CAST(… AS STRING)), and run"
+                    " again, which repeats the tick; nothing of it was published",
                 ) from None
 
 

@@ -23,10 +23,10 @@ def check_texts(rows: pa.Table, place: str) -> None:
             row = rows.slice(number, 1)
             shown = ", ".join(f"{of}: {_shown(row.column(of))}" for of in rows.column_names)
             raise EngineError(
-                f'a text in "{name}" is not UTF-8, which {place} cannot have; the row: {shown}',
+                f'a text in "{name}" is not valid UTF-8, which {place} cannot store; the row: {shown}',
                 code="sink-refused-row",
-                hint=f"write its bytes (CAST({name} AS BINARY)), or read it by its own charset with "
-                "decode; nothing of the tick is published, and it is repeated when the job is run again",
+                hint=f"write its bytes (CAST({name} AS BINARY)), or convert it with decode(), and run"
+                " again, which repeats the tick; nothing of it was published",
             )
 
 

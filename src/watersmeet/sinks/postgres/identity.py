@@ -47,12 +47,11 @@ def is_same(written: str, now: str | None) -> bool:
 def replaced_error(table: str, sink: str) -> EngineError:
     """Return what is said of a table (its name in SQL) that is not the one that the job has written to."""
     return EngineError(
-        f'the table {table} is not the one that this job has written to (sink "{sink}"): that one was dropped'
-        " or renamed, or the database was restored from a dump, or moved to another server. Nothing was"
-        " written",
+        f'the table {table} is not the one that this job wrote to (sink "{sink}"): it was dropped,'
+        " renamed, restored from a dump or moved. Nothing was written",
         code="sink-replaced",
-        hint="put the job's table back in its place, and run again. If the one that is there has its rows, or"
-        f" is to have those from now on alone: --accept-target {quoted(sink) if ' ' in sink else sink}",
+        hint="restore the job's table and run again; or, to continue with this table, run with"
+        f" --accept-target {quoted(sink) if ' ' in sink else sink}",
     )
 
 

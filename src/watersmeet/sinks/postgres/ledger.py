@@ -91,7 +91,7 @@ class Ledger:
                 f"{self._named(OWNERS)} lacks a column that this version needs"
                 f' (sink "{self.sink}"), and its owner is another user',
                 code="sink-failed",
-                hint=f"let its owner run once: {sql}",
+                hint=f"ask its owner to run once: {sql}",
             )
         cursor.execute("SET LOCAL lock_timeout = '10s'")  # who waits for it keeps other jobs waiting
         cursor.execute(sql)
@@ -122,13 +122,12 @@ class Ledger:
         if holder != owner and has_ticks:
             target = self.table.replace("'", "''")
             raise EngineError(
-                f"{self.place} holds rows of another job, or of this one with another checkpoint directory"
-                f' (sink "{self.sink}"); nothing was written there',
+                f"{self.place} contains rows of another job, or of this job with another checkpoint"
+                f' directory (sink "{self.sink}"); nothing was written there',
                 code="sink-of-another-run",
-                hint="if these rows are this job's, run it with the checkpoint that it had then (--checkpoint"
-                " DIR, or restore it from a copy). If it is to start over, or another job is to take the"
-                f" table over: empty it, if it is to be, and DELETE FROM {self._named(TICKS)} WHERE target ="
-                f" '{target}'",
+                hint="run the job with the checkpoint directory that it had before (--checkpoint DIR);"
+                f" or, to start over with this table, run DELETE FROM {self._named(TICKS)} WHERE"
+                f" target = '{target}'",
             )
         is_other = has_ticks and written is not None and not is_same(written, table)
         if is_other and not accepts:
@@ -170,8 +169,8 @@ class Ledger:
             raise EngineError(
                 f'{self.place} now belongs to another run (sink "{self.sink}"): nothing was published',
                 code="sink-taken",
-                hint=f"was {self._named(OWNERS)} changed, or the job started twice? Stop whatever else writes"
-                " there, and run again: the tick is repeated",
+                hint=f"stop other runs that write there, check {self._named(OWNERS)}, and run again,"
+                " which repeats the tick",
             )
         return int(held[0][0])
 

@@ -50,8 +50,7 @@ def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) 
             raise EngineError(
                 f'another run is writing to {place} (sink "{sink}")',
                 code="sink-in-use",
-                hint="give each job, and each sink of it, a table of its own; an old run of this job has"
-                " to be stopped",
+                hint="stop the other run, or give each sink of each job a table of its own",
             )
         time.sleep(0.2)
 
@@ -71,8 +70,8 @@ def take_lock(server: Server, beside: Server, lock: int, place: str, sink: str) 
 def pooled(sink: str) -> EngineError:
     """What is said of such a pooler."""
     return EngineError(
-        f'the server of sink "{sink}" is reached by a pooler that gives each transaction another session: a'
-        " run's lock would be in one that is not its own",
+        f'the connection of sink "{sink}" goes through a pooler that changes the session for each'
+        " transaction, so a run cannot hold its lock",
         code="sink-pooled",
-        hint="name the server itself in the url, or a pooler with pool_mode = session; nothing was published",
+        hint="use the server itself in the url, or a pooler with pool_mode = session; nothing was published",
     )

@@ -127,12 +127,10 @@ class Stage:
     def dropped(self, target: Target, sink: str) -> EngineError:
         """What is said when the target takes fewer rows than there are, and refuses none."""
         return EngineError(
-            f"the table {target.sql} did not take all rows that were put there, or kept some that were taken"
-            f' away (sink "{sink}"), without an error: a trigger or a rule drops what is done. Nothing of the'
-            " tick was published",
+            f"a trigger or rule of the table {target.sql} ignored some inserts or deletes of this tick"
+            f' (sink "{sink}"). Nothing of the tick was published',
             code="sink-refused-row",
-            hint="drop the trigger or the rule, or leave such rows out of the query, and run again: the tick"
-            " is repeated",
+            hint="drop the trigger or rule, or filter out such rows, and run again, which repeats the tick",
         )
 
 
@@ -160,10 +158,10 @@ def check_staged(cursor: Cursor, table: str, pieces: Pieces, sink: str) -> None:
     if staged != dict(pieces):
         wanted, there = sum(rows for _, rows in pieces), sum(staged.values())
         raise EngineError(
-            f'of {wanted:,} staged rows {there:,} are in {table} (sink "{sink}"); nothing was published',
+            f'{table} has only {there:,} of {wanted:,} staged rows (sink "{sink}"); nothing was published',
             code="staged-rows-gone",
-            hint="a server that crashes empties unlogged tables. Run again: the tick is repeated. With"
-            " 'staging' = 'logged' staged rows outlive a crash",
+            hint="run again, which repeats the tick; a server crash empties unlogged tables, so set"
+            " 'staging' = 'logged' to keep staged rows",
         )
 
 

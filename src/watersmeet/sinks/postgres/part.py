@@ -95,10 +95,10 @@ class PostgresPart:
         types = [staged_type_of(field.type) for field in schema]
         if types != list(self.types):
             raise EngineError(
-                f'rows of "{self.insert}" have the types {types}, and not {list(self.types)} (sink'
+                f'rows of "{self.insert}" have the types {types}, not {list(self.types)} (sink'
                 f' "{self.sink}")',
                 code="internal",
-                hint="please report this",
+                hint="this is a bug in watersmeet: please report it with this message",
             )
 
     def _copied(self, server: Server, rows: pa.Table, unstaged: list[pa.RecordBatch]) -> list[list[int]]:
@@ -142,11 +142,11 @@ class PostgresPart:
             )
         said, number = self._said(error, rows)
         return EngineError(
-            f'sink "{self.sink}" cannot take a row of "{self.insert}": {said}; the row:'
+            f'sink "{self.sink}" cannot store a row of "{self.insert}": {said}; the row:'
             f" {shown_row(rows, number)}",
             code="sink-refused-row",
-            hint="change the query's result, such as by replace(name, '\\u0000', ''); nothing of the"
-            " tick is published, and it is repeated when the job is run again",
+            hint="change the query's result, for example with replace(name, '\\u0000', ''), and run"
+            " again, which repeats the tick; nothing of it was published",
         )
 
     def _said(self, error: Exception, rows: pa.Table) -> tuple[str, int]:

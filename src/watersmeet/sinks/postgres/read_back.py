@@ -75,9 +75,9 @@ _AS_TEXT = ("numeric", "uuid", "json")
 def _column(sink: Sink, name: str, kind: str) -> str:
     if kind == "jsonb":
         raise SpecError(
-            f'"{sink.name}": column "{name}" is jsonb, which does not keep a value as it was written',
+            f'"{sink.name}": column "{name}" is jsonb, which does not preserve the written text',
             code="not-compared",
-            hint="write the rows to files, too, and name them by --output",
+            hint="also write the rows to files and pass them with --output",
         )
     plain = kind.partition("(")[0]
     return f"{quoted(name)}::text AS {quoted(name)}" if plain in _AS_TEXT else quoted(name)

@@ -53,10 +53,10 @@ class RefusedRows:
         ((may_sort,),) = rows_of(cursor, "SELECT has_database_privilege(current_database(), 'TEMP')::int")
         if not may_sort:
             raise EngineError(
-                f'sink "{self.sink}" cannot put refused rows aside: its user may make no temporary tables'
-                " in the database, in which they are told from the others",
+                f"sink \"{self.sink}\" cannot use 'on_rejected' = 'dead_letter': its database user may"
+                " not create temporary tables",
                 code="sink-failed",
-                hint="GRANT TEMPORARY ON DATABASE … TO its user, or leave out 'on_rejected'",
+                hint="run GRANT TEMPORARY ON DATABASE … TO the user, or remove 'on_rejected'",
             )
         cursor.execute(
             f"CREATE TABLE IF NOT EXISTS {self.sql} (target text NOT NULL, insert_name text NOT NULL, tick"
@@ -178,9 +178,9 @@ class RefusedRows:
 
     def _too_many(self, insert: str, tick: int) -> EngineError:
         return EngineError(
-            f'more than {MOST_REFUSED:,} rows of "{insert}", tick {tick}, are refused (sink "{self.sink}").'
-            " Nothing of the tick was published",
+            f'the table rejects more than {MOST_REFUSED:,} rows of "{insert}", tick {tick} (sink'
+            f' "{self.sink}"). Nothing of the tick was published',
             code="sink-refused-row",
-            hint="'on_rejected' = 'dead_letter' is for single rows: change the table or what the query puts"
-            " out, and run again: the tick is repeated",
+            hint="change the table or the query's result, and run again, which repeats the tick;"
+            " 'on_rejected' = 'dead_letter' is for single rows",
         )

@@ -191,8 +191,8 @@ class PostgresSink:
             raise _of_a_table(error) from None
         if newer:
             raise EngineError(
-                f"{ledger.place} holds {listed(newer)}, which cannot be set aside (sink "
-                f'"{self._spec.name}"): they are among the other rows of the table. Nothing was written',
+                f"{ledger.place} has {listed(newer)}, which cannot be removed (sink"
+                f' "{self._spec.name}"): they are mixed with other rows. Nothing was written',
                 code="sink-ahead",
                 hint=_RESTORE,
             )
@@ -214,13 +214,13 @@ class PostgresSink:
         elif elsewhere:
             lacking = sorted((insert, tick) for insert, (tick, _) in elsewhere.items())
             raise EngineError(
-                f"{ledger.place} has no ticks of {' and '.join(quoted(name) for name, _ in lacking)}, and the"
-                f" checkpoint knows of {listed(lacking)}: the database is older than the checkpoint, or"
-                f' the table was recreated, or rows went elsewhere until now (sink "{self._spec.name}").'
-                " Nothing was written",
+                f"{ledger.place} has no ticks of {' and '.join((quoted(name) for name, _ in lacking))},"
+                f" but the checkpoint has {listed(lacking)}: the database is older than the checkpoint,"
+                " the table was recreated, or earlier rows went to another place (sink"
+                f' "{self._spec.name}"). Nothing was written',
                 code="sink-behind",
-                hint=f"{_RESTORE}. If the rows until now are elsewhere and are to stay there: "
-                f"--accept-target {self._spec.name}",
+                hint=f"{_RESTORE}. If earlier rows are in another place and stay there, run with"
+                f" --accept-target {self._spec.name}",
             )
         return []
 
@@ -287,7 +287,7 @@ class PostgresSink:
             raise EngineError(
                 f'nothing was staged for tick {tick} of "{insert}" (sink "{self._spec.name}")',
                 code="staged-rows-gone",
-                hint="please report this; run again: the tick is repeated",
+                hint="run again, which repeats the tick, and please report this bug",
             )
         if self._is_there(cursor, insert, tick, identity):
             return True
@@ -355,7 +355,7 @@ class PostgresSink:
 
     def _there(self) -> Ledger:
         if self._ledger is None:
-            raise EngineError("the sink was not prepared", code="internal", hint="please report this")
+            raise EngineError("the sink was not prepared", code="internal", hint="please report this bug")
         return self._ledger
 
     def _find(self, cursor: Cursor) -> Ledger:
@@ -409,9 +409,9 @@ class PostgresSink:
 
     def _behind(self, insert: str, tick: int) -> EngineError:
         return EngineError(
-            f'{self._there().place} does not have "{insert}", tick {tick}, which it has confirmed (sink'
-            f' "{self._spec.name}"): the database is older than the checkpoint, as after a restore or a'
-            " failover to a server that lagged behind, or the table was recreated. Nothing was published",
+            f'{self._there().place} no longer has "{insert}", tick {tick}, which it had confirmed (sink'
+            f' "{self._spec.name}"): the database was restored, failed over to an older copy, or the'
+            " table was recreated. Nothing was published",
             code="sink-behind",
             hint=_RESTORE,
         )
@@ -463,10 +463,11 @@ class PostgresSink:
         named = f" (constraint {quoted(constraint)})" if constraint else ""
         row = None if is_told(error) else self._row_in(staged)
         return EngineError(
-            f'{self._there().place} refuses a row of "{insert}", tick {tick} (sink "{self._spec.name}"):'
-            f" {said}{named}{f'; the row: {row}' if row else ''}. Nothing of the tick was published",
+            f'{self._there().place} rejects a row of "{insert}", tick {tick} (sink'
+            f' "{self._spec.name}"): {said}{named}{f"; the row: {row}" if row else ""}. Nothing was'
+            " published",
             code="sink-refused-row",
-            hint="change the table or the query, and run again: the tick is repeated",
+            hint="change the table or the query, and run again, which repeats the tick",
         )
 
     def _row_in(self, staged: Staged) -> str | None:

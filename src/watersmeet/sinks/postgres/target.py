@@ -79,26 +79,28 @@ def result_problems(columns: Sequence[Column], spec: SinkSpec) -> Iterator[SpecE
         hint = name_problem(column.name)
         if hint is not None:
             yield SpecError(
-                f'{what}: no column can be called "{column.name}"', code="column-name", hint=f"{hint}: use AS"
+                f'{what}: "{column.name}" is not a valid column name',
+                code="column-name",
+                hint=f"{hint}: use AS",
             )
         if target_type(column.type) is None:
             yield SpecError(
-                f'{what} has no type for "{column.name}", which is {column.type}',
+                f'{what} does not support {column.type}, the type of "{column.name}"',
                 code="column-type",
-                hint="cast it, such as to STRING",
+                hint="cast it, for example to STRING",
             )
     if has_dead_letters(spec.options) and SHOWN_DIFF in names:
         yield SpecError(
-            f"{what}: 'on_rejected' = 'dead_letter' does not go with rows that are changes",
+            f"{what}: 'on_rejected' = 'dead_letter' cannot be used with a result of inserts and deletes",
             code="wrong-option",
-            hint="a row that is put aside would be taken back later: leave out 'on_rejected', and the job"
-            " stops at such a row",
+            hint="remove 'on_rejected', so that the job stops at a rejected row, because a later delete"
+            " would not find it",
         )
     if len(columns) > MOST_COLUMNS:
         yield SpecError(
-            f"{what}: the result has {len(columns):,} columns, and a table {MOST_COLUMNS:,} at most",
+            f"{what}: the result has {len(columns):,} columns, but a table can have {MOST_COLUMNS:,}",
             code="too-many-columns",
-            hint="put some of them into one, as a struct, or leave some out",
+            hint="remove some columns, or combine some into a STRUCT",
         )
     for name in spec.primary_key:
         if name not in names:
@@ -113,9 +115,9 @@ def check_schema(cursor: Cursor, schema: str, sink: str) -> None:
     """Raises: SpecError, when the schema is not there."""
     if not rows_of(cursor, "SELECT 1 FROM pg_namespace WHERE nspname::text = $1", schema):
         raise SpecError(
-            f'postgres sink "{sink}": there is no schema "{schema}"',
+            f'postgres sink "{sink}": the schema "{schema}" does not exist',
             code="unknown-schema",
-            hint=f"CREATE SCHEMA {quoted(schema)}; or name another: 'table' = 'schema.name'",
+            hint=f"run CREATE SCHEMA {quoted(schema)}, or use another schema: 'table' = 'schema.name'",
         )
 
 
@@ -170,7 +172,7 @@ def check_unchanged(cursor: Cursor, target: Target, sink: str) -> None:
         f'the columns of the table {target.sql} were changed while the job ran (sink "{sink}"). Nothing was'
         " published",
         code="table-changed",
-        hint="run again: the table is checked again, and the tick is repeated",
+        hint="run again, which checks the table and repeats the tick",
     )
 
 

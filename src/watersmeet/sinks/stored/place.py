@@ -74,7 +74,7 @@ def create(place: Place, name: str, file: Path) -> bool:
             try:
                 client.head(name)
             except FileNotFoundError:  # it was deleted since, or another put is under way (409)
-                raise ConnectionError("something was in the way, and is not there") from None
+                raise ConnectionError("an object was in the way, but no longer exists") from None
             return False
         return True
 

@@ -162,9 +162,9 @@ class StoredFileSink:
         key = (insert, tick, attempt)
         if key not in self._staged:
             raise EngineError(
-                f'the staged rows of tick {tick} for "{self._spec.name}" are gone',
+                f'the staged rows of tick {tick} for "{self._spec.name}" are missing',
                 code="staged-rows-gone",
-                hint="run again: the tick is repeated",
+                hint="run again, which repeats the tick",
             )
         parts = self._staged[key]
         with told_of(self._spec.name):
@@ -172,10 +172,10 @@ class StoredFileSink:
             is_there = is_there or self._is_there(insert, tick, identity)
             if parts and not is_there:
                 raise EngineError(
-                    f"{self._url} has no part of tick {tick} though it was put there, or was in the way: "
-                    f'something removes it (sink "{self._spec.name}")',
+                    f"{self._url} no longer has the object of tick {tick}, which was written: another"
+                    f' program deletes objects there (sink "{self._spec.name}")',
                     code="sink-failed",
-                    hint="check what else writes there, then run again: the tick is repeated",
+                    hint="check what else writes there, and run again, which repeats the tick",
                 )
         del self._staged[key]
         self._remove_staged(parts)
@@ -201,11 +201,11 @@ class StoredFileSink:
             size = whole.stat().st_size
             if size > LARGEST:
                 raise EngineError(
-                    f"tick {tick} has {size:,} bytes for {self._url}, and an object that is created at once "
-                    f'may have {LARGEST:,} (sink "{self._spec.name}"): it was not published',
+                    f"tick {tick} has {size:,} bytes for {self._url}, more than the {LARGEST:,} of one"
+                    f' object (sink "{self._spec.name}"): it was not published',
                     code="tick-too-large",
-                    hint="'compression' = 'zstd' takes less; else write to a table (delta, iceberg), which "
-                    "repeats the tick",
+                    hint="set 'compression' = 'zstd', or write to a table (delta, iceberg), and run again,"
+                    " which repeats the tick",
                 )
             self._check_owner()
             return create(self._place, _final(insert, tick), whole)
@@ -230,10 +230,10 @@ class StoredFileSink:
                         writer.write_table(group)
         except (FileNotFoundError, pa.ArrowInvalid) as error:
             raise EngineError(
-                f"of {self._url}/{ATTEMPTS} a part of the tick is gone, or damaged "
-                f'(sink "{self._spec.name}"): {error}',
+                f"an object of the tick in {self._url}/{ATTEMPTS} is missing or damaged (sink"
+                f' "{self._spec.name}"): {error}',
                 code="staged-rows-gone",
-                hint="is another run of this job at work there? Run again: the tick is repeated",
+                hint="check whether another run of this job is active, and run again, which repeats the tick",
             ) from None
         finally:
             if writer is not None:
@@ -262,10 +262,11 @@ class StoredFileSink:
         except StateError as error:
             if error.code == "no-conditional-put":
                 raise EngineError(
-                    f"{self._url} does not put an object on the condition that there is none, by which no "
-                    f'rows are written twice (sink "{self._spec.name}")',
+                    f"{self._url} does not support conditional writes, which the sink needs to write"
+                    f' rows once (sink "{self._spec.name}")',
                     code="no-conditional-put",
-                    hint="write to a store that does (S3, GCS, Azure, MinIO, R2), or to a table",
+                    hint="use a store with conditional writes (S3, GCS, Azure, MinIO, R2), or write to a"
+                    " table",
                 ) from None
             raise
 
@@ -289,9 +290,10 @@ class StoredFileSink:
             raise of_another(self._url, self._spec.name, has_parts=True)
         if others:
             raise EngineError(
-                f'{self._url} has objects of others, such as "{others[0]}" (sink "{self._spec.name}")',
+                f'{self._url} contains objects that this job did not write, such as "{others[0]}" (sink'
+                f' "{self._spec.name}")',
                 code="sink-not-empty",
-                hint="give a path of its own, with nothing there yet",
+                hint="use an empty path",
             )
 
     def _check_owner(self) -> None:
@@ -307,8 +309,8 @@ class StoredFileSink:
             raise EngineError(
                 f'{self._url} now belongs to another job (sink "{self._spec.name}"): nothing was published',
                 code="sink-taken",
-                hint=f"was {OWNER} changed or removed? Stop whatever else writes there, put it back as it "
-                "was, and run again: the tick is repeated",
+                hint=f"stop other jobs that write there, restore the object {OWNER}, and run again,"
+                " which repeats the tick",
             )
 
     def _remove_staged(self, parts: Sequence[StagedPart]) -> None:

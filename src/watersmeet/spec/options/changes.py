@@ -53,8 +53,8 @@ def change_column(
     }
     for name, values in words.items():
         if "" in values and "op.column" in options:
-            written = f"option '{name}' has an empty word: '{options[name]}'"
-            raise error(written, "leave out the extra comma")
+            written = f"option '{name}' has an empty entry: '{options[name]}'"
+            raise error(written, "remove the extra comma")
     said = Said(
         options.get("op.column"),
         options.get("diff.column"),
@@ -70,9 +70,9 @@ def hint_of_field(path: str, words: Words) -> str:
     path = path.strip()
     own = path.rpartition(".")[2]
     if words is IN_SQL:
-        return f"compute a column of it, and name that: {own} AS {path}"
+        return f"compute a column from it, {own} AS {path}, and use that"
     of_sql = f'declared("CREATE TABLE … ({own} AS {path}, …) …")'
-    return f"have it as a column: df.selectExpr('*', '{path} AS {own}'), or {of_sql}"
+    return f"make it a column, df.selectExpr('*', '{path} AS {own}'), or {of_sql}"
 
 
 def is_field(wanted: str, columns: Sequence[Column]) -> bool:
@@ -103,27 +103,40 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
             raise error(f"{words.option}{without} needs {words.op}", words.such_as(words.op, "op"))
         return None
     if None not in (said.op, said.diff):
-        raise error(f"{words.op} and {words.diff} both say what changes", "leave out one of them")
+        raise error(
+            f"{words.op} and {words.diff} cannot be used together: both tell inserts from deletes",
+            "leave out one of them",
+        )
     kind = words.diff if said.op is None else words.op
     column = next((c for c in columns if c.name.lower() == wanted.strip().lower()), None)
     if column is None:
         near = near_names(wanted, [c.name for c in columns])
         hint = hint_of_field(wanted, words) if is_field(wanted, columns) else near
-        raise error(f'{words.option}{kind} names no column: "{wanted}"', hint or "declare it: (…, op STRING)")
+        raise error(
+            f'{words.option}{kind} names the column "{wanted}", which is not declared',
+            hint or "declare it: (…, op STRING)",
+        )
     if len(columns) == 1:
-        hint = "declare the row's columns" if words is IN_SQL else "the row's columns stand beside it"
-        raise error(f'"{column.name}" says what changes, and there is no other column', hint)
+        hint = (
+            "declare the columns of the rows"
+            if words is IN_SQL
+            else "add the columns of the rows to the DataFrame"
+        )
+        raise error(f'"{column.name}" tells inserts from deletes, and there is no other column', hint)
     if said.op is None:
         if any(values is not None for _, values in listed):
-            raise error(f"{words.insert} and {words.delete} are values of {words.op}", "leave them out")
+            raise error(
+                f"{words.insert} and {words.delete} need {words.op}", f"remove them, or add {words.op}"
+            )
         if column.type not in INTEGERS:
             raise error(
-                f'"{column.name}" is {column.type}, and a diff is a whole number', f"{words.make} BIGINT"
+                f'"{column.name}" is {column.type}, but a diff column needs an integer type',
+                f"{words.make} BIGINT",
             )
         return ChangeColumn(column.name)
     if column.type != STRING and column.type not in INTEGERS:
         hint = f"{words.make} STRING, or {'as ' if words is IN_SQL else ''}an integer"
-        raise error(f'"{column.name}" is {column.type} and cannot say what was done', hint)
+        raise error(f'"{column.name}" is {column.type} and cannot tell inserts from deletes', hint)
     deletes = DELETES if said.deletes is None else said.deletes
     usual = [*INSERTS, *(word for word in UPDATES if said.keyed and word not in deletes)]
     inserts = tuple(usual) if said.inserts is None else said.inserts
@@ -131,13 +144,15 @@ def change_said(said: Said, columns: Sequence[Column], error: Problem, words: Wo
         never = [value for value in values if not _is_a_value(value, column)]
         if never:
             raise error(
-                f"'{never[0]}' of {name} is never a value of \"{column.name}\", which is {column.type}",
-                f"say which numbers they are, plainly written: {words.such_as(name, '1')}",
+                f"'{never[0]}' in {name} is not a possible value of \"{column.name}\", which is"
+                f" {column.type}",
+                f"use plain numbers: {words.such_as(name, '1')}",
             )
     both = [value for value in inserts if value in deletes]
     if both:
         raise error(
-            f"'{both[0]}' is an insert and a delete", f"name it in one of {words.insert} and {words.delete}"
+            f"'{both[0]}' is listed both as an insert and as a delete",
+            f"keep it in either {words.insert} or {words.delete}",
         )
     return ChangeColumn(column.name, inserts, deletes)
 
@@ -148,8 +163,8 @@ def refuse_time_of(
     """Raises: what ``error`` makes, if the column that says what changes is to be an event time as well."""
     if change is not None and any(time.column == change.column for time in times):
         raise error(
-            f'"{name}" says what changes by "{change.column}", which is no column of its rows',
-            "a time of the row is its event time",
+            f'"{name}" tells inserts from deletes by "{change.column}", so this cannot be an event time',
+            "use another column as the event time",
         )
 
 

@@ -136,9 +136,12 @@ def _field_problems(what: str, source: Source) -> Iterator[SpecError]:
             continue
         hint = None
         if key is None:
-            hint = "a row that goes equals the row that came, and its event has another: leave it out"
+            hint = (
+                "leave it out: a delete must have the same values as its insert, but its event has"
+                " another one"
+            )
         elif column.name in key.columns:
-            hint = f'"{column.name}" is in the primary key, which is in the rows: leave it out'
+            hint = f'leave it out: "{column.name}" is in the primary key, which comes from the rows'
         elif not column.type.is_integer and column.type != STRING:
             hint = f"declare {column.name} BIGINT, or STRING for a text"
         if hint is not None:
@@ -154,22 +157,25 @@ def value_problems(what: str, source: Source) -> Iterator[SpecError]:
             hint = near_names(value, UNITS) or f"it can be {', '.join(UNITS)}"
             yield wrong_value(what, name, value, hint)
         if name.lower() == DECIMALS and value.strip().lower() != TEXTS:
-            hint = f"it can be '{TEXTS}', with decimal.handling.mode = string: bytes do not say their scale"
+            hint = f"it can be '{TEXTS}', with decimal.handling.mode = string in Debezium"
             yield wrong_value(what, name, value, hint)
         if name.lower() == TRUNCATE and value.strip().lower() not in (STOP, SKIP):
-            hint = f"it can be '{STOP}', which it is unless it is said, or '{SKIP}': the rows stay"
+            hint = f"it can be '{STOP}' (the default) or '{SKIP}', which keeps the rows"
             yield wrong_value(what, name, value, hint)
     for column in source.columns:
         if column.type != TIMESTAMP and TIMESTAMP in column.type.every:
             yield SpecError(
-                f'{what}: the column "{column.name}" is {column.type}, and numbers within would be seconds',
+                f'{what}: the column "{column.name}" is {column.type}, but Spark would read numbers'
+                " inside it as seconds",
                 code="wrong-types",
-                hint="declare BIGINT within (or STRING, where Debezium writes texts), and cast in a view",
+                hint="declare these fields BIGINT (or STRING, where Debezium writes text), and cast in a"
+                " view",
             )
         within = any(inner.is_decimal for inner in column.type.every if inner != column.type)
         if within and not reads_decimal_texts(source.options):
             yield SpecError(
-                f'{what}: the column "{column.name}" is {column.type}, and texts within may be bytes',
+                f'{what}: the column "{column.name}" is {column.type}, but DECIMALs inside it may be'
+                " encoded as bytes",
                 code="wrong-types",
-                hint=f"set decimal.handling.mode = string, and say '{DECIMALS}' = '{TEXTS}'",
+                hint=f"set decimal.handling.mode = string in Debezium and '{DECIMALS}' = '{TEXTS}' here",
             )

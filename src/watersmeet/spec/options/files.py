@@ -103,20 +103,20 @@ WRITERS = {
 """What a sink may say, per format. To Parquet anything with a dot is a setting of the format itself."""
 
 _LOSING = {
-    "maxfileage": "files that are older than others would be left out, and nothing would say so",
-    "latestfirst": "files must come in the order of their times, or watermarks leave the older ones behind",
-    "filenameonly": "of two files of one name in two directories only one would be read",
-    "ignorecorruptfiles": "rows would be lost, and nothing would say so: take the file away, or mend it",
-    "ignoremissingfiles": "rows would be lost, and nothing would say so; 'on_changed_file' = 'warn' counts",
+    "maxfileage": "Spark would skip older files silently",
+    "latestfirst": "files must be read in the order of their times; otherwise rows of older files are late",
+    "filenameonly": "Spark would read only one of two files with the same name in different directories",
+    "ignorecorruptfiles": "rows would be lost silently: remove or correct the file",
+    "ignoremissingfiles": "rows would be lost silently; 'on_changed_file' = 'warn' counts such files",
 }
 """Options of a stream that may be 'false' at most, and why."""
 
 _POINTLESS = {
-    "mode": "records that do not parse are counted, and kept by SET broken_output",
-    "columnnameofcorruptrecord": "records that do not parse are kept by SET broken_output",
-    "badrecordspath": "records that do not parse are kept by SET broken_output",
-    "inferschema": "the columns are those that are declared",
-    "samplingratio": "the columns are those that are declared",
+    "mode": "records that do not parse are counted; SET broken_output writes them to a sink",
+    "columnnameofcorruptrecord": "SET broken_output writes records that do not parse to a sink",
+    "badrecordspath": "SET broken_output writes records that do not parse to a sink",
+    "inferschema": "the source has the declared columns",
+    "samplingratio": "the source has the declared columns",
 }
 """Options that Spark has, and that would do nothing here."""
 
@@ -149,7 +149,7 @@ def source_problems(source: Source, *, table: bool = False) -> list[SpecError]:
             SpecError(
                 f"{what} has both maxFilesPerTrigger and maxBytesPerTrigger",
                 code="wrong-option",
-                hint="leave out one: a tick is bounded by files or by bytes",
+                hint="remove one of them",
             )
         )
     return problems
@@ -170,18 +170,19 @@ def sink_problems(sink: Sink) -> list[SpecError]:
     if len(quote(sink.name, safe="")) > LONGEST_NAME:
         problems.append(
             SpecError(
-                f'file sink "{sink.name[:40]}…": its name is too long to be that of directories',
+                f'file sink "{sink.name[:40]}…": its name is too long for a directory name',
                 code="name-too-long",
-                hint="give it a shorter name; all but ASCII letters and digits count threefold or more",
+                hint="use a shorter name; characters other than ASCII letters and digits count three"
+                " times or more",
             )
         )
     if path and local_path(path) is None and not in_store(path):
         problems.append(
             SpecError(
-                f"{what} writes to directories and to object stores (s3, gs, az), not to "
-                f'"{urlsplit(path).scheme}:"',
+                f"{what} can write to directories and object stores (s3, gs, az), not to"
+                f' "{urlsplit(path).scheme}:"',
                 code="file-system-not-supported",
-                hint="mount it, or use another sink",
+                hint="mount it as a directory, or use another sink",
             )
         )
     return problems
@@ -237,7 +238,7 @@ def _common(what: str, does: str, options: Mapping[str, str], example: str) -> l
             SpecError(
                 f'{what} cannot {does} format "{shown}"',
                 code="unknown-format",
-                hint=f"lines of files have no keys: use 'op.column', or {DEBEZIUM}, for deletes"
+                hint=f"lines of files have no keys: use 'op.column' or the format {DEBEZIUM} for deletes"
                 if of_keys
                 else near_names(wanted, formats),
             )
@@ -262,7 +263,7 @@ def _unknown(
         if formats is READERS:
             hint = _POINTLESS.get(name.lower())
             if hint is None and name.lower() in of_streams:
-                hint = "it is for streams: a table is read as a whole"
+                hint = "remove it: it is for streams, and a table is read completely"
         yield SpecError(
             f'{what} has no option "{name}"'
             + (f" for the format {wanted}" if name.lower() in others else ""),
@@ -297,6 +298,6 @@ def _of_missing_columns(what: str, options: Mapping[str, str], wanted: str) -> I
     if said.lower() not in ("null", "fail"):
         yield wrong_value(what, ON_MISSING_COLUMN, said, "it can be 'null' or 'fail'")
     elif wanted != "parquet" and any(name.lower() == ON_MISSING_COLUMN for name in options):
-        of_csv, of_json = "a file with other columns stops the job", "a record need not have all fields"
+        of_csv, of_json = "a CSV file with other columns stops the job", "JSON records may lack fields"
         reason = of_csv if wanted == "csv" else of_json
-        yield wrong_value(what, ON_MISSING_COLUMN, said, f"leave it out: it is of Parquet files; {reason}")
+        yield wrong_value(what, ON_MISSING_COLUMN, said, f"remove it: it is for Parquet files only; {reason}")

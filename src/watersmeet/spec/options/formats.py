@@ -17,14 +17,18 @@ def type_problems(source: Source, format_: str) -> list[SpecError]:
     if format_ == "csv":
         return [
             _wrong(
-                source, column.name, column.type, "CSV has no such values", "declare it as STRING, and parse"
+                source,
+                column.name,
+                column.type,
+                "CSV cannot hold such values",
+                "declare it as STRING and parse it in a view",
             )
             for column in source.columns
             if column.type.is_nested or column.type.is_void
         ]
     if format_ == "json":
         return [
-            _wrong(source, column.name, column.type, "keys in JSON are texts", "declare MAP<STRING, …>")
+            _wrong(source, column.name, column.type, "keys in JSON are text", "declare MAP<STRING, …>")
             for column in source.columns
             if _other_keys(column.type)
         ]

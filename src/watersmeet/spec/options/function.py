@@ -38,7 +38,9 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
     if not written:
         yield SpecError(f'{what} needs the option "{FUNCTION}"', code="missing-option", hint=_EXAMPLE)
     elif not _WRITTEN.fullmatch(written):
-        yield wrong_value(what, FUNCTION, written, f"a module, a colon, and the function's name: {_EXAMPLE}")
+        yield wrong_value(
+            what, FUNCTION, written, f"write the module, a colon and the function's name: {_EXAMPLE}"
+        )
 
 
 def function_of(options: Mapping[str, str]) -> str:
@@ -59,10 +61,10 @@ def left_undone(given: Any) -> str | None:
     if inspect.isawaitable(given) or inspect.isgenerator(given) or inspect.isasyncgen(given):
         if inspect.iscoroutine(given):
             given.close()  # or Python tells on standard error that nobody waited for it
-        return f"it returned a {type(given).__name__}, which nobody waits for or reads"
+        return f"it returned a {type(given).__name__}, which watersmeet does not await or read"
     kind = type(given)
     if kind.__module__.startswith("pyspark.") and kind.__name__.startswith(_WRITERS):
-        return f"it returned a {kind.__name__}, which writes once it is told to: by .save(…), for example"
+        return f"it returned a {kind.__name__}; call its .save(…) or another method that writes"
     return None
 
 
@@ -89,11 +91,11 @@ def call_problem(function: Any, given: str, named: Collection[str] = ()) -> str 
     """Why a function cannot be called with two arguments, ``given`` in words, and those of ``named`` that it
     has, and be done when it returns; None: it can, as far as it tells."""
     if not callable(function):
-        return f"it is not a function but a {type(function).__name__}"
+        return f"it is a {type(function).__name__}, not a function"
     called = (function, type(function).__call__)  # an object may be one by its class
     for kind, is_kind in _IDLE.items():
         if any(map(is_kind, called)):
-            return f"it is {kind}, which does nothing when it is called"
+            return f"it is {kind}, which does nothing when it is only called"
     try:
         inspect.signature(function).bind(None, None, **dict.fromkeys(named_among(function, named)))
     except TypeError as error:

@@ -64,19 +64,19 @@ METADATA = ("key", "topic", "partition", "offset", "timestamp")
 _CLIENT = "kafka."
 _PARSERS = ("json", "csv")
 _OF_SPARK = {
-    "key.deserializer": "Spark reads bytes; 'format' says what they are",
-    "value.deserializer": "Spark reads bytes; 'format' says what they are",
-    "key.serializer": "Spark writes bytes; 'format' says what they are",
-    "value.serializer": "Spark writes bytes; 'format' says what they are",
-    "enable.auto.commit": "what was read is in the job's checkpoint",
-    "auto.offset.reset": "'startingOffsets' says where reading begins",
-    "interceptor.classes": "they could change records unseen",
+    "key.deserializer": "Spark reads bytes; use 'format' to decode them",
+    "value.deserializer": "Spark reads bytes; use 'format' to decode them",
+    "key.serializer": "Spark writes bytes; use 'format' to encode them",
+    "value.serializer": "Spark writes bytes; use 'format' to encode them",
+    "enable.auto.commit": "the job's checkpoint stores the offsets",
+    "auto.offset.reset": "use 'startingOffsets' to choose where reading begins",
+    "interceptor.classes": "interceptors could change records unnoticed",
 }
 """Settings of the client that Spark refuses, and why."""
 
 _OF_PARSERS = {
-    "mode": "records that do not parse are counted, and kept by SET broken_output",
-    "columnnameofcorruptrecord": "records that do not parse are kept by SET broken_output",
+    "mode": "records that do not parse are counted; SET broken_output writes them to a sink",
+    "columnnameofcorruptrecord": "SET broken_output writes records that do not parse to a sink",
 }
 _COUNTS = ("maxoffsetspertrigger", "minoffsetspertrigger", "minpartitions", "fetchoffset.numretries")
 _WAITS = ("fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms", "startingtimestamp")
@@ -100,17 +100,24 @@ def source_problems(source: Source, others: Iterable[str]) -> Iterator[SpecError
         elif name.startswith(METADATA_PREFIX):
             if name.removeprefix(METADATA_PREFIX).lower() not in columns:
                 near = near_names(name.removeprefix(METADATA_PREFIX), [c.name for c in source.columns])
-                yield SpecError(f'{what}: "{name}" is of no column', code="unknown-option", hint=near)
+                yield SpecError(
+                    f'{what}: option "{name}" does not name a declared column',
+                    code="unknown-option",
+                    hint=near,
+                )
             if (
                 source.changes
                 and source.primary_key is None
                 and value.strip().lower() in ("offset", "timestamp")
             ):
-                hint = "a row that goes equals the row that came, and its record has another: leave it out"
+                hint = (
+                    "leave it out: a delete must have the same values as its insert, but its record has"
+                    " another one"
+                )
                 yield wrong_value(what, name, value, hint)
             elif of_debezium:
                 if not is_event_field(value):
-                    hint = "columns of Debezium's records are those of the table, or fields of the event:"
+                    hint = "columns of Debezium records are columns of the table, or fields of the event:"
                     yield wrong_value(what, name, value, f"{hint} {EVENT_FIELDS}")
                 continue
             if value.strip().lower() not in METADATA:
@@ -159,9 +166,10 @@ def _raw_problems(what: str, source: Source) -> Iterator[SpecError]:
     values = [column for column in source.columns if column.name not in filled]
     if records_of(source.options) == RAW and len(values) > 1:
         yield SpecError(
-            f"{what}: format raw fills one column, {len(values)} are declared",
+            f"{what}: format raw fills one column, but {len(values)} are declared",
             code="raw-needs-one-column",
-            hint="the others must be metadata: key, topic, partition, offset, timestamp",
+            hint="fill the others from metadata: 'metadata.column' = 'key', 'topic', 'partition',"
+            " 'offset' or 'timestamp'",
         )
 
 
@@ -171,17 +179,17 @@ def _key_problems(what: str, source: Source) -> Iterator[SpecError]:
     key = source.primary_key
     if records != UPSERT or key is None:
         if written is not None:
-            yield wrong_value(what, KEY_FORMAT, written, f"it is said of the format {UPSERT}: leave it out")
+            yield wrong_value(what, KEY_FORMAT, written, f"remove it: it is for the format {UPSERT} only")
         return
     format_ = key_format(source.options)
     if format_ not in (JSON, RAW):
         yield wrong_value(what, KEY_FORMAT, format_, near_names(format_, (JSON, RAW)) or f"{JSON} or {RAW}")
     if format_ == RAW and len(key.columns) > 1:
-        hint = f"a text is one column, and the key has {len(key.columns)}: 'key.format' = 'json'"
+        hint = f"use 'key.format' = 'json': a text is one column, but the key has {len(key.columns)}"
         yield wrong_value(what, KEY_FORMAT, format_, hint)
     filled = [name for name in key.columns if f"{METADATA_PREFIX}{name}" in source.options]
     if filled:
-        hint = f'"{filled[0]}" is in the primary key, which is in the record\'s: leave it out'
+        hint = f'leave it out: "{filled[0]}" is in the primary key, which comes from the record\'s key'
         option = f"{METADATA_PREFIX}{filled[0]}"
         yield wrong_value(what, option, source.options[option], hint)
 
@@ -215,22 +223,20 @@ def _keyed_problems(what: str, sink: Sink) -> Iterator[SpecError]:
         hint = f"CREATE SINK {sink.name} (…, PRIMARY KEY (id) NOT ENFORCED) WITH (…)"
         yield SpecError(f"{what}: format {format_} needs a PRIMARY KEY", code="primary-key", hint=hint)
     if format_ not in KEYED and sink.primary_key:
-        hint = f"'format' = {formats}; 'key' = 'column' alone only names the record's key"
-        message = f"{what} has a PRIMARY KEY, and records of format {format_} do not take each other's place"
+        hint = f"use 'format' = {formats}; 'key' = 'column' only sets the record's key"
+        message = f"{what} has a PRIMARY KEY, but records of format {format_} do not replace each other"
         yield SpecError(message, code="primary-key", hint=hint)
     if format_ in KEYED and "key" in sink.options:
-        yield wrong_value(
-            what, "key", sink.options["key"], "leave it out: the PRIMARY KEY is the record's key"
-        )
+        yield wrong_value(what, "key", sink.options["key"], "remove it: the PRIMARY KEY is the record's key")
     if KEY_FORMAT not in sink.options:
         return
     given = key_format(sink.options)
     if format_ not in KEYED:
-        yield wrong_value(what, KEY_FORMAT, given, f"leave it out: it goes with 'format' = {formats}")
+        yield wrong_value(what, KEY_FORMAT, given, f"remove it: it needs 'format' = {formats}")
     elif given not in (JSON, RAW):
         yield wrong_value(what, KEY_FORMAT, given, near_names(given, (JSON, RAW)) or f"{JSON} or {RAW}")
     elif given == RAW and len(sink.primary_key) > 1:
-        hint = f"a text is one column, and the key has {len(sink.primary_key)}: 'key.format' = 'json'"
+        hint = f"use 'key.format' = 'json': a text is one column, but the key has {len(sink.primary_key)}"
         yield wrong_value(what, KEY_FORMAT, given, hint)
 
 
@@ -249,7 +255,7 @@ def _of_client(
     names = [*ours, *(option for option in client_options if "." in plain or "." not in option)]
     hint = f'did you mean "{name[: len(name) - len(plain)]}{near[0]}"?' if near else near_names(name, names)
     if "." in name and not near:
-        hint = f"{hint}; what a class of your own reads is written '{_CLIENT}{name}'"
+        hint = f"{hint}; write settings for a class of your own as '{_CLIENT}{name}'"
     yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
 
 
@@ -259,7 +265,7 @@ def _said_twice(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
         pairs.append(("topic", "topics"))
     for one, other in pairs:
         if one in options:
-            hint = f"'{one}' is the same option, and is said, too: leave out one"
+            hint = f"remove it or '{one}', which is the same option"
             yield wrong_value(what, other, options[other], hint)
 
 
@@ -270,8 +276,12 @@ def _of_parser(what: str, options: Mapping[str, str], parser: str) -> Iterator[S
     lowered = {name.lower() for name in names}
     for name in given:
         if parser != parser_of(records_of(options)):
-            message = f'{what}: option "{name}" is for the format {parser}, and it is {records_of(options)}'
-            yield SpecError(message, code="unknown-option", hint=f"'format' = '{parser}', or leave it out")
+            message = (
+                f'{what}: option "{name}" is for the format {parser}, but the format is {records_of(options)}'
+            )
+            yield SpecError(
+                message, code="unknown-option", hint=f"set 'format' = '{parser}', or remove the option"
+            )
         elif name.lower() not in lowered:
             hint = _OF_PARSERS.get(name.removeprefix(prefix).lower()) or near_names(name, names)
             yield SpecError(f'{what} has no option "{name}"', code="unknown-option", hint=hint)
@@ -283,8 +293,8 @@ def _reader_problem(name: str, value: str, source: Source) -> str | None:
     """What to write instead of a value that the option of Spark's reader cannot have."""
     if name == "failondataloss" and value.strip().lower() != "true":
         return (
-            "rows would be lost in silence. Leave it out: the job stops and says how many rows are gone; "
-            f"--accept-loss {source.name} then goes on without them"
+            "remove it: rows would be lost silently. Without it the job stops and names the number of"
+            f" lost rows; --accept-loss {source.name} then continues without them"
         )
     if name in _COUNTS or name in _WAITS:
         least = 1 if name in _COUNTS else 0
@@ -295,7 +305,7 @@ def _reader_problem(name: str, value: str, source: Source) -> str | None:
             return None
         return _by_partition(value, "'earliest', 'latest'", topics_in(source.options))
     if name == "startingoffsetsbytimestamp":
-        return _by_partition(value, "the times in ms since 1970", topics_in(source.options))
+        return _by_partition(value, "times in milliseconds since 1970", topics_in(source.options))
     return None
 
 
@@ -315,7 +325,7 @@ def _by_partition(value: str, other: str, topics: list[str]) -> str | None:
         return hint
     for topic, partitions in offsets.items():
         if topics and topic not in topics:
-            return f'the source reads no topic "{topic}"; {hint}'
+            return f'the source does not read the topic "{topic}"; {hint}'
         if not all(n.isdecimal() and type(offset) is int for n, offset in partitions.items()):
             return hint
     return None
@@ -378,8 +388,7 @@ def lost_records(sink: Sink) -> list[SpecError]:
             f'Kafka sink "{sink.name}"',
             name,
             value,
-            "records that no broker acknowledges may be lost, and nothing would say so: it can be "
-            "'all' (as it is by default) or '1'",
+            "it can be 'all' (the default) or '1': records without an acknowledgement may be lost silently",
         )
         for name, value in sink.options.items()
         if name.lower().removeprefix("kafka.") == "acks" and value.strip() == "0"

@@ -83,62 +83,70 @@ def delivery_problems(sink: Sink) -> Iterator[SpecError]:
     if delivery == AT_LEAST_ONCE:
         for name in (CONTROL, BEGINS_AFTER, WAIT, *sorted(OF_LIBRDKAFKA)):
             if name in options:
-                yield wrong_value(
-                    what, name, "…", f"leave it out: it goes with '{DELIVERY}' = '{EXACTLY_ONCE}'"
-                )
+                yield wrong_value(what, name, "…", f"remove it: it needs '{DELIVERY}' = '{EXACTLY_ONCE}'")
         for name in options:
             if plain_name(name) == "transactional.id":
-                hint = f"transactions go with '{DELIVERY}' = '{EXACTLY_ONCE}'"
+                hint = f"transactions need '{DELIVERY}' = '{EXACTLY_ONCE}'"
                 yield wrong_value(what, name, options[name], hint)
         if not options.get(ID_HEADER, "id").strip():
             yield wrong_value(what, ID_HEADER, options[ID_HEADER], "the name of a header, such as 'row-id'")
         return
     if ID_HEADER in options:
-        hint = f"leave it out: rows come once; it goes with '{DELIVERY}' = '{AT_LEAST_ONCE}'"
+        hint = f"remove it: it needs '{DELIVERY}' = '{AT_LEAST_ONCE}'"
         yield wrong_value(what, ID_HEADER, options[ID_HEADER], hint)
     if _seconds(options.get(WAIT, "1 s")) is None:
         yield wrong_value(what, WAIT, options[WAIT], "a time such as '10 min'")
     if not re.fullmatch("[0-9]{1,12}", options.get(BEGINS_AFTER, "0")):
-        hint = f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
+        hint = f"use the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
         yield wrong_value(what, BEGINS_AFTER, options[BEGINS_AFTER], hint)
     if CONTROL in options and (
         not _TOPIC.fullmatch(options[CONTROL].strip()) or options[CONTROL].strip() == options.get("topic")
     ):
         yield wrong_value(
-            what, CONTROL, options[CONTROL], "a topic of its own: letters, digits, '.', '_' and '-'"
+            what,
+            CONTROL,
+            options[CONTROL],
+            "use the name of a separate topic, with letters, digits, '.', '_' and '-'",
         )
     yield from _client_problems(what, options)
 
 
 def _client_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
-    otherwise = f"or '{DELIVERY}' = '{AT_LEAST_ONCE}', which goes by Kafka's client in Java"
+    otherwise = f"or use '{DELIVERY}' = '{AT_LEAST_ONCE}' with Kafka's Java client"
     client = _client(options)
     for name, (written, value) in client.items():
         if name == "acks" and value.strip() not in ("all", "-1", "0"):  # 0 is refused for all
             yield wrong_value(
-                what, written, value, f"exactly once all replicas acknowledge: leave it out, {otherwise}"
+                what,
+                written,
+                value,
+                f"remove it: exactly-once delivery needs all replicas to acknowledge; {otherwise}",
             )
         elif name == "enable.idempotence" and value.strip().lower() != "true":
-            yield wrong_value(what, written, value, f"exactly once it is 'true': leave it out, {otherwise}")
+            yield wrong_value(
+                what, written, value, f"remove it: exactly-once delivery needs 'true'; {otherwise}"
+            )
         elif name == "transaction.timeout.ms" and not re.fullmatch("[1-9][0-9]{2,8}", value.strip()):
             yield wrong_value(what, written, value, "milliseconds, such as '60000'")
         elif _is_other_store(name, value):
             types = " or ".join(_STORES[name])
-            yield wrong_value(what, written, value, f"exactly once it can be {types}, {otherwise}")
+            yield wrong_value(
+                what, written, value, f"with exactly-once delivery it can be {types}; {otherwise}"
+            )
         elif name == "sasl.jaas.config" and not _is_login(value):
             yield SpecError(
-                f"{what}: exactly once it has no use for its '{written}'",
+                f"{what}: exactly-once delivery does not support this '{written}'",
                 code="wrong-option",
-                hint="of PlainLoginModule and ScramLoginModule user and password are taken; else say"
-                " 'sasl.username' and 'sasl.password', or what librdkafka has for the mechanism",
+                hint="use PlainLoginModule or ScramLoginModule with user and password, or set"
+                " 'sasl.username' and 'sasl.password', or librdkafka's options for the mechanism",
             )
     if _is_without_type(client, "ssl.truststore"):
         written, value = client["ssl.truststore.location"]
-        hint = f"say 'ssl.truststore.type' = 'PEM', which is the type that can be read, {otherwise}"
+        hint = f"set 'ssl.truststore.type' = 'PEM', the supported type, {otherwise}"
         yield wrong_value(what, written, value, hint)
     if _is_without_type(client, "ssl.keystore"):
         written, value = client["ssl.keystore.location"]
-        hint = f"say 'ssl.keystore.type' = 'PKCS12', which is the type that can be read, {otherwise}"
+        hint = f"set 'ssl.keystore.type' = 'PKCS12', the supported type, {otherwise}"
         yield wrong_value(what, written, value, hint)
 
 
@@ -179,13 +187,13 @@ def lacking(name: str) -> str | None:
     if name in _SAME or name in _RENAMED or name in _READ_HERE or name in OF_LIBRDKAFKA:
         return None
     instead = (
-        "records go where Java's client would put them"
+        "records go to the same partitions as with the Java client"
         if name.startswith("partitioner.")
         else (near_names(name, sorted({*_SAME, *_RENAMED, *OF_LIBRDKAFKA})))
     )
     return (
-        f"exactly once goes by librdkafka, which does not have it ({instead}): leave it out, or say"
-        f" '{DELIVERY}' = '{AT_LEAST_ONCE}'"
+        f"remove it, or set '{DELIVERY}' = '{AT_LEAST_ONCE}': exactly-once delivery uses librdkafka,"
+        f" which does not have this option ({instead})"
     )
 
 

@@ -34,7 +34,7 @@ _OF_STORES = re.compile(
     r"catalog\.(s3\.(access-key|secret|session)|client\.(access-key|secret|session)|adls|gcs)"
 )
 """Options with which tasks would need credentials."""
-_CREDENTIALS = "credentials are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)"
+_CREDENTIALS = "set credentials in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)"
 _S3 = ("s3", "s3a")
 
 
@@ -82,7 +82,7 @@ def iceberg_problems(sink: Sink) -> list[SpecError]:
             )
         )
     elif not all(table.split(".")) or "." not in table:
-        hint = "a namespace and a name: 'table' = 'shop.delivered'"
+        hint = "use a namespace and a name: 'table' = 'shop.delivered'"
         problems.append(wrong_value(what, "table", table, hint))
     if not any(name.startswith(CATALOG) for name in sink.options):
         problems.append(
@@ -108,7 +108,7 @@ def begins_after(options: Mapping[str, str]) -> int:
 def _begin_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError]:
     for name, value in options.items():
         if name.lower() == BEGINS_AFTER and not re.fullmatch("[0-9]{1,12}", value):
-            hint = f"the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
+            hint = f"use the number of the last tick whose rows are elsewhere: '{BEGINS_AFTER}' = '5'"
             yield wrong_value(what, BEGINS_AFTER, value, hint)
 
 
@@ -138,33 +138,34 @@ def _place_problems(what: str, path: str, options: Mapping[str, str]) -> Iterato
     is_s3 = scheme in _S3
     if path and not is_s3 and local_path(path) is None:
         yield SpecError(
-            f'{what} writes to local or mounted directories and to S3, not to "{scheme}:"',
+            f'{what} can write to local directories and S3, not to "{scheme}:"',
             code="file-system-not-supported",
-            hint="'path' = 's3://bucket/table', with 'endpoint' = 'https://…' where S3 is not Amazon's",
+            hint="use 'path' = 's3://bucket/table', and 'endpoint' = 'https://…' if the S3 server is"
+            " not Amazon's",
         )
     if is_s3 and (
         not urlsplit(path).netloc or "@" in urlsplit(path).netloc or not urlsplit(path).path.strip("/")
     ):
         yield SpecError(
-            f"{what}: 'path' names no table within a bucket",
+            f"{what}: 'path' must name a table inside a bucket",
             code="wrong-option",
-            hint="'path' = 's3://bucket/table'; credentials are those of the environment",
+            hint="for example 'path' = 's3://bucket/table', with the credentials in the environment",
         )
     if is_s3 and set(path) & set("%?#"):
         yield SpecError(
-            f"{what}: 'path' has one of % ? #, which libraries read in several ways in S3",
+            f"{what}: 'path' contains % ? or #, which S3 libraries interpret differently",
             code="wrong-option",
-            hint="name the table otherwise",
+            hint="use another name for the table",
         )
     endpoint, region = place_options(options)
     if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or "@" in urlsplit(endpoint).netloc):
-        hint = "it is the URL of an S3 server: 'http://localhost:9000'"
+        hint = "use the URL of an S3 server, such as 'http://localhost:9000'"
         yield wrong_value(what, "endpoint", public("url", endpoint), hint)
     if (endpoint or region) and path and not is_s3:
         yield SpecError(
-            f"{what} has an endpoint or a region of S3, but its path is not in S3",
+            f"{what} has an S3 'endpoint' or 'region', but its 'path' is not in S3",
             code="wrong-option",
-            hint="'path' = 's3://bucket/table', or leave 'endpoint' and 'region' out",
+            hint="use 'path' = 's3://bucket/table', or remove 'endpoint' and 'region'",
         )
 
 

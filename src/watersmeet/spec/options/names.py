@@ -25,10 +25,10 @@ _NOT_JDBC = {
     "username": "the option is called 'user'",
     "table-name": "the option is called 'dbtable'",
     "table": "the option is called 'dbtable'",
-    "batchsize": "it is for writing",
-    "truncate": "it is for writing",
-    "isolationlevel": "it is for writing",
-    "createtableoptions": "it is for writing",
+    "batchsize": "remove it: it is for writing",
+    "truncate": "remove it: it is for writing",
+    "isolationlevel": "remove it: it is for writing",
+    "createtableoptions": "remove it: it is for writing",
 }
 GENERATOR = ("rate", "disorder", "keys", "seed", "rows", "start")
 
@@ -77,7 +77,7 @@ def _of_source(source: Source) -> Iterator[SpecError]:
             if name.lower() not in lowered and not name.lower().startswith(JDBC_PROPERTIES):
                 problem = _unknown(f'jdbc table "{source.name}"', name, [*JDBC, *OF_ALL_SOURCES])
                 hint = _NOT_JDBC.get(name.lower()) or problem.hint
-                problem.hint = f"{hint}; properties of the driver are written '{JDBC_PROPERTIES}{name}'"
+                problem.hint = f"{hint}; write properties of the JDBC driver as '{JDBC_PROPERTIES}{name}'"
                 yield problem
         yield from _jdbc_problems(f'jdbc table "{source.name}"', source.options)
     elif source.connector == "generator":

@@ -84,10 +84,10 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
         )
     elif has_dead_letters(given) and sink.primary_key:
         yield SpecError(
-            f"{what}: 'on_rejected' = 'dead_letter' does not go with a PRIMARY KEY",
+            f"{what}: 'on_rejected' = 'dead_letter' cannot be used with a PRIMARY KEY",
             code="wrong-option",
-            hint="the row that a refused one was to replace would stay, and be wrong: leave out"
-            " 'on_rejected', and the job stops at such a row",
+            hint="remove 'on_rejected', so that the job stops at a rejected row; otherwise the outdated"
+            " row would stay in the table",
         )
     if _seconds(given.get("max_wait", "1 s")) is None:
         yield wrong_value(what, "max_wait", given["max_wait"], "a time such as '10 min'")
@@ -165,12 +165,12 @@ def table_of(options: Mapping[str, str]) -> TableName:
     written = next(value for name, value in options.items() if name.lower() == "table").strip()
     parts = re.findall(r'\s*("(?:[^"]|"")*"|[^".]+)\s*(\.|$)', written)
     if "".join(f"{part}{end}" for part, end in parts).replace(" ", "") != written.replace(" ", ""):
-        raise ValueError("it is written schema.name; names with dots stand in double quotes")
+        raise ValueError("write schema.name, with double quotes around names that contain dots")
     names = [
         part[1:-1].replace('""', '"') if part.startswith('"') else part.strip() for part, _ in parts if part
     ]
     if not 1 <= len(names) <= 2 or not all(names) or (parts and parts[-1][1] == "."):
-        raise ValueError("it is written schema.name")
+        raise ValueError("write schema.name")
     for name in names:
         if (hint := name_problem(name)) is not None:
             raise ValueError(hint)
@@ -213,8 +213,8 @@ def _seconds(written: str) -> int | None:
 def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:
     """What is wrong with ``url``, and with ``user`` and ``password`` beside it. No message shows them."""
     hint = (
-        "'url' = 'postgresql://user@host:5432/database'; in a password / @ : ? # % are written"
-        " %2F %40 %3A %3F %23 %25"
+        "use 'url' = 'postgresql://user@host:5432/database'; in a password write / @ : ? # % as %2F %40"
+        " %3A %3F %23 %25"
     )
     try:
         parts = urlsplit(given["url"].strip())
@@ -225,44 +225,46 @@ def url_problems(what: str, given: Mapping[str, str]) -> Iterator[SpecError]:
     # The client looks for the "@" behind a password up to the first "/", not up to the first "?"
     is_split = wrong or (not parts.path and "@" in parts.query)
     if wrong or is_split or parts.netloc.count("@") > 1 or "@" in parts.path or "#" in given["url"]:
-        yield SpecError(f"{what}: its 'url' is none of PostgreSQL's", code="wrong-option", hint=hint)
+        yield SpecError(f"{what}: its 'url' is not a PostgreSQL URL", code="wrong-option", hint=hint)
         return
     if _NO_ESCAPE.search(given["url"]):
         yield SpecError(
-            f"{what}: in its 'url' a % begins no character: two digits of 0-9 and a-f follow it, and not 00",
+            f"{what}: its 'url' has a % that is not followed by two hexadecimal digits other than 00",
             code="wrong-option",
             hint=hint,
         )
     if any("=" not in piece for piece in parts.query.split("&") if piece):
         yield SpecError(
-            f"{what}: in its 'url' something behind the '?' has no '='",
+            f"{what}: its 'url' has a parameter without '=' after the '?'",
             code="wrong-option",
-            hint="parameters are written name=value, with & between them, and & in values as %26",
+            hint="write parameters as name=value, separated by &, and a & inside a value as %26",
         )
     told = parse_qsl(parts.query, keep_blank_values=True)
     wanted = dict(told).get("target_session_attrs", "any")
     if wanted in _READ_ONLY:
         yield SpecError(
-            f"{what} writes, and its 'url' says target_session_attrs={wanted}",
+            f"{what} needs a server that accepts writes, but its 'url' has target_session_attrs={wanted}",
             code="wrong-option",
-            hint="say target_session_attrs=read-write, or name the server that takes writes",
+            hint="use target_session_attrs=read-write, or the host of the primary server",
         )
     elif len(hosts) > 1 and wanted not in WRITABLE:
         yield SpecError(
-            f"{what}: its 'url' names several servers, of which one may be a standby, or another's",
+            f"{what}: its 'url' has several servers, one of which may be a standby",
             code="wrong-option",
-            hint="name one, or add target_session_attrs=read-write (or primary)",
+            hint="use one server, or add target_session_attrs=read-write (or primary)",
         )
     for name, value in told:
         if name == "client_encoding" and value.lower().replace("-", "") != "utf8":
             yield SpecError(
-                f"{what}: texts are sent as UTF-8, and its 'url' says client_encoding={value}",
+                f"{what} sends text as UTF-8, but its 'url' has client_encoding={value}",
                 code="wrong-option",
-                hint="leave out client_encoding: the server turns texts into what the database has",
+                hint="remove client_encoding: the server converts text to the encoding of the database",
             )
     inside = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
     inside |= {name for name in ("password", "username") if getattr(parts, name) is not None}
     for name, in_url in (("user", "username"), ("password", "password")):
         if name in given and inside & {name, in_url}:
-            twice = f"the option '{name}' and the url both say it: leave out one"
-            yield SpecError(f"{what}: two of '{name}'", code="wrong-option", hint=twice)
+            twice = f"remove '{name}' from the options or from the url"
+            yield SpecError(
+                f"{what}: '{name}' is set both as an option and in the url", code="wrong-option", hint=twice
+            )

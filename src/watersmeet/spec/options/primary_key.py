@@ -41,11 +41,11 @@ def primary_key(
     for name in written:
         column = _column(words.key, name, columns, error, words)
         if column.name in names:
-            raise error(f'{words.key} names "{column.name}" twice', "leave out one of them")
+            raise error(f'{words.key} names "{column.name}" twice', "remove one of them")
         if not _may_be_key(column.type):
             raise error(
                 f'"{column.name}" is {column.type} and cannot be in a primary key',
-                "cast it to a text in the source",
+                "use a column of another type, or STRING",
             )
         names.append(column.name)
     what = f"{words.option}{words.sequence}"
@@ -57,13 +57,13 @@ def primary_key(
         )
     if by is not None and by.name in names:
         raise error(
-            f'"{by.name}" is in the primary key: all changes of a key have the same one',
+            f'"{by.name}" is in the primary key, so it cannot order the changes of a key',
             f"name a column in {words.sequence} that grows with each change",
         )
     if by is None and (tombstones_us is not None or not remembers):
         raise error(
-            f"{words.option}{words.tombstones} needs {words.sequence}: changes that are taken as"
-            " they come need no memory of deletes",
+            f"{words.option}{words.tombstones} needs {words.sequence}: without it the job applies"
+            " changes in the order of arrival and stores no deletes",
             words.such_as(words.sequence, "updated_at"),
         )
     if by is None or not remembers:

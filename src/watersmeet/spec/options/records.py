@@ -41,8 +41,8 @@ FORMATS = (AVRO, PROTOBUF)
 _JSON = "json"
 _IN_BASE64 = "base64:"
 _HINTS = {
-    SCHEMA: 'name a file with a schema, or write the schema itself: \'{"type": "record", …}\'',
-    DESCRIPTOR: "name a file that `protoc --include_imports --descriptor_set_out=FILE` has written",
+    SCHEMA: 'use the path of a schema file, or the schema itself: \'{"type": "record", …}\'',
+    DESCRIPTOR: "use the path of a file written by `protoc --include_imports --descriptor_set_out=FILE`",
 }
 
 Problem = Callable[[str, str | None], WatersmeetError]
@@ -63,7 +63,7 @@ def inlined(options: Mapping[str, str], error: Problem) -> dict[str, str]:
             raw = read_bytes(os.path.expanduser(value))
             given[name] = raw.decode() if plain == SCHEMA else _IN_BASE64 + base64.b64encode(raw).decode()
         except (OSError, ValueError) as cause:
-            why = getattr(cause, "strerror", None) or "it is not text"
+            why = getattr(cause, "strerror", None) or "it is not a text file"
             shown = public_option(name, value)
             raise error(f"option '{name}': \"{shown}\" cannot be read: {why}", _HINTS[plain]) from None
     return given
@@ -84,18 +84,20 @@ def record_problems(what: str, source: Source, format_: str) -> Iterator[SpecErr
         if name == HEADER:
             prefix = _JSON
         if name in OPTIONS and prefix != format_:
-            message = f'{what}: option "{name}" is for the format {prefix}, and it is {format_}'
-            yield SpecError(message, code="unknown-option", hint=f"'format' = '{prefix}', or leave it out")
+            message = f'{what}: option "{name}" is for the format {prefix}, but the format is {format_}'
+            yield SpecError(
+                message, code="unknown-option", hint=f"set 'format' = '{prefix}', or remove the option"
+            )
     header = source.options.get(HEADER)
     if header is not None and header.strip().lower() != CONFLUENT:
-        hint = f"it can be '{CONFLUENT}': a byte 0 and a number of 4 bytes"
+        hint = f"it can be '{CONFLUENT}': a byte 0, then a schema id of 4 bytes"
         yield wrong_value(what, HEADER, header, hint)
     if format_ not in FORMATS:
         return
     yield from _registry_problems(what, source)
     missing = [name for name in _needed(format_) if name not in source.options]
     for name in missing:
-        message = f'{what} needs the option "{name}": records do not say what is in them'
+        message = f'{what} needs the option "{name}": the records do not contain their schema'
         yield SpecError(message, code="missing-option", hint=_HINTS.get(name, f"'{name}' = 'shop.Order'"))
     if missing:
         return
@@ -115,7 +117,9 @@ def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
             if name in source.options:
                 message = f'{what}: option "{name}" needs "{REGISTRY}"'
                 yield SpecError(
-                    message, code="wrong-option", hint="say where the registry is, or leave it out"
+                    message,
+                    code="wrong-option",
+                    hint="add 'schema.registry' = 'http://…', or remove the option",
                 )
         return
     unknown = source.options.get(REGISTRY_UNKNOWN, WAIT)
@@ -131,7 +135,7 @@ def _registry_problems(what: str, source: Source) -> Iterator[SpecError]:
     except ValueError:
         fits, named = False, True
     if not fits or named:
-        who = f"who asks is said by '{REGISTRY_USER}' and '{REGISTRY_PASSWORD}'"
+        who = f"set the user with '{REGISTRY_USER}' and '{REGISTRY_PASSWORD}'"
         yield wrong_value(what, REGISTRY, url, f"'http://host:8081', or https; {who}")
 
 
@@ -140,7 +144,7 @@ def misfits(what: str, problems: Sequence[str]) -> Iterator[SpecError]:
         yield SpecError(
             f"{what}: {problem}",
             code="wrong-types",
-            hint="declare the column as the schema has it, and cast in a view",
+            hint="declare the type that the schema has, and cast in a view",
         )
 
 
@@ -165,9 +169,9 @@ def message_of(source: Source) -> str:
 def proto_schema(inlined_text: str) -> ProtoSchema:
     """Of the option's value. Raises: BadDescriptor."""
     if not inlined_text.startswith(_IN_BASE64):
-        raise BadDescriptor("it is no file that was read")
+        raise BadDescriptor("the file was not read")
     try:
         data = base64.b64decode(inlined_text.removeprefix(_IN_BASE64), validate=True)
     except binascii.Error:
-        raise BadDescriptor("it is not in base64") from None
+        raise BadDescriptor("it is not base64") from None
     return parse_descriptors(data)

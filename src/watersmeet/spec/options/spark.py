@@ -22,16 +22,16 @@ def source_problems(source: Source) -> Iterator[SpecError]:
     written = format_of(source.options)
     if not written:
         yield SpecError(
-            f"{what}: it is not said by which of Spark's data sources it is read",
+            f"{what}: the option '{FORMAT}' is missing, which names Spark's data source",
             code="missing-option",
-            hint=f"'{FORMAT}' = 'rate', or the name of a data source that the session has",
+            hint=f"for example '{FORMAT}' = 'rate'",
         )
     elif written.lower() in _OURS:
         own = _OURS[written.lower()]
         yield SpecError(
-            f"{what}: {written} is read by TYPE {own}, which counts records that are broken",
+            f"{what}: use TYPE {own} to read {written}; it also counts broken records",
             code="wrong-option",
-            hint=f"write TYPE {own}; or read it by Spark in Python: stream(spark.readStream.format(…), …)",
+            hint=f"write TYPE {own}, or read it in Python: stream(spark.readStream.format(…), …)",
         )
 
 
@@ -41,24 +41,28 @@ def sink_problems(sink: Sink) -> Iterator[SpecError]:
     written = format_of(sink.options)
     if not written and not table_of(sink.options):
         yield SpecError(
-            f"{what}: it is not said by which of Spark's data sources it is written",
+            f"{what}: the option '{FORMAT}' or '{TABLE}' is missing, which names Spark's data source",
             code="missing-option",
-            hint=f"'{FORMAT}' = 'jdbc', or another one that the session has; or '{TABLE}' = 'catalog.db.t'",
+            hint=f"for example '{FORMAT}' = 'jdbc', or '{TABLE}' = 'catalog.db.t'",
         )
     elif written.lower() in _NOT_WRITTEN:
         own = _NOT_WRITTEN[written.lower()]
-        why = "exactly once, which Spark's own writer does not" if written.lower() in _OURS else "by itself"
+        why = (
+            "which writes exactly once, unlike Spark's own writer"
+            if written.lower() in _OURS
+            else "which writes it directly"
+        )
         yield SpecError(
-            f"{what}: {written} is written by TYPE {own}, {why}",
+            f"{what}: {written} needs TYPE {own}, {why}",
             code="wrong-option",
-            hint=f"write TYPE {own}; in Python: sink('{own.lower()}', …)",
+            hint=f"write TYPE {own}, or in Python sink('{own.lower()}', …)",
         )
     for name in sink.options:
         if name.lower() in _MODES:
             yield SpecError(
-                f"{what}: option '{name}' is said, and each tick's rows are added to those that are there",
+                f"{what}: option '{name}' cannot be set: each tick appends its rows",
                 code="wrong-option",
-                hint="leave it out",
+                hint="remove it",
             )
 
 

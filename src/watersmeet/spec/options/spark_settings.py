@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 TIME_ZONE = "spark.sql.session.timeZone"
 
-_RAISES = "expressions mean what ANSI mode says: where Spark raises, the job stops"
-_NAMES = "names are compared without regard to case when a job is planned"
-_TYPES = "the types that a job was planned with would not be those that it runs with"
-_TEXT = "the text of the job would be read in another way than when it was planned"
+_RAISES = "the job evaluates expressions in ANSI mode and stops where Spark raises an error"
+_NAMES = "the planner compares names case-insensitively"
+_TYPES = "the job would run with other types than planned"
+_TEXT = "Spark would parse the job's SQL differently than the planner"
 
 FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.ansi.enabled": ("true", _RAISES),
@@ -24,25 +24,25 @@ FIXED: Mapping[str, tuple[str, str]] = {
     "spark.sql.preserveCharVarcharTypeInfo": ("false", _TYPES),
     "spark.sql.functionResolution.sessionOrder": (
         "second",
-        "a function of yours would be called by the name of one of Spark's",
+        "your functions would replace functions of Spark with the same name",
     ),
-    "spark.sql.session.collation.default": ("UTF8_BINARY", "tasks compare texts by their bytes"),
+    "spark.sql.session.collation.default": ("UTF8_BINARY", "tasks compare text by its bytes"),
     "spark.sql.mapKeyDedupPolicy": ("EXCEPTION", _RAISES),
     "spark.sql.icu.caseMappings.enabled": (
         "true",
-        "upper and lower would give other texts than in tasks",
+        "upper() and lower() would give other results than in tasks",
     ),
     "spark.sql.variable.substitute": ("false", _TEXT),
     "spark.sql.parser.quotedRegexColumnNames": ("false", _TEXT),
     "spark.sql.parser.escapedStringLiterals": ("false", _TEXT),
     "spark.sql.ansi.doubleQuotedIdentifiers": ("false", _TEXT),
-    "spark.sql.parquet.datetimeRebaseModeInRead": ("CORRECTED", "days and times before 1582 would be moved"),
-    "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "days and times before 1582 would be moved"),
-    "spark.sql.parquet.int96RebaseModeInRead": ("CORRECTED", "times before 1582 would be moved"),
-    "spark.sql.parquet.int96RebaseModeInWrite": ("CORRECTED", "times before 1582 would be moved"),
-    "spark.sql.avro.datetimeRebaseModeInRead": ("CORRECTED", "days and times before 1582 would be moved"),
-    "spark.sql.avro.datetimeRebaseModeInWrite": ("CORRECTED", "days and times before 1582 would be moved"),
-    "spark.sql.execution.arrow.useLargeVarTypes": ("false", "tasks take texts in Arrow's usual types"),
+    "spark.sql.parquet.datetimeRebaseModeInRead": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.parquet.datetimeRebaseModeInWrite": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.parquet.int96RebaseModeInRead": ("CORRECTED", "times before 1582 would change"),
+    "spark.sql.parquet.int96RebaseModeInWrite": ("CORRECTED", "times before 1582 would change"),
+    "spark.sql.avro.datetimeRebaseModeInRead": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.avro.datetimeRebaseModeInWrite": ("CORRECTED", "dates and times before 1582 would change"),
+    "spark.sql.execution.arrow.useLargeVarTypes": ("false", "tasks need Arrow's regular text types"),
 }
 """Name -> (the one value, why)."""
 
@@ -67,15 +67,15 @@ def problem_of(name: str, value: str) -> tuple[str, str] | None:
     name = name.strip()
     if name.lower() == TIME_ZONE.lower():
         return (
-            f"{name} cannot be set for Spark alone: conditions are computed outside of it, too",
-            "SET time_zone = 'America/New_York' holds for all of the job",
+            f"{name} cannot be set for Spark only: the job also evaluates conditions outside of Spark",
+            "use SET time_zone = 'America/New_York', which applies to the whole job",
         )
     if name.lower().startswith(LEGACY):
         return (
-            f"{name} cannot be set: expressions mean what Spark says without its legacy settings",
+            f"{name} cannot be set: the job does not support Spark's legacy settings",
             "leave it out",
         )
     for fixed, (only, why) in FIXED.items():
         if name.lower() == fixed.lower() and value.strip().lower() != only.lower():
-            return f"{fixed} = {value} cannot be set: {why}", f"leave it out; here it is {only}"
+            return f"{fixed} = {value} cannot be set: {why}", f"remove it; watersmeet uses {only}"
     return None

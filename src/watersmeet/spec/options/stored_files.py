@@ -14,7 +14,7 @@ STORES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az"}
 """Schemes of paths, and what clients call them."""
 OPTIONS = ("path", "format", "compression", "endpoint", "region")
 COMPRESSIONS = ("snappy", "zstd", "gzip", "none")
-_CREDENTIALS = "credentials come from the environment of each process, such as AWS_ACCESS_KEY_ID"
+_CREDENTIALS = "set credentials in the environment of each process, such as AWS_ACCESS_KEY_ID"
 _UNSAFE = re.compile(r"[%?#*\[\]{}\\^`|<>~\x00-\x1f\x7f]|//|/\.{1,2}(/|$)")
 """In a path: what clients, or readers, take for something else."""
 
@@ -52,7 +52,7 @@ def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError
         if name.lower() not in OPTIONS:
             is_secret = "key" in name.lower() or public(name, "x") != "x"
             yield SpecError(
-                f'{what} has no option "{name}" in an object store',
+                f'{what} has no option "{name}" for an object store',
                 code="unknown-option",
                 hint=_CREDENTIALS if is_secret else near_names(name, OPTIONS),
             )
@@ -62,24 +62,24 @@ def stored_problems(what: str, options: Mapping[str, str]) -> Iterator[SpecError
         yield SpecError(
             f'{what} writes Parquet to an object store, not "{given["format"]}"',
             code="format-not-supported",
-            hint="leave 'format' out, or write to a directory",
+            hint="remove 'format', or write to a directory",
         )
     path, endpoint, region = given["path"], given.get("endpoint", ""), given.get("region", "")
     parts = urlsplit(path)
     if not parts.netloc or "@" in parts.netloc or not parts.path.strip("/"):
         yield SpecError(
-            f"{what}: 'path' names no place within a bucket",
+            f"{what}: 'path' must name a directory inside a bucket",
             code="wrong-option",
-            hint=f"'path' = '{parts.scheme}://bucket/delivered'; {_CREDENTIALS}",
+            hint=f"for example 'path' = '{parts.scheme}://bucket/delivered'; {_CREDENTIALS}",
         )
     elif _UNSAFE.search(path.split("://", 1)[1].rstrip("/")):
         yield SpecError(
-            f"{what}: 'path' has something in it that is read in several ways in object stores",
+            f"{what}: 'path' contains characters that object stores interpret differently",
             code="wrong-option",
-            hint="letters, digits, blanks and - _ . = ! between single slashes are safe",
+            hint="use only letters, digits, spaces and - _ . = ! between single slashes",
         )
     if endpoint and (urlsplit(endpoint).scheme not in ("http", "https") or "@" in urlsplit(endpoint).netloc):
-        hint = "it is the URL of an S3 server: 'http://localhost:9000'"
+        hint = "use the URL of an S3 server, such as 'http://localhost:9000'"
         yield wrong_value(what, "endpoint", public("url", endpoint), hint)
     if region and STORES[parts.scheme] != "s3":
-        yield wrong_value(what, "region", region, "it is of S3 alone")
+        yield wrong_value(what, "region", region, "remove it: it is for S3 only")

@@ -26,16 +26,17 @@ def mixed_topics(sinks: Sequence[Sink], sources: Iterable[Source]) -> Iterator[S
                     f'"{other.name}" {does} the topic "{control}", which is the control topic of'
                     f' "{sink.name}"',
                     code="control-topic",
-                    hint="it is for the marks of ticks alone: 'control.topic' = '…' names another",
+                    hint="use another topic, or set 'control.topic' = '…': the control topic is only for"
+                    " records about ticks",
                 )
     for one, other in combinations(marking, 2):
         named = _transactional_id(one)
         if named and named == _transactional_id(other) and _meet(one, other):
             yield SpecError(
-                f'"{one.name}" and "{other.name}" have one transactional.id, "{named}": each would shut the'
-                " other one out",
+                f'"{one.name}" and "{other.name}" have the same transactional.id, "{named}", so each'
+                " would fence the other",
                 code="shared-transactional-id",
-                hint="leave 'transactional.id' out, or give each sink one of its own",
+                hint="remove 'transactional.id', or give each sink its own",
             )
 
 

@@ -105,9 +105,7 @@ def value_problems(
             problems.append((written, hint))
     for one, other in SYNONYMS:
         if one in named and other in named:
-            problems.append(
-                (named[other], f"'{prefix}{one}' is the same option, and is said, too: leave out one")
-            )
+            problems.append((named[other], f"remove it or '{prefix}{one}', which is the same option"))
     if wanted in ("json", "csv") and use is Use.READ and not problems:
         values = {name: options[written] for name, written in named.items()}
         problems += _undelimited(wanted, values, named)
@@ -128,7 +126,7 @@ def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
         return _number(value, 1, 2**63 - 1, "a whole number above zero, such as '10'")
     if name in _CHARACTERS:
         short = len(value.encode("utf-16-le", "surrogatepass")) <= 2
-        return None if short else "it is one character, or empty for none"
+        return None if short else "use one character, or '' for none"
     if name in ("encoding", "charset"):
         return None if value.upper() in ENCODINGS else f"it can be {_either(ENCODINGS)}"
     rule = _RULES.get(name)
@@ -137,25 +135,25 @@ def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
 
 def _separator(value: str, wanted: str, use: Use) -> str | None:
     if not value:
-        return "it is one or more characters, such as ',' or '\\t'"
+        return "use one or more characters, such as ',' or '\\t'"
     if _SEPARATOR.fullmatch(value):
         return None
-    return "behind a backslash can be t, r, b, f, a quote or a backslash; write other characters as they are"
+    return "after a backslash write t, r, b, f, a quote or a backslash; write other characters without one"
 
 
 def _line_separator(value: str, wanted: str, use: Use) -> str | None:
     if wanted == "csv" and use is Use.PARSE:
         return None
     if not value:
-        return "it is what ends a record, such as '\\n' (a line feed); leave it out for lines"
+        return "use the text that ends a record, such as '\\n' (a line feed), or remove the option"
     if wanted == "csv" and len(value.encode("utf-16-le", "surrogatepass")) > 4:
-        return "it is one or two characters"
+        return "use one or two characters"
     return None
 
 
 def _pattern(value: str, wanted: str, use: Use) -> str | None:
     why = pattern_problem(value, reading=use is not Use.WRITE)
-    return None if why is None else f"{why}; a pattern is like 'yyyy-MM-dd HH:mm:ss'"
+    return None if why is None else f"{why}; use a pattern such as 'yyyy-MM-dd HH:mm:ss'"
 
 
 def _of_letters(missing: frozenset[str], what: str) -> Callable[[str, str, Use], str | None]:
@@ -165,7 +163,7 @@ def _of_letters(missing: frozenset[str], what: str) -> Callable[[str, str, Use],
             return why
         plain = re.sub(r"'(?:[^']|'')*'|\[[^\]]*\]?", "", value)
         odd = next((letter for letter in plain if letter in missing), None)
-        return None if odd is None else f"{odd} is of {what}; a pattern is like 'yyyy-MM-dd'"
+        return None if odd is None else f"{odd} is for {what}; use a pattern such as 'yyyy-MM-dd'"
 
     return rule
 
@@ -174,7 +172,7 @@ def _time_zone(value: str, wanted: str, use: Use) -> str | None:
     named = value in _SHORT_ZONES or value in zoneinfo.available_timezones()
     if named or (zone_named(value) is not None and value == value.strip().upper()):
         return None
-    return "name a region, such as 'America/New_York', 'UTC', or an offset, such as '+05:30'"
+    return "use a region such as 'America/New_York', 'UTC', or an offset such as '+05:30'"
 
 
 def _one_of(names: tuple[str, ...], *, exactly: bool = False) -> Callable[[str, str, Use], str | None]:
@@ -217,12 +215,12 @@ def _glob(value: str, wanted: str, use: Use) -> str | None:
     plain = re.sub(r"\\.", "", value, flags=re.DOTALL)
     outside = re.sub(r"\[[^\]]+\]", "", plain)
     if "\\" in outside or "[" in outside or outside.count("{") > outside.count("}"):
-        return "it is a pattern of names, such as '*.csv'; every [ needs a ], and every { a }"
+        return "use a pattern of file names such as '*.csv', with a ] for every [ and a } for every {"
     return None
 
 
 def _base(value: str, wanted: str, use: Use) -> str | None:
-    return None if value else "it is a directory above those of partitions"
+    return None if value else "use the directory above the partition directories"
 
 
 _RULES: Mapping[str, Callable[[str, str, Use], str | None]] = {
@@ -258,8 +256,8 @@ def _undelimited(wanted: str, values: Mapping[str, str], named: Mapping[str, str
     if values.get("multiline", "false").lower() == "true":
         return []
     if encoding in ("UTF-16", "UTF-32"):
-        return [(named[name], "'multiLine' = 'true' reads such files, or say 'UTF-16LE' or 'UTF-16BE'")]
-    return [] if "linesep" in named else [(named[name], "say what ends a record: 'lineSep' = '\\n'")]
+        return [(named[name], "set 'multiLine' = 'true', or use 'UTF-16LE' or 'UTF-16BE'")]
+    return [] if "linesep" in named else [(named[name], "set the text that ends a record: 'lineSep' = '\\n'")]
 
 
 def _number(value: str, least: int, most: int, hint: str) -> str | None:

@@ -116,7 +116,7 @@ def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
         return AvroType(tree) if tree in PRIMITIVES else _named(tree, space, names)
     if isinstance(tree, list):
         if any(isinstance(item, list) for item in tree) or not tree:
-            raise BadSchema("a union holds types, and no unions")
+            raise BadSchema("a union cannot contain a union")
         return AvroType("union", parts=tuple(_type(item, space, names) for item in tree))
     if not isinstance(tree, dict) or "type" not in tree:
         raise BadSchema(f"{json.dumps(tree)[:80]} is not a type")
@@ -135,7 +135,7 @@ def _read_type(tree: Any, space: str, names: _Names) -> AvroType:
 def _named(name: str, space: str, names: _Names) -> AvroType:
     for full in (name,) if "." in name or not space else (f"{space}.{name}", name):
         if full in names.open:
-            raise BadSchema(f'the type "{full}" holds itself, and such are not read')
+            raise BadSchema(f'the type "{full}" contains itself, which is not supported')
         if full in names.declared:
             return names.declared[full]
     raise BadSchema(f'there is no type "{name}"')

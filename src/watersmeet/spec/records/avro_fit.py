@@ -65,7 +65,7 @@ def fit_avro(written: AvroType, columns: Sequence[Column], reader: AvroType | No
         Misfit: they cannot be.
     """
     if written.kind != "record":
-        raise Misfit([f"the schema is not a record: it is {written}"])
+        raise Misfit([f"the schema is {written}, not a record"])
     problems: list[str] = []
     target = struct([Field(column.name, column.type) for column in columns])
     try:
@@ -95,7 +95,7 @@ def _read(
         reading = _leaf(written, to)
     if reading is None:
         what = f'column "{path}"' if "." not in path else f'"{path}"'
-        problems.append(f"{what} is declared {to}, and the schema has {written}")
+        problems.append(f"{what} is declared {to}, but the schema has {written}")
         return Reading(written.kind)
     return reading
 

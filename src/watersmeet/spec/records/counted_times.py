@@ -53,11 +53,11 @@ def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]
         return
     if wanted not in FORMATS:
         yield SpecError(
-            f"{what}: option '{UNIT}' is for the formats {', '.join(FORMATS)}, and it is {wanted}",
+            f"{what}: option '{UNIT}' is for the formats {', '.join(FORMATS)}, but the format is {wanted}",
             code="unknown-option",
-            hint="leave it out: records of this format say themselves what their numbers are"
+            hint="remove it: records of this format contain their time unit"
             if wanted != DEBEZIUM
-            else "'debezium.timestamps' = 'millis', 'micros' or 'nanos' says it of Debezium's",
+            else "use 'debezium.timestamps' = 'millis', 'micros' or 'nanos' instead",
         )
     elif value.strip().lower() not in UNITS:
         hint = f"it can be {', '.join(UNITS)}"
@@ -66,7 +66,8 @@ def unit_problems(what: str, source: Source, wanted: str) -> Iterator[SpecError]
         for column in source.columns:
             if column.type.is_nested and {TIMESTAMP, TIMESTAMP_NTZ} & set(column.type.every):
                 yield SpecError(
-                    f'{what}: the column "{column.name}" is {column.type}, and numbers within are seconds',
+                    f'{what}: the column "{column.name}" is {column.type}, but Spark reads numbers'
+                    " inside it as seconds",
                     code="wrong-types",
-                    hint=f"declare BIGINT within, and cast in a view: '{UNIT}' is of columns",
+                    hint=f"declare these fields BIGINT and cast in a view: '{UNIT}' applies to columns only",
                 )

@@ -110,5 +110,5 @@ def written_as(record: Collection[str], name: str) -> str | None:
         return name
     others = [own for own in record if own.lower() == name.lower()]
     if len(others) > 1:
-        raise ValueError(f"{others[0]} and {others[1]} differ by case alone")
+        raise ValueError(f"{others[0]} and {others[1]} differ only in case")
     return others[0] if others else None

@@ -110,7 +110,7 @@ def _file(data: bytes, schema: ProtoSchema) -> None:
     parts = _fields(data)
     syntax = _text(parts, 12) or "proto2"
     if syntax not in ("proto2", "proto3"):
-        raise BadDescriptor(f"{_text(parts, 1)} has {syntax}: proto2 and proto3 are read")
+        raise BadDescriptor(f"{_text(parts, 1)} has {syntax}; proto2 and proto3 are supported")
     package = _text(parts, 2)
     for message in _several(parts, 4):
         _message(message, package, syntax == "proto3", schema)

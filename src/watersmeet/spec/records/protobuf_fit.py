@@ -88,7 +88,7 @@ def _field(schema: ProtoSchema, item: ProtoField, wanted: Field, path: str, prob
         reading = _value(schema, item, to, whole, problems)
     if reading is None:
         what = f'column "{whole}"' if "." not in whole else f'"{whole}"'
-        problems.append(f"{what} is declared {to}, and the message has {'map' if is_map else item}")
+        problems.append(f"{what} is declared {to}, but the message has {'map' if is_map else item}")
         reading = Reading(item.kind)
     return _described(item, reading, to)
 

@@ -30,7 +30,9 @@ NO_TOKEN = "none"
 _MIN_LENGTH = 16
 _MAX_BYTES = 4096
 _TOKEN = re.compile(rf"[!-~]{{{_MIN_LENGTH},}}")
-_HINT = "--token-file FILE names another one; --no-token lets every user of this machine see rows of the job"
+_HINT = (
+    "use another file with --token-file FILE; --no-token lets every user of this machine see the job's rows"
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def describe_access(token: AccessToken | None, address: Address) -> str:
     if token is not None:
         return f"token in {token.file}"
     return "no token: open to " + (
-        "every user of this machine" if address.is_loopback else "whoever reaches this address"
+        "every user of this machine" if address.is_loopback else "everyone who can reach this address"
     )
 
 
@@ -120,7 +122,7 @@ def _read(file: Path) -> Secret:
         text = opened.read(_MAX_BYTES).strip().decode("ascii", "replace")
     if not _TOKEN.fullmatch(text):
         rule = f"it does not have one line of at least {_MIN_LENGTH} letters, digits or signs"
-        raise _refused(file, rule, "remove the file, and a token is made")
+        raise _refused(file, rule, "remove the file; the next run creates a new token")
     return Secret(text)
 
 
@@ -130,5 +132,5 @@ def _open_unblocked(path: str, flags: int) -> int:
 
 
 def _refused(file: Path, reason: str, hint: str = _HINT) -> EngineError:
-    message = f'the token of page and metrics cannot be taken from "{file}": {reason}'
+    message = f'the token for page and metrics cannot be read from "{file}": {reason}'
     return EngineError(message, code="token-file", hint=hint)

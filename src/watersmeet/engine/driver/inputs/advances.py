@@ -49,13 +49,13 @@ def advances_back(
             for column in side.input.columns
         }
         told = [
-            f"that of {key} is {shown_time(back.watermark, integer[key])}, the advance is to "
-            f"{shown_time(back.advance, integer[key])}"
+            f"the watermark of {key} is {shown_time(back.watermark, integer[key])}, but the advance"
+            f" sets it to {shown_time(back.advance, integer[key])}"
             for key, back in sorted(advances.items())
         ]
         raise EngineError(
-            f"a watermark never goes back: {'; '.join(told)}",
+            f"a watermark cannot move back: {'; '.join(told)}",
             code="advance-goes-back",
-            hint="lenient = true passes over such an advance and reports it",
+            hint="SET lenient = true to ignore and report such advances",
         )
     return tuple(advances[key] for key in sorted(advances))

@@ -24,6 +24,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import MatchPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import Expr, JoinKind
+from watersmeet.types.arrow import sql_name
 
 
 def held_to_match(query: QueryPlan, node: MatchPlan, plan: SidePlan) -> Held:
@@ -90,10 +91,10 @@ def _check_keys(query: QueryPlan, node: MatchPlan, shapes: Mapping[Side, SideSha
         kinds = [shapes[side].schema.field(key.column(side)).type for side in Side]
         if family(kinds[0]) != family(kinds[1]):
             raise EngineError(
-                f'"{query.name}": the key {key.columns.left} = {key.columns.right} compares '
-                f"{kinds[0]} with {kinds[1]}",
+                f'"{query.name}": the join key {key.columns.left} = {key.columns.right} compares'
+                f" {sql_name(kinds[0])} with {sql_name(kinds[1])}",
                 code="wrong-types",
-                hint="cast one of them to the type of the other",
+                hint="cast one column to the type of the other: CAST(… AS type)",
             )
 
 

@@ -160,9 +160,9 @@ def _lookup(
     )
     if shape.elsewhere is not None:
         raise EngineError(
-            f'"{query.name}": a condition of its delta join would be computed by Spark, for the types of its'
-            " columns are others than were declared",
+            f'"{query.name}": a condition of its delta join needs Spark, because its columns do not'
+            " have the declared types",
             code="wrong-types",
-            hint="declare the columns as they come, or SET plan = cascade",
+            hint="declare the columns with the types that the source has, or SET plan = 'cascade'",
         )
     return shape

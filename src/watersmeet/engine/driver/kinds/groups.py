@@ -22,6 +22,7 @@ from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import GroupedPlan, GroupPlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.state.runs.columns import StoredColumn
+from watersmeet.types.arrow import sql_name
 
 
 class GroupDriver(NodeDriver[GroupPlan, GroupShape]):
@@ -69,8 +70,9 @@ def parts_of_groups(query: QueryPlan, node: GroupedPlan, types: Mapping[str, pa.
     if isinstance(parts, str):
         call = next(call for call in node.calls if call.name == parts)
         raise EngineError(
-            f'"{query.name}": {call.text} of {", ".join(str(types[a]) for a in call.columns)} over groups'
-            " whose rows come and go is not computed yet",
+            f'"{query.name}": {call.text} does not support the type'
+            f" {', '.join(sql_name(types[a]) for a in call.columns)} where rows of a group can be"
+            " retracted",
             code="aggregate-function",
             hint="cast its argument to another type",
         )
@@ -89,10 +91,10 @@ def _check_equality(
         except TypeError:
             text = texts.get(column) or next(call.text for call in node.calls if column in call.columns)
             raise EngineError(
-                f'"{query.name}": {text.replace("`", "")} is {types[column]}, and nothing says when two of'
-                " those are equal",
+                f'"{query.name}": {text.replace("`", "")} is {sql_name(types[column])}, a type whose'
+                " values cannot be compared for equality",
                 code="wrong-types",
-                hint="group by its parts, such as map_keys(…), or by a text of it",
+                hint="group by a part of it, such as map_keys(…), or by its text: to_json(…)",
             ) from None
 
 

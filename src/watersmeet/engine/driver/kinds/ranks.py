@@ -17,6 +17,7 @@ from watersmeet.kernel.ranks import order_sql, rank_parts
 from watersmeet.plan.model.job import QueryPlan
 from watersmeet.plan.model.nodes import RankPlan
 from watersmeet.plan.model.sides import SidePlan
+from watersmeet.types.arrow import sql_name
 
 
 class RankDriver(NodeDriver[RankPlan, RankShape]):
@@ -28,10 +29,11 @@ class RankDriver(NodeDriver[RankPlan, RankShape]):
         for (_, column), text in zip(node.keys, node.key_texts, strict=True):
             if not is_ordered(types[column]):
                 raise EngineError(
-                    f'"{query.name}": {text.replace("`", "")} is {types[column]}, and rows that are numbered'
-                    " are ordered by all of their columns: such values have no order",
+                    f'"{query.name}": {text.replace("`", "")} is {sql_name(types[column])}, which has'
+                    " no order; ROW_NUMBER() orders rows with equal keys by all selected columns",
                     code="wrong-types",
-                    hint="leave it out of the SELECT with ROW_NUMBER(), or put it there as text: to_json(…)",
+                    hint="remove the column from the SELECT with ROW_NUMBER(), or select it as text:"
+                    " to_json(…)",
                 )
         columns, partition = dict(node.keys), _partition(node)
         values = [column for column in dict.fromkeys(columns.values()) if column not in partition]

@@ -30,6 +30,7 @@ from watersmeet.plan.model.nodes import AggregatePlan
 from watersmeet.plan.model.sides import SidePlan
 from watersmeet.spec.model import WINDOW_END, WINDOW_START, WindowKind
 from watersmeet.state.runs.columns import StoredColumn
+from watersmeet.types.arrow import sql_name
 from watersmeet.watermark.windows import passed_below, release_limit, start_watermark
 
 
@@ -150,10 +151,11 @@ def _aggregates(query: QueryPlan, node: AggregatePlan, side: SideShape) -> tuple
             if node is query.root:
                 return None
             raise EngineError(
-                f'"{query.name}": {call.text} of {", ".join(map(str, types))} is computed by Spark, and so it'
-                " can only be in the last step of a query",
+                f'"{query.name}": {call.text} of {", ".join(map(sql_name, types))} needs Spark, so'
+                " only the last step of a query can compute it",
                 code="aggregate-function",
-                hint="cast its argument to another type, or INSERT it into a sink of its own",
+                hint="cast its argument to another type, or INSERT this aggregate into a sink and read"
+                " that in another job",
             )
         aggregates.append(AggregateColumn(call.name, *own))
     return tuple(aggregates)

@@ -88,9 +88,9 @@ def check_as_kept(plan: JobPlan, manifest: Manifest) -> None:
         makers += [kept[0] for own, kept in _kept_by(query) if not may_share(own, kept, False)]
         if makers:
             raise StateError(
-                f'query "{query.name}" was to take rows of "{makers[0]}" that are not there for it',
+                f'query "{query.name}" expects stored rows of "{makers[0]}" that the state does not have',
                 code="changed-query",
-                hint="this is a bug of watersmeet: please report it, with the job and this message",
+                hint="this is a bug in watersmeet: please report it with the job and this message",
             )
 
 

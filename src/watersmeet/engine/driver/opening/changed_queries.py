@@ -97,7 +97,7 @@ class Change:
                 ordered = in_state_order(manifest, query)
                 old, new = manifest.described[query.name], described(ordered or query)
                 self.how[query.name] = differences(old, new)
-                shared = "another query takes its rows, or it takes another's" if query.name in bound else ""
+                shared = "it shares rows with another query" if query.name in bound else ""
                 why_not = (
                     order_hindrance(old, new)
                     or hindrance(old, new)
@@ -105,7 +105,7 @@ class Change:
                     or self._widen(manifest, ordered or query)
                 )
                 if ordered is not None and not why_not:
-                    why_not = "its joins stand in another order"  # nobody asked `as_kept` for the plan
+                    why_not = "its joins are in another order"  # nobody asked `as_kept` for the plan
                 self.why_not[query.name] = why_not
                 if not why_not:
                     self.goes_on.append(query.name)
@@ -190,8 +190,8 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         for query in stay
     }
     said = of_sources + [
-        f"{called(name)} goes on with its rows: {'; '.join(change.how[name])}; what went out stays,"
-        f" and a row that had a match by the old condition counts as matched{change.from_when(plan, name)}"
+        f"{called(name)} keeps its rows: {'; '.join(change.how[name])}; results so far stay, and a row"
+        f" that matched under the old condition counts as matched{change.from_when(plan, name)}"
         for name in change.goes_on
     ]
     said += [
@@ -199,9 +199,9 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         for name in change.begins
         if change.how.get(name)
     ]
-    said += [f"{called(name)} is gone from the job, and its state goes" for name in change.removed]
+    said += [f"{called(name)} is no longer in the job; its state is deleted" for name in change.removed]
     said += [
-        f"{called(name)} keeps the rows of {side} itself from now on, which another one kept"
+        f"{called(name)} now stores the rows of {side} itself; another query stored them before"
         for name, _, side, _ in brought
         if input_of(side) == side
     ]
@@ -221,8 +221,9 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
         raise StateError(
             "; ".join(problems),
             code="changed-query",
-            hint="run it in a job of its own, which reads all from the start; or let what keeps the table so"
-            " stay for one run beside what comes: an index, or SELECT * FROM the table as a query",
+            hint="run the new query in a job of its own, which reads its sources from the start; or"
+            " first run this job once with a CREATE INDEX on the table, or a query SELECT * FROM"
+            " it, that stores its rows",
         )
     coming.write_marks()
     changed = manifest.model_copy(
@@ -291,8 +292,8 @@ class Coming:
         rows = self._manifest.queries[kept_by.query].nodes[kept_by.node].arrangements.get(kept_by.side)
         count = 0 if rows is None else rows.retained
         self.said.append(
-            f"{called(query.name)} begins with all rows of {side.title}, {count} as they are kept, and looks"
-            f" them up where {called(kept_by.query)} keeps them"
+            f"{called(query.name)} starts with all rows of {side.title} ({count} stored) and looks them"
+            f" up in the state of {called(kept_by.query)}"
         )
 
     def _begin_with_contents(
@@ -305,7 +306,7 @@ class Coming:
         state: QueryState,
     ) -> None:
         """Of a query of changes, which needs all rows; ``table``: how its node stores them."""
-        contents: Contents | str = "only of tables are all rows kept"
+        contents: Contents | str = "the state stores all rows of tables only, not of streams"
         if all(branch.source.is_table for _, branch in side.sources):
             contents = contents_of(
                 side,
@@ -320,19 +321,20 @@ class Coming:
             )
         if isinstance(contents, str):
             self.problems.append(
-                f"{called(query.name)} cannot come to a job with state: its rows may be retracted, and it"
-                f' needs all rows of "{side.title}", of which the job has read some: {contents}'
+                f"{called(query.name)} cannot be added to a job with state: its rows can be retracted,"
+                f' so it needs all rows of "{side.title}", and the job has already read some:'
+                f" {contents}"
             )
             return
         self.contents.append(contents)
         state.nodes[node].arrangements[side.name] = contents.deletes
-        self.said.append(f"{called(query.name)} begins with all {contents.rows} rows of {side.title}")
+        self.said.append(f"{called(query.name)} starts with all {contents.rows} rows of {side.title}")
 
     def _begin(
         self, query: QueryPlan, node: int, side: SidePlan, shape: SideShape, state: QueryState
     ) -> None:
         other = None if side.stages else next(self.donors(side), None)
-        rows, why = Arrangement(), "no other query keeps them as it needs them"
+        rows, why = Arrangement(), "no other query stores them in the form it needs"
         if other is not None:
             name, _, own = other
             before = self._manifest.queries[name]
@@ -346,16 +348,16 @@ class Coming:
         state.nodes[node].arrangements[side.name] = rows
         state.account[side.name] = {"in": rows.retained}
         if not self._has_missed(side) and not side.stages:
-            self.said.append(f'query "{query.name}" begins with all rows of {side.title}')
+            self.said.append(f'query "{query.name}" starts with all rows of {side.title}')
             return
         if why and any(branch.source.is_table for _, branch in side.sources):
             self.problems.append(
-                f'query "{query.name}" cannot come to a job with state: the rows of table "{side.title}" are'
-                f" not there for it, {why}"
+                f'query "{query.name}" cannot be added to a job with state: the rows of table'
+                f' "{side.title}" are not available to it, because {why}'
             )
-        with_rows = f"with {rows.retained} rows of {side.title} that are retained"
-        without = f"without rows of {side.title} from before: {why}"
-        self.said.append(f'query "{query.name}" begins {without if why else with_rows}')
+        with_rows = f"with {rows.retained} retained rows of {side.title}"
+        without = f"without earlier rows of {side.title}: {why}"
+        self.said.append(f'query "{query.name}" starts {without if why else with_rows}')
 
     def _has_missed(self, side: SidePlan) -> bool:
         """Whether rows of it may have been read before the query came."""
@@ -404,7 +406,7 @@ class Coming:
         for live in other.runs:
             missing = lacking(schema_of(self._store, live.run), shape.layout.columns)
             if missing:
-                return Arrangement(), f"those that are stored lack {', '.join(c.text for c in missing)}"
+                return Arrangement(), f"the stored rows lack {', '.join(c.text for c in missing)}"
         runs = [
             LiveRun(run=self._retained(live, other, shape) if self._is_copied(live) else live.run)
             for live in other.runs

@@ -30,13 +30,13 @@ def are_others(manifest: Manifest, plan: JobPlan) -> bool:
 def said_of_sources(manifest: Manifest, plan: JobPlan) -> list[str]:
     """What there is to say of it, for people."""
     names, stay = [source.name for source in plan.sources], goes_on(manifest, plan)
-    said = [f'source "{name}" is read no more' for name in manifest.sources if name not in names]
+    said = [f'source "{name}" is no longer read' for name in manifest.sources if name not in names]
     for name in names:
         if name not in stay:
             where = (
                 "reads from another place than before" if name in manifest.sources else "is new to the job"
             )
-            said.append(f'source "{name}" {where}: it is read as by a job that begins')
+            said.append(f'source "{name}" {where}: the job reads it as a new job would')
     if not said and are_others(manifest, plan):
-        said = [f"the sources stand in another order: {', '.join(names)}"]
+        said = [f"the sources are in another order: {', '.join(names)}"]
     return said

@@ -36,8 +36,8 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
     sources = [source.name for source in plan.sources]
     if manifest.sources != sources and not may_change:
         raise StateError(
-            f"the sources are {', '.join(sources)}, "
-            f"but the state was made with {', '.join(manifest.sources)}",
+            f"the job reads the sources {', '.join(sources)}, but its state belongs to"
+            f" {', '.join(manifest.sources)}, in this order",
             code="changed-sources",
             hint="restore the sources and their order, or run with --change-queries, or with a new checkpoint"
             " directory (--checkpoint DIR)",
@@ -48,7 +48,7 @@ def check_not_finished(manifest: Manifest | None) -> None:
     """Raise: StateError, if the job's input was ended."""
     if manifest is not None and manifest.finished:
         raise StateError(
-            "the job is finished: its input was ended and it takes no more rows",
+            "the job is finished: its input has ended, so it accepts no more rows",
             code="job-finished",
             hint="to run it again, use a new checkpoint directory (--checkpoint DIR), or watersmeet reset",
         )
@@ -67,19 +67,19 @@ def check_columns(manifest: Manifest, shapes: Mapping[str, Sequence[NodeShape]],
         missing = lacking(schema, side.layout.columns)
         if kept.columns and not missing:
             missing = [column for column in side.layout.columns if column.origin not in kept.columns]
-        rows = f'rows of "{shape.query}" that are retained ({side.name}, as of tick {run.tick})'
+        rows = f'retained rows of "{shape.query}" ({side.name}, as of tick {run.tick})'
         if missing:
             names = ", ".join(column.text for column in missing)
             raise StateError(
-                f"the {rows} were stored for another query: they lack {names}, or it was another expression "
-                "or type then",
+                f"the {rows} were stored for another query: they lack {names}, or have it as another"
+                " expression or type",
                 code="changed-query",
                 hint=f"remove these columns from the query until the rows are released, or {_AS_IT_WAS}",
             )
         for key in side.layout.found_by:
             if key.prefixes not in schema.names:
                 raise StateError(
-                    f"the {rows} were stored for another query: they are not found by"
+                    f"the {rows} were stored for another query: they are not indexed by"
                     f" {', '.join(key.columns)}",
                     code="changed-query",
                     hint=_AS_IT_WAS,

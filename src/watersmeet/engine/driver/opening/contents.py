@@ -97,8 +97,8 @@ def contents_of(
         zone: the time zone of the side's query; zoned: TIMESTAMPs carry UTC.
     """
     if len(side.branches) != 1:
-        return "it is put together of several"
-    nobody = why = "no other query keeps them as it needs them"
+        return "it is a UNION ALL of several sources"
+    nobody = why = "no other query stores them in the form it needs"
     ((number, branch),) = side.sources
     for name, own, own_shape, arrangement in _tables(stay, shapes, manifest):
         ((_, held),) = own.sources
@@ -115,7 +115,7 @@ def contents_of(
             made = None if isinstance(others, str) else others
             missing = others if isinstance(others, str) else _missing(store, arrangement, others.source)
         if missing:
-            why = f"those that {called(name)} keeps {missing}"
+            why = f"the rows that {called(name)} stores {missing}"
             continue
         deletes = _copy_deletes(arrangement, table, store, manifest.tick + 1)
         return Contents(shape, number, tuple(runs), deletes, made)
@@ -173,9 +173,9 @@ def _left_out(own: SidePlan, held: BranchPlan, side: SidePlan, branch: BranchPla
     None: there are none."""
     nulls = _not_null(own)
     if held.flag is not None and (_flag(held) != _flag(branch) or side.padded):
-        return "keeps those alone that meet its conditions on the table"
+        return "stores only rows that meet its conditions on the table"
     if nulls if side.padded else not nulls <= _not_null(side):
-        return "keeps none with NULL in what it joins by"
+        return "stores no rows with NULL in its join keys"
     return None
 
 

@@ -75,7 +75,7 @@ def made_of(
     declared = {column.name: column for column in branch.source.columns}
     for name in sorted(needed):
         if not fits(held_shape.stored_schema.field(there[name].name).type, declared[name].type):
-            return f"have another type of {name} than is declared"
+            return f"have {name} with another type than declared"
     inputs, computed = source_inputs(branch.source, zone), []
     for name, expr in exprs.items():
         if expr.key == "column" and name != FLAG:
@@ -83,7 +83,7 @@ def made_of(
         try:
             made = exact_in_run(expr, inputs)
         except NotExact as why:
-            return f"would have to be read by Spark, which alone computes {shown(expr)} ({why})"
+            return f"would need Spark, which alone computes {shown(expr)} ({why})"
         words = words_of(branch, name, expr)
         computed.append(Computed(name, tree_of(made.tree), made.type, words, zoned))
     return MadeOf(

@@ -89,7 +89,7 @@ def _check_rows(whose: str, option: str, most: int | None, sides: Sequence[_Kept
     if most is not None and rows > most:
         told = _told(sides, lambda live: live.stored, str)
         raise EngineError(
-            f"{rows} rows {whose} are retained ({told}), more than {option} = {most}{_heaviest(sides)}",
+            f"the job retains {rows} rows {whose} ({told}), more than {option} = {most}{_heaviest(sides)}",
             code="max-rows",
             hint=_hint(option),
         )
@@ -100,7 +100,7 @@ def _check_bytes(whose: str, option: str, most: int | None, sides: Sequence[_Kep
     if most is not None and nbytes > most:
         told = _told(sides, lambda live: live.run.nbytes, size_of)
         raise EngineError(
-            f"what is kept {whose} takes {size_of(nbytes)} in files ({told}), more than {option} ="
+            f"retained rows {whose} take {size_of(nbytes)} in files ({told}), more than {option} ="
             f" {size_of(most)}{_heaviest(sides)}",
             code="max-bytes",
             hint=_hint(option),
@@ -109,8 +109,8 @@ def _check_bytes(whose: str, option: str, most: int | None, sides: Sequence[_Kep
 
 def _hint(option: str) -> str:
     return (
-        f"raise {option}, narrow the time bounds, or find out which input's watermark stands still"
-        " (watersmeet state show JOB says what is kept)"
+        f"raise {option}, narrow the time bounds, or check which input's watermark does not advance"
+        " (`watersmeet state show JOB` lists what is retained)"
     )
 
 

@@ -42,16 +42,16 @@ def unless_overtaken(error: Exception, driver: TickDriver | None, begun: Begun |
             return error
         is_newest = own is not None and bool(names) and names[-1] == manifest_name(own.tick)
         if is_begun:
-            gone_on = f"begun tick {tick + 1}"
+            gone_on = f"started tick {tick + 1}"
         elif own is not None and is_newest and writer_of(store, own.tick) in (own.writer, None):
             return error
         else:
-            gone_on = f'gone on ("{names[-1]}")'
+            gone_on = f'continued ("{names[-1]}")'
     except StateError:
         return error
     return StateError(
-        f"another run of the job has {gone_on} meanwhile, and this one is at tick {tick}: it is stopped, and "
-        "nothing is lost",
+        f"another run of the job has {gone_on}, and this run is at tick {tick}: this run stops, and"
+        " nothing is lost",
         code="state-fenced",
-        hint="only one run of a job may use a store at a time; stop the other one, then run again",
+        hint="stop the other run, then run again: only one run of a job may use a store at a time",
     )

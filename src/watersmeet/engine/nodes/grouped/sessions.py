@@ -305,9 +305,7 @@ def _closed(shape: WindowGroupShape, there: _There) -> Iterator[pa.RecordBatch]:
     layout = there.kept.task.layout
     for part in in_parts(there.passed(), shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
-        check_held(
-            f'what is kept of "{shape.query}" that the watermark passes in a tick', batches, shape.memory
-        )
+        check_held(f'the state of "{shape.query}" that the watermark passes in a tick', batches, shape.memory)
         batch, slots = one_batch(batches), np.concatenate([slots[rows] for _, slots, rows in part])
         times, keys = _times_in(batch), group_numbers(batch, shape.looked_up_by)
         chosen = without_follower(times, keys, shape.size)
@@ -328,7 +326,7 @@ def _results(shape: WindowGroupShape, leaving: list[Chosen]) -> Iterator[pa.Reco
     for part in in_parts(leaving, shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
         check_held(
-            f'what is kept of the sessions of "{shape.query}" that close in a tick', batches, shape.memory
+            f'the state of the sessions of "{shape.query}" that close in a tick', batches, shape.memory
         )
         batch = one_batch(batches)
         of_keys = group_numbers(batch, shape.looked_up_by)

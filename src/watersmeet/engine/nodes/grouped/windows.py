@@ -97,9 +97,7 @@ def _closed(shape: WindowGroupShape, kept: SideSlice, new: SortedRows | None) ->
         chosen.append((new.batch, new.slots, np.flatnonzero(below(starts, until))))
     for part in in_parts([choice for choice in chosen if len(choice[2])], shape.memory):
         batches = [take_rows(batch, rows) for batch, _, rows in part]
-        check_held(
-            f'what is kept of the windows of "{shape.query}" that close in a tick', batches, shape.memory
-        )
+        check_held(f'the state of the windows of "{shape.query}" that close in a tick', batches, shape.memory)
         batch = one_batch(batches)
         of_keys = group_numbers(batch, shape.looked_up_by)
         panes = batch.column(PANE).to_numpy(zero_copy_only=False)

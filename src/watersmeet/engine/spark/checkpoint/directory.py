@@ -35,16 +35,16 @@ from watersmeet.state.manifest import FOLDERS
 from watersmeet.state.store import LocalStore, Store, make_private
 
 _INTENT_HINT = (
-    "it says whether a tick without rows (an idle source, or the end of input) was interrupted. Restore the "
-    "checkpoint directory and the sinks from copies of one moment. If the job was stopped cleanly, nothing "
-    "was interrupted: then remove the file and run again"
+    "if the job was stopped cleanly, remove the file and run again; else restore the checkpoint"
+    " directory and the sinks from copies of the same moment. The file records an interrupted tick"
+    " without rows"
 )
 _SETTINGS_HINT = (
-    "it says how the last run was set, for the case that it was interrupted in the middle of a tick. If the "
-    "job's text and its flags are what they were then, remove the file and run again"
+    "if the job's text and flags are those of the last run, remove the file and run again. The file"
+    " records the settings of the last run, in case a tick was interrupted"
 )
 
-_OWNER_HINT = "its newest manifest knows whose the state is: remove the file, and run the job again"
+_OWNER_HINT = "remove the file and run the job again: the newest manifest also records the owner of the state"
 
 STORE = "store"
 """Where the state is, if that is not in the directory, and who owns it."""
@@ -129,16 +129,18 @@ class Checkpoint:
         url = None if self._stored is None else self._stored.place.url
         if url is not None and before is None and any(LocalStore(self.state).names("manifests")):
             raise StateError(
-                f"the job's state is in {self.state}, and state_store is {url}",
+                f"the job's state is in {self.state}, but state_store is {url}",
                 code="state-elsewhere",
-                hint="leave state_store out to go on; to start over there, name another checkpoint directory",
+                hint="remove state_store to continue the job, or use another checkpoint directory to"
+                " start over in that store",
             )
         if before is not None and before["url"] != url:
             raise StateError(
-                f"the job's state is in {before['url']}, and "
+                f"the job's state is in {before['url']}, but "
                 + ("state_store is not set" if url is None else f"state_store is {url}"),
                 code="state-elsewhere",
-                hint=f"SET state_store = '{before['url']}' to go on; else name another checkpoint directory",
+                hint=f"SET state_store = '{before['url']}' to continue the job, or use another"
+                " checkpoint directory to start over",
             )
 
     @contextmanager
@@ -196,18 +198,18 @@ class Checkpoint:
         is_of_a_query = (self.root / "metadata").is_file() and (self.root / "offsets").is_dir()
         if is_of_a_query and not (self.root / "job").exists() and not (self.root / STORE).exists():
             raise StateError(
-                f"{self.root} is the checkpoint of a query of Spark's own, whose offsets and state a job "
-                "cannot resume",
+                f"{self.root} is a checkpoint of Spark Structured Streaming, from which watersmeet"
+                " cannot resume",
                 code="checkpoint-of-spark",
-                hint="name an empty directory: the job reads its sources from the beginning, or from where "
-                "their options say",
+                hint="use an empty directory; the job then reads its sources from the beginning, or"
+                " from where their options say",
             )
 
     def _not_writable(self, error: OSError) -> EngineError:
         return EngineError(
             f"the checkpoint directory {self.root} cannot be written: {error.strerror or error}",
             code="checkpoint-not-writable",
-            hint="--checkpoint DIR names a directory that you may write to",
+            hint="use a directory that you can write to: --checkpoint DIR",
         )
 
     def holder(self) -> str | None:
@@ -248,16 +250,19 @@ class Checkpoint:
             return owner
         path = self.root / "job"
         if expected:
-            hint = f"the id of this state is {expected}, as its manifest says: remove the file, and run again"
+            hint = (
+                f"remove the file and run again: the id of this state is {expected}, according to"
+                " its manifest"
+            )
         else:
-            hint = "no tick was committed with it: remove the file, and run again with an empty sink"
+            hint = "remove the file, empty the sink and run again: no tick was committed with it"
         stored = read_value(path, hint)
         if stored is None:
             write_value(path, {"id": expected or uuid.uuid4().hex})
             return self.owner(expected)
         if expected and stored["id"] != expected:
             raise StateError(
-                f'the file "{path}" is that of another checkpoint directory',
+                f'the file "{path}" belongs to another checkpoint directory',
                 code="checkpoint-mixed",
                 hint=hint,
             )
@@ -272,11 +277,11 @@ class Checkpoint:
         if before is None or there == before:
             return
         raise StateError(
-            f"{self.place} has {'no state' if there is None else 'the state of another job'}, and the job "
-            f"has committed ticks there, as {self.root} says",
+            f"{self.place} has {'no state' if there is None else 'the state of another job'}, but"
+            f" according to {self.root} this job has committed ticks there",
             code="state-lost",
-            hint="check the URL and the endpoint, or bring its objects back. If the job was reset "
-            f"elsewhere, it starts over once {self.root} is moved away",
+            hint="check the URL and the endpoint, or restore the objects. If the job was reset on"
+            f" another machine, move {self.root} away to start over",
         )
 
     def owner_there(self) -> str | None:
@@ -380,7 +385,7 @@ def check_not_half_gone(checkpoint: Checkpoint, reset: str) -> None:
     stored = checkpoint.stored_job
     if half_of(checkpoint).is_dir() or (stored is not None and stored.is_half_gone()):
         raise StateError(
-            f"a reset of {checkpoint.place} was interrupted: some of what the job left behind is still there",
+            f"a reset of {checkpoint.place} was interrupted, and some of the job's files are still there",
             code="reset-unfinished",
-            hint=f"finish it: {reset}",
+            hint=f"finish the reset: {reset}",
         )

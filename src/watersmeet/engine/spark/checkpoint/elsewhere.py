@@ -41,14 +41,14 @@ def fitted(
     if not host and begun is None:
         if checkpoint.query_id() is None or checkpoint.last_committed() is None:
             return None
-        return f"Spark's checkpoint there was of another state; it is in {put_aside(checkpoint)}"
+        return f"Spark's checkpoint there belonged to another state; it was moved to {put_aside(checkpoint)}"
     if _fits(checkpoint, host, begun, plan):
         return None
     batch = int((begun or host)[BATCH])
     aside = rebuild(checkpoint, host, plan, interval, planned=begun)
-    what = "as it was begun" if begun is not None else "done"
-    return f"Spark's checkpoint was made from the state, up to batch {batch}, {what}" + (
-        f"; the old one is in {aside}" if aside else ""
+    what = "which the next run repeats" if begun is not None else "which is complete"
+    return f"Spark's checkpoint was rebuilt from the state, up to batch {batch}, {what}" + (
+        f"; the old one was moved to {aside}" if aside else ""
     )
 
 

@@ -40,10 +40,10 @@ class Hold:
             os.close(self._handle)
             if error.errno != errno.EWOULDBLOCK:
                 raise EngineError(
-                    f"the file system of {root} does not lock files ({error.strerror}); by the lock two runs "
-                    "of a job are kept apart",
+                    f"the file system of {root} does not support file locks ({error.strerror}), which"
+                    " prevent two runs of a job at a time",
                     code="checkpoint-not-lockable",
-                    hint="keep the checkpoint on another file system: a local disk, or NFS with its locks",
+                    hint="put the checkpoint on another file system: a local disk, or NFS with locks",
                 ) from None
             raise _in_use(root) from None
         try:

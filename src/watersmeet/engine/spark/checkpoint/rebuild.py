@@ -40,7 +40,7 @@ def find_damage(checkpoint: Checkpoint, host: Mapping[str, Any], plan: JobPlan) 
     except (OSError, ValueError):
         return f"its offsets of batch {batch} cannot be read"
     if text != host[OFFSETS]:
-        return f"its offsets of batch {batch} are others than those that the state was made by"
+        return f"its offsets of batch {batch} differ from those of the state"
     if batch > 0:
         try:
             checkpoint.offsets(batch - 1)
@@ -75,7 +75,7 @@ def find_damage_ahead(checkpoint: Checkpoint, host: Mapping[str, Any], plan: Job
             return f"its offsets of batch {batch} are incomplete"
         kept = {} if before is None else before.settings
         if _PARTITIONS not in offsets.settings or not kept.items() <= offsets.settings.items():
-            return f"its offsets of batch {batch} have other settings than the query"
+            return f"its offsets of batch {batch} have different settings than the query"
         for number, source in enumerate(plan.sources):
             if before is not None and _goes_back(
                 source.traits, before.sources[number], offsets.sources[number]
@@ -97,10 +97,10 @@ def _check_log(spark: SparkFiles, number: int, source: Source, first: int, last:
     paths = [path for line in entries if (path := local_of(str(line["path"]))) is not None]
     for path in paths:
         if is_odd(path):
-            raise ValueError(f"it lists {shown(path)}, which Spark takes for a pattern")
+            raise ValueError(f"it lists {shown(path)}, which Spark reads as a pattern")
     plain = mixed(source, paths)
     if plain is not None:
-        raise ValueError(f"it lists {shown(plain)}, which Spark passes over")
+        raise ValueError(f"it lists {shown(plain)}, which Spark ignores")
 
 
 def put_aside(checkpoint: Checkpoint) -> Path:
@@ -135,11 +135,11 @@ def rebuild(
     others = [source.name for source in plan.sources if source.traits.kept_by_spark]
     if others:
         raise StateError(
-            f"Spark's checkpoint cannot be rebuilt from the state: what Spark keeps of {', '.join(others)} "
-            "beside its offsets is not known here",
+            f"Spark's checkpoint cannot be rebuilt from the state: for {', '.join(others)} Spark stores"
+            " more than offsets, which the state does not have",
             code="not-rebuilt",
-            hint="restore the checkpoint directory from a copy, or start over with an empty one, and an empty"
-            " sink",
+            hint="restore the checkpoint directory from a copy, or start over with an empty directory"
+            " and an empty sink",
         )
     newest = host if planned is None else planned
     offsets = offsets_in(newest)

@@ -29,7 +29,9 @@ READ = "read"
 _TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, READ)
 """Of a host, what tells one tick's input from another's."""
 
-_ANEW = "restore the checkpoint directory from a copy, or start over with an empty one and an empty sink"
+_ANEW = (
+    "restore the checkpoint directory from a copy, or start over with an empty directory and an empty sink"
+)
 
 
 def host_of(
@@ -94,13 +96,13 @@ def check_settings(
     if not as_begun and may_be_out:
         before = kept[1] if kept is not None and kept[0] == begun else None
         raise StateError(
-            "the last run ended in the middle of a tick, of which rows may be out "
-            f"({', '.join(may_be_out)}). It has to be repeated as it was, but the job is set in another way "
-            f"now. {_what_differs(before, settings)}",
+            "the last run ended in the middle of a tick, and some of its rows may be in the sinks"
+            f" ({', '.join(may_be_out)}). The tick must be repeated with the same settings, but they"
+            f" have changed. {_what_differs(before, settings)}",
             code="interrupted-tick",
-            hint="run the job once as it was, with --until-caught-up: that repeats the tick. Then change it."
-            " If it fails so, too, give the tick up: `watersmeet state restore JOB --tick N` goes back to"
-            " an earlier one (`state ls`; else `watersmeet reset`), and rows that are out come again",
+            hint="run the job once with the old settings and --until-caught-up, then change it. If that"
+            " fails, `watersmeet state restore JOB --tick N` returns to an earlier tick"
+            " (`watersmeet state ls` lists them), and the sinks receive its rows again",
         )
     if kept is None or kept[0] != digest:
         checkpoint.keep_settings(digest, settings)
@@ -109,7 +111,7 @@ def check_settings(
 
 def _what_differs(before: Mapping[str, str] | None, now: Mapping[str, str]) -> str:
     if before is None:
-        return "How it was set then is not known any more"
+        return "The old settings are no longer known"
     return "; ".join(differences(before, now))
 
 
@@ -156,7 +158,7 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
     if host is None:
         if committed is not None:
             raise StateError(
-                f"the state in {checkpoint.state} is gone, but Spark has committed batch"
+                f"the state in {checkpoint.state} is missing, but Spark has committed batch"
                 f" {committed}; the output so far is complete",
                 code="state-lost",
                 hint=_ANEW,
@@ -167,14 +169,14 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
     check_sources(host, plan)
     if query_id is None or planned is None:
         raise StateError(
-            f"Spark's checkpoint in {checkpoint.spark} is gone, or its metadata is; the state is intact, as"
-            f" of batch {host[BATCH]}",
+            f"Spark's checkpoint in {checkpoint.spark}, or its metadata, is missing; the state is"
+            f" intact, as of batch {host[BATCH]}",
             code="spark-checkpoint-lost",
             hint=REBUILD,
         )
     if host[QUERY_ID] != query_id:
         raise StateError(
-            f"Spark's checkpoint in {checkpoint.spark} is not the one that the state was made with",
+            f"Spark's checkpoint in {checkpoint.spark} does not belong to this state",
             code="spark-checkpoint-changed",
             hint=REBUILD,
         )
@@ -184,10 +186,10 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
         or (committed is not None and committed > host[BATCH])
     ):
         raise StateError(
-            f"Spark's checkpoint is at batch {planned if committed is None else committed}, "
-            f"the state at batch {host[BATCH]}: one of them is of another time",
+            f"Spark's checkpoint is at batch {planned if committed is None else committed}, but the"
+            f" state is at batch {host[BATCH]}: they are copies from different times",
             code="checkpoint-gap",
-            hint=f"if the state in {checkpoint.state} is the one to go on from, {REBUILD}",
+            hint=f"to continue from the state in {checkpoint.state}, {REBUILD}",
         )
 
 
@@ -221,32 +223,39 @@ def recover(
     if not host:
         if asked:
             raise StateError(
-                f"there is no state in {checkpoint.state} that Spark's checkpoint could be made from",
+                f"Spark's checkpoint cannot be rebuilt: {checkpoint.state} has no state",
                 code="state-lost" if manifest is None else "nothing-to-rebuild",
-                hint="without the option the job starts from the beginning of its input",
+                hint="remove --rebuild-spark-checkpoint to start from the beginning of the input",
             )
         if other_sources and checkpoint.spark.exists():
             aside = put_aside(checkpoint)
-            note(f"no batch was done with the sources as they were; Spark's checkpoint is in {aside}")
+            note(
+                f"Spark had completed no batch with the earlier sources; its checkpoint was moved to {aside}"
+            )
         elif checkpoint.last_committed() is None and find_damage_ahead(checkpoint, host, plan):
-            note(f"the first batch had only been planned when the power failed: {put_aside(checkpoint)}")
+            note(
+                f"the first batch was planned, but not run, when the machine failed: {put_aside(checkpoint)}"
+            )
         return host
     check_sources(host, plan)
     if accepted:
         host |= _going_on_from(host, plan, accepted)
     torn = checkpoint.spark_files.drop_torn_commits()
     if torn:
-        note(f"Spark's commits of batches {torn} were incomplete: they are given again, and passed over")
+        note(
+            f"Spark's commits of batches {torn} were incomplete: Spark repeats these batches, and the"
+            " job skips them"
+        )
     ahead = None
     asked = asked or other_sources
     if not (asked or accepted or find_damage(checkpoint, host, plan)):
         ahead = find_damage_ahead(checkpoint, host, plan)
     if asked or accepted or ahead:
         kept = rebuild(checkpoint, host, plan, interval)
-        why = f" ({ahead}: a batch that was only planned)" if ahead else ""
+        why = f" ({ahead}: a batch that was planned, but not run)" if ahead else ""
         note(
             f"Spark's checkpoint was rebuilt from the state of batch {host[BATCH]}{why}"
-            + (f"; the old one is in {kept}" if kept else "")
+            + (f"; the old one was moved to {kept}" if kept else "")
         )
     return host
 
@@ -263,10 +272,10 @@ def check_sources(host: Mapping[str, Any], plan: JobPlan) -> None:
     """Raises: StateError when the state was made with other sources, or in another order."""
     if host[SOURCES] != sources_of(plan):
         raise StateError(
-            f"the sources are {_listed(sources_of(plan))}; the state was made with {_listed(host[SOURCES])}, "
-            "in this order",
+            f"the job reads the sources {_listed(sources_of(plan))}, but its state belongs to"
+            f" {_listed(host[SOURCES])}, in this order",
             code="sources-changed",
-            hint="name the same sources in the same order, or start over with an empty checkpoint directory",
+            hint="use the same sources in the same order, or start over with an empty checkpoint directory",
         )
 
 
@@ -284,9 +293,10 @@ def is_committed(manifest: Manifest | None, query_id: str, offsets: Offsets, pla
     if host and offsets_of_batch == {name: host.get(name) for name in offsets_of_batch}:
         return True
     raise StateError(
-        f"Spark gives batch {offsets.batch}, the state is at batch {last}"
+        f"Spark starts batch {offsets.batch}, but the state is at batch {last}"
         + (", with other offsets" if offsets.batch == last else "")
-        + ": Spark's checkpoint and the state are not of the same time; nothing of this batch was written",
+        + ": Spark's checkpoint and the state are copies from different times; nothing of this batch"
+        " was written",
         code="checkpoint-gap",
         hint=_ANEW,
     )

@@ -49,7 +49,7 @@ def read_value(path: Path, hint: str) -> dict[str, Any] | None:
     what = f'file "{path}"'
     value = json.loads(unsealed(path.name, data, what=what, hint=hint))
     if not isinstance(value, dict):
-        raise damaged(what, "it does not hold what it should", hint)
+        raise damaged(what, "its content is not valid", hint)
     return value
 
 

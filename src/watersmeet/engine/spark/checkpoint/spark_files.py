@@ -25,8 +25,8 @@ VERSION = "v1"
 COMPACT = ".compact"
 
 REBUILD = (
-    "run the job once with --rebuild-spark-checkpoint: Spark's files are then rebuilt from the job's state "
-    "(the old ones are kept beside them); no row is lost or read twice"
+    "run the job once with --rebuild-spark-checkpoint, which rebuilds Spark's files from the job's"
+    " state and keeps the old ones; no row is lost or read twice"
 )
 
 
@@ -105,7 +105,7 @@ class SparkFiles:
             if path.exists():
                 lines = [log_line for log_line in _log_lines(path) if log_line["batchId"] == step]
                 if not lines:
-                    raise ValueError(f"{path} is of another batch")
+                    raise ValueError(f"{path} belongs to another batch")
                 return lines
         raise ValueError(f"{folder / str(step)} is missing")
 
@@ -124,7 +124,7 @@ class SparkFiles:
             if path == compact:
                 break
         if files != expected:
-            raise ValueError(f"the files that {folder} lists are others than those that were read")
+            raise ValueError(f"{folder} lists other files than those that the job read")
 
     def first_offsets(self, source: int) -> str | None:
         """Where source ``source``, of Kafka, began to be read, as Spark's text; None: that is not there."""

@@ -158,9 +158,9 @@ class StoredJob:
         later = [name for name in self._store.names(BEGUN) if name > _begun(tick)]
         if self._store.delete_all(later):
             raise StateError(
-                f"{later[0]}, or a later one, could not be removed",
+                f"{later[0]}, or a later manifest, could not be removed",
                 code="state-not-written",
-                hint="try again",
+                hint="run the command again",
             )
 
     def _create(self, name: str, value: Mapping[str, Any]) -> bool:
@@ -178,9 +178,9 @@ def _is_of(record: Mapping[str, Any], follows: str) -> bool:
 
 def _fenced(tick: int) -> StateError:
     return StateError(
-        f"tick {tick} was begun by another process, with other rows, or is done",
+        f"another process has started tick {tick} with different rows, or has finished it",
         code="state-fenced",
-        hint="only one run of a job may use a store at a time; stop the other one, then run again",
+        hint="stop the other run, then run again: only one run of a job may use a store at a time",
     )
 
 

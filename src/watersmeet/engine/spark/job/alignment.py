@@ -123,7 +123,7 @@ def _readable() -> Iterator[None]:
 
 def _cannot() -> EngineError:
     return EngineError(
-        f"Spark {pyspark.__version__} does not let a source be held, which max_drift needs",
+        f"Spark {pyspark.__version__} cannot pause a source, which max_drift needs",
         code="not-aligned",
-        hint="leave max_drift out, or run the job on another version of Spark",
+        hint="remove max_drift, or run the job on another version of Spark",
     )

@@ -7,7 +7,7 @@ import threading
 from watersmeet.engine.spark.job import gateway
 from watersmeet.errors import WatersmeetError
 
-BY_SIGNAL = "the signal to stop has ended another process of the job, too: the next run repeats its tick"
+BY_SIGNAL = "the stop signal also ended another process of the job: the next run repeats its tick"
 _PROCESS_GONE = ("spark-gone", "worker-gone")
 _SIGNAL_S, _JAVA_S = 1.0, 10.0
 """By then a signal that was sent to all processes of a run has come here; and a Java that it ends is gone."""

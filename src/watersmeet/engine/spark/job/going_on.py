@@ -38,7 +38,7 @@ def unknown_losses(accepted: Iterable[str], plan: JobPlan) -> list[SpecError]:
     kafkas = [source.name for source in plan.sources if source.traits.log]
     return [
         SpecError(
-            f'--accept-loss {name}: there is no Kafka source "{name}" in this job',
+            f'--accept-loss {name}: this job has no Kafka source "{name}"',
             code="wrong-option",
             hint=near_names(name, kafkas) or "the job has no Kafka sources",
         )

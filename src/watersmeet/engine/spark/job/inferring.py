@@ -37,7 +37,7 @@ class Inferring:
         if kept is not None:
             self.inferred[source.name] = kept
             self._say(
-                f'note: the columns of "{source.name}" are those that were inferred when the job began: '
+                f'note: "{source.name}" keeps the columns that were inferred when the job first ran: '
                 + ", ".join(map(_shown, kept))
             )
             return kept

@@ -118,8 +118,8 @@ def run_job(
     notes = [*looked.notes, *notes_of_tables(plan)]
     if theirs is None and (exposed := gateway.exposed_settings(conf)):
         notes.append(
-            f"all users of this machine can read {', '.join(exposed)} in the arguments of Java, which"
-            " spark-submit starts here: keep secrets out of them"
+            f"all users of this machine can read {', '.join(exposed)} among the arguments of the Java"
+            " process: keep secrets out of these settings"
         )
     for note in notes:
         if on_notice is not None:
@@ -162,7 +162,7 @@ def outputs_of(
     for name in (LATE_INSERT, BROKEN_INSERT, SHED_INSERT, PROGRESS_INSERT):
         if name in into:
             raise SpecError(
-                f'"{name}" is kept for rows beside those of queries; no INSERT may go by it',
+                f'the name "{name}" is reserved for side outputs; an INSERT cannot use it',
                 code="reserved-name",
                 hint="give the sink another name",
             )

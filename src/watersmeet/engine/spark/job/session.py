@@ -198,9 +198,10 @@ def local_jars(jars: str | None) -> list[str]:
         archives = sorted(path.glob("*.jar")) if path.is_dir() else [path] if path.is_file() else []
         if not archives:
             raise EngineError(
-                f'no jars at "{part}"',
+                f'there are no jars at "{part}"',
                 code="jars-missing",
-                hint="name a directory of jars (Spark's Kafka connector), or jars, separated by commas",
+                hint="use a directory of jars, such as those of Spark's Kafka connector, or paths of"
+                " jars separated by commas",
             )
         paths.extend(str(jar.resolve()) for jar in archives)
     return paths
@@ -351,10 +352,10 @@ def _check_python(worker: str) -> None:
     theirs = shutil.which(worker)
     if theirs is None or not _is_one(theirs, sys.executable):
         raise EngineError(
-            f"the Spark session runs its Python workers by {theirs or worker}, and not by {sys.executable},"
-            " which has watersmeet",
+            f"the Spark session runs its Python workers with {theirs or worker}, not with"
+            f" {sys.executable}, which has watersmeet",
             code="other-python",
-            hint="before the session is made: os.environ['PYSPARK_PYTHON'] = sys.executable",
+            hint="before creating the session, set os.environ['PYSPARK_PYTHON'] = sys.executable",
         )
 
 

@@ -102,7 +102,7 @@ def _trigger_ms(trigger: str) -> int:
     try:
         return trigger_ms(trigger)
     except IntervalError as error:
-        raise SpecError(f'the trigger is "{trigger}"', code="bad-setting", hint=error.hint) from None
+        raise SpecError(f'"{trigger}" is not a valid trigger', code="bad-setting", hint=error.hint) from None
 
 
 @dataclass

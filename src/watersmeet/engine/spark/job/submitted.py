@@ -21,10 +21,7 @@ OURS = threading.Lock()
 """Held while the variable names a JVM that this process has started."""
 _REMOTES, _MODE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"), "SPARK_API_MODE"
 _UTF_8 = "UTF-8"
-_WHY = (
-    "between the steps of a tick it commits its own state, in the driver's process, which a client of Spark "
-    "Connect is not"
-)
+_WHY = "a job commits its own state in the driver's process, which a Spark Connect client cannot do"
 
 
 def submitted() -> dict[str, str]:
@@ -54,10 +51,10 @@ def refuse_connect(conf: Mapping[str, str]) -> None:
         said.append(f"spark.master = {without_secrets(conf['spark.master'])}")
     if said:
         raise EngineError(
-            f"Spark Connect is asked for ({', '.join(said)}), and a job cannot run by it: {_WHY}",
+            f"a job cannot run over Spark Connect ({', '.join(said)}): {_WHY}",
             code="spark-connect",
-            hint="run the job where Spark's driver may be: with a master (spark://…, yarn, k8s://…) or by "
-            "spark-submit, and without these",
+            hint="remove these settings and run the job with --master (spark://…, yarn, k8s://…) or"
+            " with spark-submit",
         )
 
 
@@ -73,9 +70,9 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     for name, frame in frames.items():
         if not isinstance(getattr(frame, "sparkSession", None), SparkSession) or not hasattr(frame, "_jdf"):
             raise SpecError(
-                f'"{name}" is a DataFrame of Spark Connect, by which a job cannot run: {_WHY}',
+                f'"{name}" is a Spark Connect DataFrame, which a job cannot use: {_WHY}',
                 code="spark-connect",
-                hint="run the job where Spark's driver may be: SparkSession.builder.master(…)",
+                hint="create the session with SparkSession.builder.master(…) instead of remote(…)",
             )
         session = session or frame.sparkSession  # a process has one application
     return session
@@ -95,8 +92,8 @@ def hold_java(jvm: Any) -> None:
     names = str(jvm.java.lang.System.getProperty("sun.jnu.encoding") or _UTF_8)
     if names.upper() != _UTF_8:
         raise EngineError(
-            f"the Java process that was started before this job reads names of files as {names}: it would "
-            "pass over files with other names, and their rows would be missing",
+            f"the running Java process decodes file names as {names}, so it would skip files with other"
+            " names and lose their rows",
             code="file-names-of-java",
-            hint="start it by a locale of UTF-8: LC_ALL=C.UTF-8 spark-submit …",
+            hint="start it in a UTF-8 locale: LC_ALL=C.UTF-8 spark-submit …",
         )

@@ -19,7 +19,7 @@ _YEAR_US = int(365.2425 * 86_400_000_000)
 _NINETIES_US = 20 * _YEAR_US
 """Since 1970: of earlier times nobody streams events."""
 
-HALVES = "; files of ticks with halves, such as 1.005 as DECIMAL(9,2), are read a second time"
+HALVES = "; files of ticks with exact halves, such as 1.005 for DECIMAL(9,2), are read twice"
 
 
 class Telling:
@@ -79,11 +79,11 @@ class Telling:
                 self._broken.add(told)
                 records = counted(result.rows_in[source], "record")
                 self.note(
-                    f'"{source}": {broken.rows:,} of {records} of tick {result.tick} did not'
-                    f" parse into the declared columns and are in no result, such as {broken.text}"
+                    f'"{source}": {broken.rows:,} of {records} of tick {result.tick} did not parse into'
+                    f" the declared columns and were dropped, for example {broken.text}"
                 )
             if files:
-                self.note(f'"{source}": of tick {result.tick} {files}')
+                self.note(f'"{source}": tick {result.tick}: {files}')
 
     def _broken_files_text(self, source: str, broken: Broken) -> str:
         """Name files without a record that parses; empty: there are none, or so many were named that it waits
@@ -104,15 +104,15 @@ class Telling:
             self._far_ahead.add(source)
             year = 1970 + int(ahead.time_us // _YEAR_US)
             millis = (
-                ". It looks like milliseconds that were read as seconds: of JSON say 'timestamp.unit' = 'ms'"
+                ". Milliseconds may have been read as seconds: for JSON, set 'timestamp.unit' = 'ms'"
                 if _NINETIES_US < ahead.time_us // 1000 < result.clock_us + _YEAR_US
                 else ""
             )
             rows = counted(result.rows_in[source], "row")
             self.note(
-                f'"{source}": {ahead.rows:,} of {rows} of tick {result.tick}'
-                f" are ahead of the clock by more than 'max_ahead' and are in no result: {ahead.column} is of"
-                f" about the year {year}{millis}"
+                f'"{source}": {ahead.rows:,} of {rows} of tick {result.tick} are ahead of the clock by'
+                f" more than 'max_ahead' and were dropped: {ahead.column} is about the year"
+                f" {year}{millis}"
             )
 
     def _tell_rounded(self, result: TickResult) -> None:
@@ -122,7 +122,7 @@ class Telling:
                 self._told_rounded.add(source)
                 rows = counted(own.rows, "row")
                 self.note(
-                    f'"{source}": decimals of {rows} of tick {result.tick} have more digits behind the point'
-                    f" than are declared, and were rounded, such as {own.text}. To keep all digits, declare"
-                    f" more of them{HALVES if own.of_files else ''}"
+                    f'"{source}": decimals of {rows} of tick {result.tick} have more digits after the'
+                    f" point than declared and were rounded, for example {own.text}. To keep all"
+                    f" digits, declare a larger scale{HALVES if own.of_files else ''}"
                 )

@@ -40,11 +40,11 @@ class Waiting:
             self._away_since = self._busy_since
             places = "; ".join(f"{servers} (source {', '.join(names)})" for servers, names in silent.items())
             self._tell(
-                f"no Kafka broker answers at {places}: the job waits, and nothing is lost. Spark gives up "
-                "after some minutes (option 'fetchOffset.numRetries'); then run again"
+                f"no Kafka broker answers at {places}: the job waits, and nothing is lost. Spark fails"
+                " after some minutes (option 'fetchOffset.numRetries'); then run again"
             )
 
     def _is_back(self, now: float) -> None:
         if self._away_since is not None:
-            self._tell(f"Kafka answers again, after some {now - self._away_since:,.0f} seconds")
+            self._tell(f"Kafka answers again after about {now - self._away_since:,.0f} seconds")
             self._away_since = None

@@ -39,17 +39,18 @@ def check_zone(session: SparkSession, name: str) -> str | None:
     if not differ:
         return None
     when = " and ".join(dict.fromkeys(_day(moment) for moment in (differ[0], differ[-1])))
-    both = f"{name}: Java's rules of the time zone are others than Python's"
+    both = f"Java and Python have different rules for the time zone {name}"
     if differ[-1] < COMMON:
         return (
-            f"{both} before 1970 (first and last at {when}): hours and days of such times may differ between"
-            " expressions that Spark computes and those that tasks do"
+            f"{both} before 1970 (first and last at {when}): for such times, hours and days that Spark"
+            " computes may differ from those that tasks compute"
         )
     raise EngineError(
-        f"{both} (first and last at {when}), so that Spark and the tasks would read the clock differently",
+        f"{both} (first and last at {when}), so Spark and its Python tasks would compute different"
+        " local times",
         code="time-zone-rules",
-        hint="bring both up to date: Java by a newer version of it, Python by `pip install -U tzdata` or the"
-        " system's package tzdata; or SET time_zone to an offset, such as '+01:00'",
+        hint="update both: install a newer Java, and run `pip install -U tzdata`; or SET time_zone to"
+        " an offset, such as '+01:00'",
     )
 
 
@@ -87,9 +88,9 @@ def of_java(session: SparkSession, name: str) -> Changes:
         rules = jvm.java.time.ZoneId.of(name).getRules()
     except (Py4JJavaError, PySparkException):
         raise EngineError(
-            f"Java does not know the time zone {name}, which Python does",
+            f"Java does not know the time zone {name}, but Python does",
             code="time-zone-rules",
-            hint="bring Java up to date, or SET time_zone to an offset, such as '+01:00'",
+            hint="install a newer Java, or SET time_zone to an offset, such as '+01:00'",
         ) from None
     first = rules.getOffset(jvm.java.time.Instant.ofEpochSecond(FIRST)).getTotalSeconds()
     changes = [(at, offset) for at, offset in _read(rules.getTransitions().toString()) if at < LAST]

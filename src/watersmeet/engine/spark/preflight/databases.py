@@ -67,5 +67,5 @@ def _connect(table: str, servers: list[tuple[str, int]]) -> None:
     raise EngineError(
         f'table "{table}": no database answers at {_places(servers)}: {reason}',
         code=UNREACHABLE,
-        hint="check 'url', and that the server runs and can be reached",
+        hint="check the host and port in 'url', and that the server is running and reachable",
     )

@@ -35,7 +35,11 @@ def registry_problems(source: Source, registry: Registry, *, thorough: bool) -> 
                 yield from _misfits(source, asked, topic, answer)
         except EngineError as error:
             message = f'Kafka source "{source.name}": {error.message}'
-            yield EngineError(message, code=error.code, hint="check 'schema.registry' and who asks it")
+            yield EngineError(
+                message,
+                code=error.code,
+                hint="check 'schema.registry', 'schema.registry.user' and 'schema.registry.password'",
+            )
             return
 
 
@@ -44,7 +48,10 @@ def registry_notes(source: Source, registry: Registry) -> Iterator[str]:
     asked = replace(registry, patience_s=PATIENCE_S, unknown_is_broken=True)
     for topic in topics_in(source.options):
         if _newest(asked, topic) is None:
-            yield f'the registry has no schema "{topic}-value": it is seen only then whether records fit'
+            yield (
+                f'the registry has no schema "{topic}-value", so the job checks records against the'
+                " columns only when it runs"
+            )
 
 
 def _newest(registry: Registry, topic: str) -> dict[str, Any] | None:
@@ -58,7 +65,7 @@ def _newest(registry: Registry, topic: str) -> dict[str, Any] | None:
 def _misfits(
     source: Source, registry: Registry, topic: str, answer: dict[str, Any]
 ) -> Iterator[WatersmeetError]:
-    what = f'Kafka source "{source.name}": records of topic "{topic}" now have schema {answer.get("id")}'
+    what = f'Kafka source "{source.name}": the schema of topic "{topic}" is now {answer.get("id")}'
     try:
         written = registry.schema(int(answer["id"]))
         fit_avro(written, value_columns(source), parse_avro(source.options[SCHEMA]))
@@ -66,7 +73,7 @@ def _misfits(
         yield from misfits(what, misfit.problems)
     except (NoSchema, KeyError, TypeError, ValueError):
         yield SpecError(
-            f"{what}, which is none of Avro's",
+            f"{what}, which is not an Avro schema",
             code="wrong-types",
-            hint="look which producer writes to the topic, and in which format",
+            hint="check which producer writes to the topic and in which format",
         )

@@ -55,18 +55,18 @@ def notes_of(plan: JobPlan) -> list[str]:
         what = f'{"table" if table else "source"} "{source.name}"'
         if source.traits.log:
             if not is_plain(source.options):
-                words.append(f"{what}: a broker answers; Spark looks for its topics when the job runs")
+                words.append(f"{what}: a broker answers; Spark checks its topics when the job runs")
             registry = registry_of(source)
             if registry is not None:
                 words += [f"{what}: {note}" for note in registry_notes(source, registry)]
         elif source.traits.snapshot:
             answers = "a database answers; " if servers_of(source) else ""
-            words.append(f"{what}: {answers}Spark looks for the table when the job runs")
+            words.append(f"{what}: {answers}Spark checks the table when the job runs")
         elif source.traits.files and local_path(path_of(source.options)) is not None:
             words += notes_in(_what(source, table), source)
         elif source.traits.files:
             words.append(
-                f"{what}: {path_of(source.options)} is not a local path, and is looked at by Spark alone"
+                f"{what}: {path_of(source.options)} is not a local path; Spark checks it when the job runs"
             )
     return words
 

@@ -87,7 +87,7 @@ def _ask(
     what: str, options: Mapping[str, str], topics: Sequence[str], code: str, *, is_certain: bool
 ) -> None:
     servers = servers_in(options)
-    reason = "none is named"
+    reason = "'bootstrap.servers' is empty"
     for server in servers:
         is_connected = False
         try:
@@ -99,14 +99,16 @@ def _ask(
                 return  # it may be slow
             reason = str(error)
         except (OSError, ValueError, struct.error, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error) or "it does not answer as Kafka does"
+            reason = (
+                getattr(error, "strerror", None) or str(error) or ("the server there is not a Kafka broker")
+            )
         else:
             _judge(what, topics, codes, server)
             return
     raise EngineError(
         f"{what}: no broker answers at {', '.join(servers)}: {reason}",
         code=code,
-        hint="check 'bootstrap.servers' and 'kafka.security.protocol', and that the broker runs",
+        hint="check 'bootstrap.servers' and 'kafka.security.protocol', and that the broker is running",
     )
 
 
@@ -118,7 +120,7 @@ def _address(server: str) -> tuple[str, int]:
     """
     match = _ADDRESS.fullmatch(server)
     if match is None:
-        raise ValueError(f"{server} is not of the form host:port")
+        raise ValueError(f"{server} does not have the form host:port")
     return match["host"], int(match["port"] or KAFKA_PORT)
 
 
@@ -127,13 +129,13 @@ def _judge(what: str, topics: Sequence[str], codes: Mapping[str, int], server: s
         code = codes.get(topic, 0)
         if code == _NOT_ALLOWED:
             raise EngineError(
-                f'{what}: the topic "{topic}" may not be read',
+                f'{what}: the job\'s Kafka user may not read the topic "{topic}"',
                 code="topic-not-allowed",
-                hint="ask for the right to describe and read it",
+                hint="grant the user the rights to describe and read the topic",
             )
         if code == _UNKNOWN_TOPIC:
             raise EngineError(
-                f'{what}: there is no topic "{topic}" at {server}',
+                f'{what}: the topic "{topic}" does not exist at {server}',
                 code="topic-missing",
                 hint="create it, or check its name and 'bootstrap.servers'",
             )
@@ -147,10 +149,10 @@ def _asked(to: socket.socket, topics: Sequence[str]) -> dict[str, int]:
     to.sendall(struct.pack(">i", len(body)) + body)
     (size,) = struct.unpack(">i", _received(to, 4, until))
     if not 0 <= size <= _LARGEST:
-        raise ValueError("it does not answer as Kafka does")
+        raise ValueError("the server there is not a Kafka broker")
     topics_told = dict(_topics_in(_Answer(_received(to, size, until))))
     if not set(topics) <= set(topics_told):
-        raise ValueError("it does not answer as Kafka does")
+        raise ValueError("the server there is not a Kafka broker")
     return topics_told
 
 
@@ -159,11 +161,11 @@ def _received(to: socket.socket, count: int, until: float) -> bytes:
     while len(received) < count:
         left = until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("it does not answer as Kafka does")
+            raise TimeoutError("the server there is not a Kafka broker")
         to.settimeout(left)
         piece = to.recv(count - len(received))
         if not piece:
-            raise ValueError("it ends the connection: does it want another 'kafka.security.protocol'?")
+            raise ValueError("it closes the connection; check 'kafka.security.protocol'")
         received += piece
     return received
 
@@ -187,7 +189,7 @@ class _Answer:
 
     def skip(self, size: int) -> None:
         if not 0 <= size <= len(self.data) - self.at:
-            raise ValueError("it does not answer as Kafka does")
+            raise ValueError("the server there is not a Kafka broker")
         self.at += size
 
     def text(self) -> str:

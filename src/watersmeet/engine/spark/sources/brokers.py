@@ -124,7 +124,8 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
         raise EngineError(
             "Spark's Kafka connector is not loaded",
             code="kafka-connector-missing",
-            hint="name its jars: --jars DIR, SET jars = 'DIR', or the variable WATERSMEET_SPARK_JARS",
+            hint="add its jars: --jars DIR, SET jars = 'DIR', or the environment variable"
+            " WATERSMEET_SPARK_JARS",
         ) from None
     except Exception as error:
         raise unreachable(source, servers, str(error)) from None
@@ -133,7 +134,7 @@ def find_partitions(spark: SparkSession, source: Source) -> tuple[str, ...]:
         for topic in topics:
             if topic not in topic_names:
                 raise EngineError(
-                    f'Kafka source "{source.name}": there is no topic "{topic}" at {servers}',
+                    f'Kafka source "{source.name}": the topic "{topic}" does not exist at {servers}',
                     code="topic-missing",
                     hint=near_names(topic, topic_names) or "the broker has no topics",
                 )
@@ -278,5 +279,5 @@ def unreachable(source: Source, servers: str, detail: str) -> EngineError:
     return EngineError(
         f'Kafka source "{source.name}": the broker at {servers} {reason}',
         code="kafka-unreachable",
-        hint="check 'bootstrap.servers', and that the broker runs and can be reached",
+        hint="check 'bootstrap.servers', and that the broker is running and reachable",
     )

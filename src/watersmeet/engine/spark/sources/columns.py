@@ -33,9 +33,9 @@ def check_types(spark: SparkSession, what: str, source: Source, frame: DataFrame
     raise_all(
         [
             EngineError(
-                f'{what}: column "{name}" is {there[name.lower()].upper()}',
+                f'{what}: column "{name}" is {there[name.lower()].upper()}, but declared {type_.upper()}',
                 code="wrong-columns",
-                hint="declare it so, and cast it in a view",
+                hint="declare the type that it has, and cast it in a view",
             )
             for name, type_ in wanted.items()
             if there[name.lower()] != type_

@@ -41,13 +41,13 @@ _KEEP_STATE = {
     "TransformWithStateInPySpark": "keeps state of groups",
     "TransformWithStateInPandas": "keeps state of groups",
     "GlobalLimit": "takes the first rows",
-    "Offset": "passes over the first rows",
+    "Offset": "skips the first rows",
     "Sort": "sorts",
-    "Sample": "draws rows by chance",
+    "Sample": "samples rows",
 }
 """Nodes of Spark's plans whose rows depend on other rows than their own, and what they do, in words."""
 
-_INSTEAD = "do that of the relation: stream(df, …).join(…), .group_by(…), .distinct()"
+_INSTEAD = "apply that to the relation instead: stream(df, …).join(…), .group_by(…), .distinct()"
 Maker = Callable[[], "DataFrame"]
 """Makes a frame that has an end, in a session of the user's."""
 
@@ -58,17 +58,17 @@ _KEPT = re.compile(r"(kafka|delta|iceberg|rate|rate-micro-batch|FileSource\[.*|D
 _KEPT_FORMATS = {"delta", "iceberg", "rate", "rate-micro-batch", "orc", "text", "avro", "xml", "binaryfile"}
 """The same, by the formats of their readers that have no connector of ours."""
 
-_PASSED_OVER = "rows that are gone before they were read are passed over, and nothing tells of it"
+_PASSED_OVER = "rows that are deleted before the job reads them are skipped silently"
 _SILENT: Mapping[tuple[str, str], str] = {
     ("failondataloss", "false"): _PASSED_OVER,
     ("ignoremissingfiles", "true"): _PASSED_OVER,
-    ("ignorecorruptfiles", "true"): "files that cannot be read are passed over, and nothing tells of it",
-    ("ignorechanges", "true"): "rows of files that are rewritten are read again",
-    ("ignoredeletes", "true"): "rows that are deleted stay in the result",
-    ("skipchangecommits", "true"): "commits that change rows are passed over, and nothing tells of it",
-    ("mode", "dropmalformed"): "records that are broken are dropped, and not counted",
-    ("cleansource", "delete"): "files are deleted once they are read: nothing can be read again",
-    ("cleansource", "archive"): "files are moved once they are read: nothing can be read again there",
+    ("ignorecorruptfiles", "true"): "unreadable files are skipped silently",
+    ("ignorechanges", "true"): "rows of rewritten files are read again",
+    ("ignoredeletes", "true"): "deleted rows stay in the result",
+    ("skipchangecommits", "true"): "commits that change rows are skipped silently",
+    ("mode", "dropmalformed"): "broken records are dropped and not counted",
+    ("cleansource", "delete"): "files are deleted after reading, so a repeated tick cannot read them again",
+    ("cleansource", "archive"): "files are moved after reading, so a repeated tick cannot read them again",
 }
 """Options of Spark's readers by which rows are missing, or too many, without a word; and how."""
 
@@ -94,9 +94,9 @@ def look_at(plan: JobPlan, given: Mapping[str, DataFrame]) -> Looked:
         if source.name not in given:
             problems.append(
                 SpecError(
-                    f'"{source.name}" is a DataFrame, and none is given',
+                    f'"{source.name}" is a DataFrame of the Python program that defines the job',
                     code="not-supported",
-                    hint="run the job where the DataFrame is made",
+                    hint="run the job in the Python program that creates the DataFrame",
                 )
             )
             continue
@@ -122,8 +122,8 @@ def _notes(source: Source, name: str, options: Mapping[str, str], *, kept: objec
     notes = []
     if not kept:
         notes.append(
-            f'"{source.name}" reads {name}: a tick that is repeated after a crash is right only if that gives'
-            " the rows of a batch again"
+            f'"{source.name}" reads {name}: results after a crash are correct only if this source can'
+            " read the rows of a batch again"
         )
     for key, value in options.items():
         how = _SILENT.get((key.lower(), str(value).strip().lower()))
@@ -143,9 +143,9 @@ def _options(frame: DataFrame, leaf: Any) -> dict[str, str]:
 def _shared(one: str, other: str) -> SpecError:
     """Of frames that one source of Spark's feeds, which has its offsets once."""
     return SpecError(
-        f'the DataFrames of "{one}" and "{other}" are made of one, which is read once',
+        f'the DataFrames of "{one}" and "{other}" read the same source DataFrame, which Spark reads once',
         code="not-supported",
-        hint="load it once for each of them, or make one stream of it and filter that: .where(…)",
+        hint="load the source once for each of them, or use one stream and filter it: .where(…)",
     )
 
 
@@ -165,8 +165,8 @@ def by_format(spark: SparkSession, source: Source) -> DataFrame:
         raise EngineError(
             f'"{source.name}": {readable(error)}',
             code="not-read",
-            hint="'format' names one of Spark's data sources, whose jar is there (--jars) or that the session"
-            " has; the other options are its own",
+            hint="set 'format' to a data source of Spark, add its jar (--jars), and check the other"
+            " options, which go to that data source",
         ) from None
     raise_all(list(_problems(source, list(_nodes(_plan_of(frame))))))
     what = f'source "{source.name}"'
@@ -209,31 +209,31 @@ def _problems(source: Source, nodes: Sequence[Any]) -> Iterator[SpecError]:
         yield SpecError(
             f"{what} has {len(streams)} streaming sources; it needs one",
             code="not-supported",
-            hint="make a stream of each, and put them together: a.union_all(b)",
+            hint="create a stream for each of them and combine them: a.union_all(b)",
         )
     if len(leaves) > len(streams) or any(node.subqueries().size() for node in nodes):
         yield SpecError(
             f"{what} joins its stream with a table, whose rows may change before a tick is repeated",
             code="not-supported",
-            hint="declare it as a table, and write JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
+            hint="declare the table to watersmeet, and write JOIN … FOR SYSTEM_TIME AS OF PROCTIME()",
         )
     said = {_KEEP_STATE[name] for node in nodes if (name := node.nodeName()) in _KEEP_STATE}
     for does in sorted(said):
-        yield SpecError(f"{what} {does}, for which Spark would keep state beside the job's",
+        yield SpecError(f"{what} {does}, so Spark would keep state outside of the job's state",
                         code="not-supported", hint=_INSTEAD)  # fmt: skip
     unsure = [node for node in nodes if not _is_deterministic(node)]
     if unsure:
         yield SpecError(
-            f"{what} has values that change when a tick is repeated: {unsure[0].simpleString(10)}",
+            f"{what} has values that differ each time a tick is repeated: {unsure[0].simpleString(10)}",
             code="not-supported",
-            hint="leave out rand(), uuid(), monotonically_increasing_id() and the like",
+            hint="remove functions such as rand(), uuid() and monotonically_increasing_id()",
         )
     for name in [str(leaf.sourceName()) for leaf in streams]:
         if name in _FORGETFUL:
             yield SpecError(
-                f"{what} reads a {name} source, which does not have the rows of a tick that is repeated",
+                f"{what} reads a {name} source, which cannot provide the rows of a tick again",
                 code="not-supported",
-                hint="put its rows into files or Kafka first",
+                hint="write its rows to files or Kafka first, and read those",
             )
 
 

@@ -118,7 +118,7 @@ def read(
         return _finished(dataframes.read(spark, source, given[source.name]), source)
     if source.connector not in _READERS:
         raise SpecError(
-            f'"{source.name}": there is no source of type "{source.connector}" on Spark',
+            f'"{source.name}": watersmeet on Spark has no source of TYPE "{source.connector}"',
             code="unknown-connector",
             hint=near_names(source.connector, _READERS),
         )
@@ -398,9 +398,10 @@ def check_path(spark: SparkSession, what: str, path: str) -> None:
     encoding = str(java.java.lang.System.getProperty("sun.jnu.encoding"))
     if codecs.lookup(encoding).name != "utf-8":
         raise EngineError(
-            f"{what}: Spark's Java process takes file names for {encoding}, and passes over others",
+            f"{what}: Spark's Java process decodes file names as {encoding}, and skips files with other"
+            " names",
             code="file-names-encoding",
-            hint="start it with a locale of UTF-8: LC_ALL=C.UTF-8",
+            hint="start it in a UTF-8 locale: LC_ALL=C.UTF-8",
         )
 
 
@@ -418,16 +419,16 @@ def check_there(what: str, path: str) -> None:
     special = special_at(whole)
     if special is not None:
         raise EngineError(
-            f'{what}: "{path}" is {special}, and no file',
+            f'{what}: "{path}" is {special}, not a file',
             code="path-not-readable",
-            hint="name a file, or a directory of files",
+            hint="set 'path' to a file or a directory of files",
         )
     exists = os.path.exists(whole)
     if exists and PATTERN & set(whole):
         raise EngineError(
-            f'{what}: Spark takes "{path}" for a pattern, not for the path that is there',
+            f'{what}: Spark would read "{path}" as a pattern, although a path of this name exists',
             code="path-is-pattern",
-            hint=f"rename it, or name a link to it, in whose path is none of {' '.join(sorted(PATTERN))}",
+            hint=f"rename it, or use a symbolic link whose path contains none of {' '.join(sorted(PATTERN))}",
         )
     matched = [] if exists else matching_paths(whole)
     odd = next((one for one in matched if ":" in one), None)
@@ -451,9 +452,9 @@ def _check_names(what: str, files: Sequence[str]) -> None:
     odd = next((name for name in files if is_odd(name)), None)
     if odd is not None:
         raise EngineError(
-            f"{what}: Spark takes {shown(odd)} for a pattern, and would read rows twice, or does not find it",
+            f"{what}: Spark would read {shown(odd)} as a pattern, and its rows twice or not at all",
             code="file-name",
-            hint="rename it: no [ ] { } * ? or backslash in names of files and directories, and UTF-8 only",
+            hint="rename it without [ ] { } * ? or backslash, in UTF-8",
         )
 
 

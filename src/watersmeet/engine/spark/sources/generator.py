@@ -85,7 +85,7 @@ def value_sql(source: Source, column: Column) -> str:
     kind = source.options.get(f"field.{column.name}.kind", "").strip().lower() or _kind(source, column)
     if kind not in KINDS:
         raise SpecError(
-            f'generator "{source.name}": "field.{column.name}.kind" is "{kind}"',
+            f"generator \"{source.name}\": option 'field.{column.name}.kind' is '{kind}'",
             code="unknown-option",
             hint=near_names(kind, KINDS),
         )
@@ -155,6 +155,8 @@ def _number(source: Source, name: str, default: float) -> float:
         value = -1.0
     if value < 0 or (name == "rate" and value == 0):
         raise SpecError(
-            f'generator "{source.name}": "{name}" is "{text}"', code="bad-option", hint="a number above zero"
+            f"generator \"{source.name}\": option '{name}' is '{text}'",
+            code="bad-option",
+            hint="use a number above zero",
         )
     return value

@@ -113,7 +113,7 @@ def when_back(source: Source, read: Callable[[], _Read]) -> _Read:
         except Exception as error:
             if time.monotonic() - began + pause_s > WAIT_S or not says(error, _AWAY):
                 raise
-            LOG.warning('table "%s": the database is away; asked again in %.1f s', source.name, pause_s)
+            LOG.warning('table "%s": the database does not answer; retrying in %.1f s', source.name, pause_s)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 10.0)
 
@@ -130,7 +130,7 @@ def readable(source: Source, error: Exception) -> WatersmeetError:
         return EngineError(
             f'table "{source.name}": no JDBC driver for {without_secrets(url)} is loaded',
             code="jdbc-driver-missing",
-            hint=f"name its jar: --jars FILE, SET jars = 'FILE', or --conf spark.jars.packages={package}",
+            hint=f"add its jar: --jars FILE, SET jars = 'FILE', or --conf spark.jars.packages={package}",
         )
     error_in_words = readable_error(error, f'table "{source.name}" ({without_secrets(url)})')
     password = next((str(v) for name, v in source.options.items() if name.lower() == "password"), "")

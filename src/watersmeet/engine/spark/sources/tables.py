@@ -101,7 +101,7 @@ def table_of(
     if source.traits.files:
         return _files(spark, source)
     raise SpecError(
-        f'"{source.name}": there is no table of type "{source.connector}" on Spark',
+        f'"{source.name}": watersmeet on Spark has no table of TYPE "{source.connector}"',
         code="unknown-connector",
         hint=near_names(source.connector, ("file", "jdbc")),
     )
@@ -137,9 +137,10 @@ def _made_anew(spark: SparkSession, source: Source, maker: Maker | None) -> Tabl
     what = f'table "{source.name}"'
     if maker is None:
         raise SpecError(
-            f"{what} is made of DataFrames, and nothing is given that makes them",
+            f"{what} needs a function that returns its DataFrame, which only the Python program of the"
+            " job has",
             code="not-supported",
-            hint="run the job where the function is: table(function, …)",
+            hint="run the job in the Python program that calls table(function, …)",
         )
 
     def frame() -> DataFrame:
@@ -151,9 +152,11 @@ def _made_anew(spark: SparkSession, source: Source, maker: Maker | None) -> Tabl
             raise readable_error(error, what) from None
         if not isinstance(made, DataFrame) or made.isStreaming:
             raise EngineError(
-                f"{what} is made of {'a stream' if isinstance(made, DataFrame) else type(made).__name__}",
+                f"{what}: its function returned"
+                f" {'a streaming DataFrame' if isinstance(made, DataFrame) else type(made).__name__},"
+                " not a batch DataFrame",
                 code="not-read",
-                hint="its function returns a DataFrame with an end: spark.read…",
+                hint="let the function return spark.read…, not spark.readStream…",
             )
         session_of({source.name: made})
         check_columns(what, source, made.columns, "the DataFrame has")
@@ -328,8 +331,8 @@ class SparkSnapshot:
             before = self._files()
             if before is not None and not before:
                 self.note(
-                    f'table "{self.source.name}" has no file: its rows stay as they were read last'
-                    " (a file without rows says that there are none)"
+                    f'table "{self.source.name}" has no file, so the job keeps the rows that it read'
+                    " last (write a file without rows to empty the table)"
                 )
                 return None
             problem: Exception | None = None
@@ -346,7 +349,7 @@ class SparkSnapshot:
         raise EngineError(
             f'table "{self.source.name}": its files were replaced {ATTEMPTS} times while they were read',
             code="table-changing",
-            hint="put whole files there by renaming them, and less often than they can be read",
+            hint="write complete files elsewhere and move them into place, less often than a read takes",
         )
 
     def _files(self) -> set[Entry] | None:
@@ -428,5 +431,6 @@ def _broken(source: Source, record: str) -> EngineError:
     return EngineError(
         f'table "{source.name}": a record does not parse as declared: {shown}',
         code="table-unreadable",
-        hint="mend the file, or declare the columns as they are: rows would miss their partners",
+        hint="correct the file, or declare the columns as the file has them; otherwise rows would miss"
+        " matches",
     )

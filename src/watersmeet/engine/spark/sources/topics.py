@@ -74,7 +74,9 @@ class Topics:
             ids = {topic: described[0] for topic, described in self._described(source).items()}
             replaced = _replaced(seen.get(source.name, {}), ids)
             if replaced:
-                raise _made_again(source, replaced, "while the job ran; nothing of this tick was written")
+                raise _made_again(
+                    source, replaced, "while the job was running; nothing of this tick was written"
+                )
 
     def losses(self, seen: Mapping[str, Mapping[str, str]], offsets: Sequence[str]) -> list[Loss]:
         """What of the sources is gone before it was read, and how each could go on.
@@ -106,26 +108,26 @@ class Topics:
                 for name, end in ends.items():
                     place = topic, int(name)
                     if place not in first:
-                        gone.append(f"partition {name} of {topic} is not there any more")
+                        gone.append(f"partition {name} of {topic} no longer exists")
                     elif first[place] > end:
                         rows = first[place] - end
                         gone.append(
-                            f"partition {name} of {topic} begins at offset {first[place]:,}, and the job has"
-                            f" read up to {end:,}: {rows:,} rows have expired"
+                            f"partition {name} of {topic} begins at offset {first[place]:,}, but the"
+                            f" job has only read up to {end:,}: {rows:,} rows have expired"
                         )
                         go_on[topic][name] = first[place]
                     elif last[place] < end:
                         gone.append(
-                            f"partition {name} of {topic} ends at offset {last[place]:,}, and the job has"
-                            f" read up to {end:,}: the broker has lost its last {end - last[place]:,} rows; "
-                            "whatever it takes next gets their offsets"
+                            f"partition {name} of {topic} ends at offset {last[place]:,}, but the job"
+                            f" has read up to {end:,}: the broker has lost its last"
+                            f" {end - last[place]:,} rows, and new rows get their offsets"
                         )
                         go_on[topic][name] = last[place]
                     else:
                         go_on[topic][name] = end
             error = None
             if replaced:
-                error = _made_again(source, replaced, "since the job ran last")
+                error = _made_again(source, replaced, "since the last run of the job")
             elif gone:
                 error = _gone(source, gone)
             if error is not None:
@@ -167,11 +169,12 @@ class Topics:
             except Exception as error:
                 if "UnknownTopicOrPartition" in str(error):
                     raise EngineError(
-                        f'Kafka source "{source.name}": a topic of {", ".join(topics)} is not there any'
-                        f" more at {servers}",
+                        f'Kafka source "{source.name}": a topic of {", ".join(topics)} no longer'
+                        f" exists at {servers}",
                         code="topic-missing",
-                        hint="the state is intact; nothing of this tick was written. Was the topic deleted?"
-                        f" When it is made again: --accept-loss {source.name} goes on with the new one",
+                        hint="check whether the topic was deleted. Once it is created again,"
+                        f" --accept-loss {source.name} continues with the new one. Nothing of this"
+                        " tick was written, and the state is intact",
                     ) from None
                 if time.monotonic() > until:
                     raise brokers.unreachable(source, servers, str(error)) from None
@@ -222,17 +225,17 @@ def _made_again(source: Source, topics: Sequence[str], when: str) -> EngineError
         f'Kafka source "{source.name}": topic "{", ".join(topics)}" was deleted and created again {when};'
         " the job's offsets are those of the old one",
         code="topic-made-again",
-        hint="the state and the output so far are intact; rows of the old topic that were not read are gone. "
-        f"--accept-loss {source.name} goes on, and reads the new topic from its beginning (its rows below "
-        "the watermark are late, and counted). Or start over: a new checkpoint directory and an empty sink",
+        hint=f"run with --accept-loss {source.name} to read the new topic from its beginning (unread"
+        " rows of the old topic are lost, and rows below the watermark count as late); or start"
+        " over with a new checkpoint directory and an empty sink",
     )
 
 
 def _gone(source: Source, what: Sequence[str]) -> EngineError:
     return EngineError(
-        f'Kafka source "{source.name}": rows are gone before they were read: {"; ".join(what)}',
+        f'Kafka source "{source.name}": Kafka deleted rows before the job read them: {"; ".join(what)}',
         code="offsets-expired",
-        hint="the state and the output so far are intact. If the topic can be restored, do that and run"
-        f" again. --accept-loss {source.name} continues without those rows: their partners are padded"
-        " or left out. Raise the topic's retention, or run the job more often",
+        hint=f"restore the topic and run again; or run with --accept-loss {source.name}, which"
+        " continues without those rows. To prevent this, raise the topic's retention or run the"
+        " job more often",
     )

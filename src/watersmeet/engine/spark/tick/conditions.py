@@ -71,7 +71,7 @@ def _told() -> tuple[str, int, Answered]:
     context = TaskContext.get()
     text = context.getLocalProperty(NODE) if context is not None else None
     if not text:
-        raise EngineError("candidates were asked for outside of a tick", code="internal")
+        raise EngineError("a task requested candidates outside of a tick", code="internal")
     work, tick, _, answers = node_of(text)
     return work, tick, answers
 

@@ -219,10 +219,10 @@ class SourceTask:
 
 def truncated_error(source: str) -> EngineError:
     return EngineError(
-        f'"{source}": its table was emptied by TRUNCATE, and its rows are still in the results',
+        f'"{source}": its table was emptied by TRUNCATE, but its rows are still in the results',
         code="table-truncated",
-        hint="start over, with another checkpoint and from a new snapshot; or say"
-        " 'debezium.truncate' = 'skip': the job goes on, and the rows stay",
+        hint="start over with a new checkpoint directory and a new snapshot; or set 'debezium.truncate'"
+        " = 'skip' to continue and keep the rows",
     )
 
 
@@ -254,7 +254,7 @@ def start_of_tick() -> TickStart:
         raise EngineError(
             "the rows of the scan were evaluated outside of a tick",
             code="internal",
-            hint="please report this",
+            hint="this is a bug in watersmeet: please report it with this message",
         )
     return _parsed_start(text)
 

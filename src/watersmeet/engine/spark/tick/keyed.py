@@ -17,9 +17,9 @@ from watersmeet.sinks.base import Keyed, KeyedRows, text_options_sql
 _WRONG = """CASE
     WHEN {null} THEN concat({where}, 'NULL in the PRIMARY KEY ', {key})
     WHEN came > 1 OR gone > 1 THEN concat({where}, 'the PRIMARY KEY ', {key}, ' has ', greatest(came, gone),
-        ' rows at once, of which ', came, ' came and ', gone, ' went in this tick')
+        ' rows at once: this tick inserted ', came, ' and deleted ', gone)
     WHEN there > 1 THEN concat({where}, 'the PRIMARY KEY ', {key}, ' has ', there, ' rows at once:',
-        ' choose a key of which the result has one row')
+        ' choose a key that is unique in the result')
     END"""
 _ROW = "IF(came > 0, after, NULL)"
 _EVENT = """concat('{{"before":', IF(gone > 0, before, 'null'), ',"after":', IF(came > 0, after, 'null'),

@@ -109,7 +109,9 @@ def _told(
     text = context.getLocalProperty(NODE) if context is not None else None
     if not text:
         raise EngineError(
-            "a node was evaluated outside of a tick", code="internal", hint="please report this"
+            "a node was evaluated outside of a tick",
+            code="internal",
+            hint="this is a bug in watersmeet: please report it with this message",
         )
     work, tick, part, answers = node_of(text, secrets)
     return NodeTask(shape, store, work, tick, answers=answers), part
@@ -291,7 +293,7 @@ class SinkFrame:
             raise EngineError(
                 f'the sink of "{self._query}" wrote {len(texts)} of {partitions} partitions',
                 code="internal",
-                hint="make the sink write all rows of its DataFrame",
+                hint="make the sink's function write all rows of its DataFrame",
             )
         rows = given()
         if self._counter is not None:

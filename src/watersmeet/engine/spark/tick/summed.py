@@ -37,10 +37,10 @@ def summed(frame: DataFrame, outputs: Sequence[tuple[str, str]], query: str) -> 
     for field, (_, name) in zip(rows.schema.fields, outputs, strict=False):
         if _has_no_equals(field.dataType):
             raise EngineError(
-                f'INSERT "{query}": the column "{name}" is {field.dataType.simpleString().upper()}, of which'
-                " nothing tells equal values, so deletes cannot cancel inserts",
+                f'INSERT "{query}": the column "{name}" is {field.dataType.simpleString().upper()},'
+                " whose values cannot be compared, so deletes cannot cancel inserts",
                 code="type-not-supported",
-                hint="put it out as text: CAST(… AS STRING), to_json(…)",
+                hint="write it as text: CAST(… AS STRING) or to_json(…)",
             )
     sums = rows.groupBy(*names).agg(F.sum(DIFF).alias(DIFF), F.max(TICK).alias(TICK))
     return sums.where(F.col(DIFF) != 0)

@@ -77,7 +77,8 @@ class Takings:
             rows = self._grown(topic, before, wanted)
         except EngineError as error:
             raise EngineError(
-                f"{error.message}. The rows of this tick were sent, and it is repeated: they come again",
+                f"{error.message}. The rows of this tick were sent; the next run repeats the tick and"
+                " sends them again",
                 code=error.code,
                 hint=error.hint,
             ) from None
@@ -119,9 +120,9 @@ class Takings:
             if "UnknownTopicOrPartition" in str(error):
                 return {}
             raise EngineError(
-                f'how many rows topic "{topic.name}" has cannot be asked of its brokers: {error}',
+                f'the brokers of topic "{topic.name}" do not report its number of rows: {error}',
                 code="kafka-unreachable",
-                hint="check 'bootstrap.servers', and that the broker runs and can be reached",
+                hint="check 'bootstrap.servers', and that the broker is running and reachable",
             ) from None
         # One call for all of them: each one into Java takes longer than the broker's answer.
         end_offsets = {int(partition): int(end) for partition, end in _END.findall(ends.toString())}
@@ -177,18 +178,18 @@ def check_taken(
         return
     if took.rows < given and cut:
         return
-    message = f'the sink of "{insert}" took {counted(took.rows, "row")} where it was given {given:,}'
+    message = f'the sink of "{insert}" has {counted(took.rows, "row")}, but the job wrote {given:,}'
     if took.rows < given and left_out is not None:
         raise EngineError(f"{message}: {left_out.what}", code="rows-left-out", hint=left_out.hint)
     if took.at_least:
         raise EngineError(
-            f"{message}: rows were lost on the way to the topic",
+            f"{message}: rows did not reach the topic",
             code="internal-rows",
-            hint="was the topic deleted, or did a replica without its newest records take over? Run again: "
-            "the tick is repeated. If it was not, this is a bug: please report it",
+            hint="check whether the topic was deleted or a replica without its newest records became"
+            " leader, then run again, which repeats the tick; otherwise please report this bug",
         )
     raise EngineError(
-        f"{message}; nothing of the tick is published",
+        f"{message}; nothing of the tick was published",
         code="internal-rows",
-        hint="does something else write to the sink's directory? If not, this is a bug: please report it",
+        hint="check whether another program writes to the sink's directory; otherwise please report this bug",
     )

@@ -56,7 +56,7 @@ from watersmeet.state.manifest import PARTS, has_come_to
 
 Unread = Callable[[Collection[str]], Mapping[str, Iterable[str]]]
 
-UNKNOWN = "whether it has some cannot be told"
+UNKNOWN = "it is unknown whether it has some"
 
 LATE_INSERT, BROKEN_INSERT, SHED_INSERT = "late-rows", "broken-records", "shed-rows"
 """Names of the parts of rows set aside; no query may be named so."""
@@ -198,12 +198,12 @@ class Ticks:
                 elif set_aside and sink.sets_aside:
                     continue
                 elif sink.has_part(insert, self.driver.tick + 1, owner):
-                    problems.append(f'"{insert}": there is a part of tick {self.driver.tick + 1}')
+                    problems.append(f'"{insert}" has rows of tick {self.driver.tick + 1}')
                     called |= {insert} if isinstance(sink, CallsInTasks) else set()
         store, following = self.driver.store, self.driver.tick + 1
         for name, insert in recorded_inserts(store, store.names(PARTS), following):
             if insert not in called:  # the job was renamed there, or has another sink by that name
-                problems.append(f'"{insert}": there is a part of tick {following} (function sink "{name}")')
+                problems.append(f'"{insert}" has rows of tick {following} (function sink "{name}")')
         return problems
 
     def _lend(self) -> None:

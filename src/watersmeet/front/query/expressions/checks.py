@@ -70,10 +70,10 @@ _CLAUSES = {
 }
 _ENDLESS = "remove it: projections, filters, joins, UNION ALL and aggregation over windows are supported"
 _INSTEAD = {
-    "limit": "remove it: a stream never ends; a console sink shows the first rows of each tick"
-    " ('rows' = '20')",
-    "order": "remove it and sort in the target: a stream never ends; for the first row use min_by over"
-    " windows, for the nearest one ASOF JOIN",
+    "limit": "remove it: a stream has no end; use a console sink ('rows' = '20') to see the first rows"
+    " of each tick",
+    "order": "remove it and sort in the target system; for the first row use min_by over windows, for"
+    " the nearest row ASOF JOIN",
     "distinct": "group by the columns: SELECT k FROM TABLE(TUMBLE(…)) GROUP BY window_start, window_end, k",
 }
 UNNESTED = (
@@ -81,8 +81,8 @@ UNNESTED = (
     " split the rows before they reach the source"
 )
 WINDOWED = (
-    "with EMIT CHANGES write SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) AS"
-    " rn FROM …) WHERE rn <= 3"
+    "use EMIT CHANGES and write SELECT … FROM (SELECT …, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b"
+    " DESC) AS rn FROM …) WHERE rn <= 3"
 )
 _AGGREGATED = (
     "use aggregates in SELECT or HAVING of a query over windows: SELECT … FROM TABLE(TUMBLE(…)) GROUP BY"
@@ -151,24 +151,27 @@ def is_closed(node: exp.Expr) -> bool:
 def _check_node(node: exp.Expr, text: Text, repeatable: bool) -> None:
     name = function_name(node)
     if isinstance(node, exp.Query):
-        text.problems.append(text.not_supported("a sub-query in an expression is", node, "join it instead"))
+        text.problems.append(text.not_supported("a subquery in an expression is", node, "join it instead"))
     elif isinstance(node, exp.Window):
         text.problems.append(text.not_supported(f"{_over(node)} is", node, WINDOWED))
     elif isinstance(node, (exp.UDTF, exp.Explode, exp.Inline, exp.Posexplode)) or name in _GENERATORS:
-        text.problems.append(text.not_supported(f"{_shown(node)}, which makes rows, is", node, UNNESTED))
+        text.problems.append(
+            text.not_supported(f"{_shown(node)}, which produces several rows, is", node, UNNESTED)
+        )
     elif name in _CLOCK and (name != "unix_timestamp" or not node.args.get("expressions")):
         text.problem(
-            f"{_shown(node)} is not supported yet: a replayed tick must see the same clock",
+            f"{_shown(node)} is not supported yet: a repeated tick must see the same clock",
             "not-supported",
             node,
             "use a time column of the stream",
         )
     elif name in _RANDOM and repeatable:
         text.problem(
-            f"{_shown(node)} gives another value each time: a replayed tick must repeat itself",
+            f"{_shown(node)} returns a different value each time, but a repeated tick must produce the"
+            " same rows",
             "nondeterministic",
             node,
-            "use it in the outputs of the last SELECT only, or hash a column",
+            "use it only in the columns of the last SELECT, or hash a column instead",
         )
 
 

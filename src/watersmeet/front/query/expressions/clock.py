@@ -96,10 +96,10 @@ def clock_text(node: Expr, kind: Callable[[Expr], SqlType], name: str | None) ->
         unknown = next((operand for operand in beside if _may_be_time(operand, kind)), None)
         if unknown is not None and (now := next((e for e in beside if _is_now(e)), None)) is not None:
             return (
-                f"'{_text(now)}' beside {unknown.sql('spark')} may be a time, which is not supported: a "
-                "replayed tick must see the same clock",
+                f"'{_text(now)}' with {unknown.sql('spark')} may be read as the current time, which is"
+                " not supported: a repeated tick must see the same clock",
                 "not-supported",
-                f"if it is text, say so: CAST({unknown.sql('spark')} AS STRING), or AS ARRAY<STRING>",
+                f"if it is text, write CAST({unknown.sql('spark')} AS STRING), or AS ARRAY<STRING>",
             )
     return None
 
@@ -121,9 +121,9 @@ def _found(operands: Sequence[Expr], kind: Callable[[Expr], SqlType]) -> Problem
         if text is None and not _is_computed_text(operand, kind):
             continue
         if text is None or _is_now(operand):
-            said = f"'{text}'" if text is not None else f"{operand.sql('spark')}, a text that is computed,"
+            said = f"'{text}'" if text is not None else f"{operand.sql('spark')}, a computed text,"
             return (
-                f"{said} as a time is not supported: a replayed tick must see the same clock",
+                f"{said} as a time is not supported: a repeated tick must see the same clock",
                 "not-supported",
                 "use a time column of the stream"
                 if text is not None

@@ -51,7 +51,7 @@ _CONSTANT = {
 """The argument that Spark has to know before there are rows."""
 
 _NAMED = {1: ("decimals", "expression", "schema", "format"), 0: ("this",)}
-_TIME_HINT = "such as 'yyyy-MM-dd HH:mm:ss.SSS'; text of its own stands in quotes, doubled here: ''T''"
+_TIME_HINT = "use a pattern such as 'yyyy-MM-dd HH:mm:ss.SSS', with literal text in doubled quotes: ''T''"
 
 
 def constant_problem(node: Expr, kind: Kind, name: str | None) -> Problem | None:
@@ -95,9 +95,9 @@ def _like(node: Expr) -> Problem | None:
         if following not in ("_", "%", sign):
             what = f"before {following}" if following else "at its end"
             return (
-                f"{shown(node)}: the pattern has {sign} {what}, where it means nothing",
+                f"{shown(node)}: the pattern has {sign} {what}, which is not allowed",
                 "bad-pattern",
-                f"{sign} stands before %, _ and itself; in a text of SQL each \\ is written twice",
+                f"{sign} is allowed before %, _ and itself only; in SQL text write each \\ twice",
             )
         place += 2
     return None
@@ -111,24 +111,28 @@ def _field(node: Expr, kind: Kind) -> Problem | None:
         text = _text(given)
         if isinstance(given, exp.Column):
             return (
-                f"{shown(node)}: which field, is not known before there are rows",
+                f"{shown(node)}: the field must be a constant",
                 "bad-pattern",
-                "write its name: 'YEAR'",
+                "write the name of the field: 'YEAR'",
             )
         if text is None or of is None:
             return None
         field = text
     if field.upper() not in _FIELDS:
         return (
-            f"{shown(node)}: a time has no field {field}",
+            f"{shown(node)}: unknown field {field}",
             "bad-pattern",
-            "fields are YEAR, QUARTER, MONTH, WEEK, DAY, DAYOFWEEK, DOY, HOUR, MINUTE and SECOND; seconds"
-            " since 1970 are unix_seconds()",
+            "use YEAR, QUARTER, MONTH, WEEK, DAY, DAYOFWEEK, DOY, HOUR, MINUTE or SECOND; for seconds"
+            " since 1970 use unix_seconds()",
         )
     type_ = kind(of)
     year = signature_of("year")
     if year is not None and 1 in year.refused and family_of(type_) in year.refused[1][0]:
-        return f"{shown(node)}: {shown(of)} is {type_}, and no time", "wrong-types", "cast it"
+        return (
+            f"{shown(node)}: {shown(of)} is {type_}, not a date or time",
+            "wrong-types",
+            "cast it: CAST(… AS TIMESTAMP)",
+        )
     return None
 
 
@@ -147,7 +151,11 @@ def _unit(node: Expr, kind: Kind) -> Problem | None:
     for time in times:
         of = time.this if isinstance(time, exp.TsOrDsToDate) else time
         if family_of(kind(of)) in refused:
-            return f"{shown(node)}: {shown(of)} is {kind(of)}, and no time", "wrong-types", "cast it"
+            return (
+                f"{shown(node)}: {shown(of)} is {kind(of)}, not a date or time",
+                "wrong-types",
+                "cast it: CAST(… AS TIMESTAMP)",
+            )
     return None
 
 
@@ -157,7 +165,7 @@ def _not_constant(node: Expr, name: str) -> Problem | None:
     if given is None or given.find(exp.Column) is None:
         return None
     return (
-        f"{name}(): argument {place + 1}, {shown(given)}, has to be known before there are rows",
+        f"{name}(): argument {place + 1}, {shown(given)}, must be a constant",
         "wrong-arguments",
         "write a constant",
     )
@@ -173,8 +181,8 @@ def _regular(node: Expr, name: str | None) -> Problem | None:
         return (
             f"'{pattern}' is not a regular expression: {error}",
             "bad-pattern",
-            "they are Java's; a sign that means itself has \\ before it, and in a text of SQL each \\ is"
-            " written twice: '\\\\('",
+            "use Java's syntax: put \\ before a special character, and write each \\ twice in SQL text:"
+            " '\\\\('",
         )
     if name not in _WITH_GROUP or groups is None:
         return None
@@ -185,9 +193,9 @@ def _regular(node: Expr, name: str | None) -> Problem | None:
     if wanted <= groups:
         return None
     return (
-        f"{name}() is asked for group {wanted}, and '{pattern}' has {groups or 'none'}",
+        f"{name}() uses group {wanted}, but '{pattern}' has {groups or 'none'}",
         "bad-pattern",
-        "a group is what stands in ( ); 0 is the whole match",
+        "use the number of a group in ( ), or 0 for the whole match",
     )
 
 

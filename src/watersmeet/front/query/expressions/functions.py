@@ -125,8 +125,8 @@ def _wrong_call(called: Call, kind: Callable[[Expr], SqlType], text: Text) -> Pr
         if text.own_functions:
             return None
         if name.lower() == "identifier":
-            said = "IDENTIFIER() is not supported: names are known when a job is read"
-            return said, "not-supported", "write the name itself, in ` ` where it is not a plain word"
+            said = "IDENTIFIER() is not supported: names must be known when the job is parsed"
+            return said, "not-supported", "write the name itself, in backticks if it is not a plain word"
         hint = near_names(name.lower(), function_names())
         return (
             f"there is no function {name}() in Spark {spark_version()}",
@@ -158,7 +158,7 @@ def _wrong_types(
         if family_of(type_) in refused:
             which = "its argument" if len(given) == 1 else f"argument {number}"
             return (
-                f"{name}(): {which}, {shown(argument)}, is {type_}, which it does not take",
+                f"{name}(): {which}, {shown(argument)}, is {type_}, which it does not accept",
                 "wrong-arguments",
                 "cast it",
             )

@@ -21,7 +21,7 @@ _CONDITIONS = ("filter", "exists", "forall", "map_filter")
 def lambda_problem(name: str, given: Sequence[Expr], kind: Kind) -> Problem | None:
     """What is wrong with a call that takes a lambda: what it is of, how many parameters, what comes out."""
     if name in ("aggregate", "reduce") and given and family_of(kind(given[0])) not in (None, "ARRAY"):
-        said = f"{name}(): {shown(given[0])} is {kind(given[0])}, and no ARRAY"
+        said = f"{name}(): {shown(given[0])} is {kind(given[0])}, not an ARRAY"
         return said, "wrong-arguments", None
     counts = _COUNTS.get(name)
     lambdas = [operand for operand in given if isinstance(operand, exp.Lambda)]
@@ -32,7 +32,7 @@ def lambda_problem(name: str, given: Sequence[Expr], kind: Kind) -> Problem | No
         family = family_of(kind(argument))
         if family not in (None, wanted):
             return (
-                f"{name}(): {shown(argument)} is {kind(argument)}, and no {wanted}",
+                f"{name}(): {shown(argument)} is {kind(argument)}, not {wanted}",
                 "wrong-arguments",
                 None,
             )

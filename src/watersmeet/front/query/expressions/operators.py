@@ -62,7 +62,7 @@ def operator_problem(node: Expr, kind: Kind) -> Problem | None:
             return problem
     sign = _OF_ONE.get(type(node))
     if sign is not None and form_refuses(sign, kind(node.this)):
-        return f"{shown(node)}: Spark has no {sign} of {kind(node.this)}", _CODE, "cast it"
+        return f"{shown(node)}: Spark cannot apply {sign} to {kind(node.this)}", _CODE, "cast it"
     if isinstance(node, exp.Cast):
         return _cast(node, kind)
     if isinstance(node, exp.Dot):
@@ -83,7 +83,7 @@ def _text_for_interval(node: Expr, operator: str, left: Expr, right: Expr, kind:
             else (operator in _COMPARE and (beside.is_interval or _is_difference(other, kind)))
         )
         if interval is not None and is_meant:
-            return f"{shown(node)}: {shown(text)} is a text, and no interval", _CODE, f"write {interval}"
+            return f"{shown(node)}: {shown(text)} is a text, not an interval", _CODE, f"write {interval}"
     return None
 
 
@@ -103,7 +103,7 @@ def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
     plain: Any = operand.unnest()
     type_ = kind(plain)
     if form == "WHEN" and isinstance(plain, exp.Null):
-        return f"{where}: NULL is not a condition", _CODE, "write FALSE, which holds for no row either"
+        return f"{where}: NULL is not a condition", _CODE, "write FALSE instead, which also matches no row"
     if form == "WHEN" and isinstance(plain, exp.Literal):
         type_ = STRING if plain.is_string else number_type(plain)
     return _no_condition(where, plain, type_) if form_refuses(form, type_) else None
@@ -112,7 +112,7 @@ def not_a_condition(operand: Expr, kind: Kind, where: str) -> Problem | None:
 def _no_condition(where: str, operand: Expr, kind: SqlType) -> Problem:
     text = shown(operand.unnest())
     return (
-        f"{where}: {text} is {kind}, and a condition is BOOLEAN",
+        f"{where}: {text} is {kind}, but a condition must be BOOLEAN",
         _CODE,
         f"compare it, such as {text} <> 0" if kind.is_number else "compare it with a value",
     )
@@ -148,8 +148,8 @@ def _of_two(node: Expr, operator: str, left: tuple[Expr, SqlType], right: tuple[
     if operator in ("AND", "OR"):
         return _no_condition(operator, *next((e for e in (left, right) if form_refuses("NOT", e[1])), left))
     if operator in _ARITHMETIC:
-        said = f"Spark has no {left[1]} {operator} {right[1]}"
-        return f"{shown(node)}: {said}", _CODE, "cast one of the two, or compute with INTERVALs"
+        said = f"Spark cannot apply {operator} to {left[1]} and {right[1]}"
+        return f"{shown(node)}: {said}", _CODE, "cast one of the two, or use an INTERVAL"
     return (
         f"{shown(node)}: Spark cannot compare {left[1]} with {right[1]}",
         _CODE,
@@ -171,9 +171,9 @@ def _unquoted(operator: str, left: Expr, right: Expr, kind: Kind) -> Problem | N
             date = "-".join(written.groups())
             number = int(written[1]) - int(written[2]) - int(written[3])
             return (
-                f"{date} without quotes is the number {number}: a subtraction",
+                f"{date} without quotes is a subtraction with the result {number}",
                 _CODE,
-                f"quotes are missing: DATE '{date}', or TIMESTAMP '{date} 00:00:00'",
+                f"write DATE '{date}', or TIMESTAMP '{date} 00:00:00'",
             )
     return None
 
@@ -235,9 +235,9 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
     for digits, scale in _decimals(node.to):
         if not 0 < digits <= MOST_DIGITS or scale > digits:
             return (
-                f"{shown(node)}: there is no DECIMAL({digits},{scale})",
+                f"{shown(node)}: DECIMAL({digits},{scale}) is not a valid type",
                 _CODE,
-                f"a DECIMAL has 1 to {MOST_DIGITS} digits, and no more places",
+                f"use 1 to {MOST_DIGITS} digits, and a scale of at most that",
             )
     plain: Any = node.this.unnest()
     wanted = sql_type(written)
@@ -246,10 +246,10 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
         return None
     hint = None
     if wanted == DATE and given.is_number:
-        hint = "days since 1970-01-01 become a DATE by date_from_unix_date()"
+        hint = "use date_from_unix_date() to convert days since 1970-01-01 to a DATE"
     elif given == DATE and wanted.is_number:
-        hint = "unix_date() gives the days since 1970-01-01"
-    return f"{shown(node)}: Spark casts no {given} to {written}", _CODE, hint
+        hint = "use unix_date() for the days since 1970-01-01"
+    return f"{shown(node)}: Spark cannot cast {given} to {written}", _CODE, hint
 
 
 def _decimals(kind: exp.DataType) -> Iterator[tuple[int, int]]:
@@ -280,16 +280,16 @@ def _element(node: exp.Bracket, kind: Kind) -> Problem | None:
     if family is None:
         return None
     if family not in ("ARRAY", "MAP", "STRUCT"):
-        return f"{shown(node)}: a {base} has no elements", _CODE, "elements are of an ARRAY, MAP or STRUCT"
+        return f"{shown(node)}: a {base} has no elements", _CODE, "use [ ] with an ARRAY, MAP or STRUCT"
     literal: Any = place.unnest()
     is_text = isinstance(literal, exp.Literal) and literal.is_string
     if family == "STRUCT":
         if isinstance(literal, exp.Column) or (isinstance(literal, exp.Literal) and not is_text):
-            return f"{shown(node)}: a STRUCT has names of fields", _CODE, "write x.field, or x['field']"
+            return f"{shown(node)}: a STRUCT needs the name of a field", _CODE, "write x.field, or x['field']"
         return None
     its = STRING if is_text and family == "ARRAY" else kind(place)
     if its != UNKNOWN and operator_refuses("[]", base, its):
-        return f"{shown(node)}: an {family} has no place {its}", _CODE, "cast it to INT"
+        return f"{shown(node)}: an {family} cannot have the index {its}", _CODE, "cast it to INT"
     return None
 
 

@@ -51,8 +51,8 @@ def unlike_arguments(name: str, given: Sequence[Expr], kind: Kind) -> Problem | 
         return None
     (one, other), types = (given[0], given[_OF_ELEMENTS.get(name, 1)]), pair
     return (
-        f"{name}(): {shown(one)} is {kind(one)} and {shown(other)} is {kind(other)}: Spark compares no"
-        f" {types[0]} with {types[1]} there",
+        f"{name}(): {shown(one)} is {kind(one)} and {shown(other)} is {kind(other)}: Spark cannot"
+        f" compare {types[0]} with {types[1]} here",
         "wrong-arguments",
         "CAST one of the two to the type of the other",
     )
@@ -65,7 +65,7 @@ def unlike_key(node: exp.Bracket, kind: Kind) -> Problem | None:
         return None
     key = kind(node.expressions[0])
     return (
-        f"{shown(node)}: the keys are {entry[0]}, and {shown(node.expressions[0])} is {key}",
+        f"{shown(node)}: the keys are {entry[0]}, but {shown(node.expressions[0])} is {key}",
         "wrong-arguments",
         f"cast it to {entry[0]}",
     )

@@ -404,7 +404,7 @@ def _bounded(lengths: Raw) -> None:
     total = float(lengths.sum(dtype=np.float64))
     if total > MOST_MADE:
         raise EngineError(
-            f"ARRAYs of {total:,.0f} elements together are to be made at once; {MOST_MADE:,} are possible",
+            f"the ARRAYs of one step would have {total:,.0f} elements, more than the possible {MOST_MADE:,}",
             code="too-many-elements",
-            hint="make smaller ARRAYs",
+            hint="create smaller ARRAYs",
         )

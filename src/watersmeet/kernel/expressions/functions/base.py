@@ -140,9 +140,9 @@ def fits_in_texts(total: int) -> None:
 def too_long(what: str = "more bytes") -> EngineError:
     """For a result of more bytes than one array of texts has."""
     return EngineError(
-        f"a function's texts for one batch have {what} than one array holds: 2 GiB",
+        f"the texts of a function for one batch have {what} than the possible 2 GiB",
         code="texts-too-long",
-        hint="make the texts that it repeats, pads or puts together shorter",
+        hint="repeat, pad or concatenate shorter texts",
     )
 
 

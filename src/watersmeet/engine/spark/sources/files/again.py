@@ -64,17 +64,19 @@ def files_again(
         path = local_of(file.path)
         is_unordered, before = order == before, order
         if path is None:
-            again.missing.append((f"{unquote(file.path)} is in another file system", file.batch))
+            again.missing.append((f"{unquote(file.path)} is on another file system", file.batch))
             continue
         if path in seen:
             continue
         seen.add(path)
         now = stat_of(path)
         if now != (file.size, file.changed_ns):
-            what = "is gone" if now is None else "was changed after it was read"
+            what = "no longer exists" if now is None else "was changed after it was read"
             again.missing.append((f"{shown(path)} {what}", file.batch))
         elif is_unordered and source.primary_key is not None:
-            words = "has the name and the time of change of another: which of them counted last is not known"
+            words = (
+                "has the name and modification time of another file, so the order of their rows is unknown"
+            )
             again.missing.append((f"{shown(path)} {words}", file.batch))
         elif file.size:
             again.read.append((shown(path), file.batch, rows_of_file(source, path, time_zone, needed=needed)))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 NOTHING_OUT = "nothing of this tick was written. "
 _HINT = (
-    f"{NOTHING_OUT}Write one JSON value per line (by 'multiLine' per file), or take away what stands behind "
-    "the first one"
+    f"{NOTHING_OUT}Write one JSON value per line (with 'multiLine' per file), or remove the text after"
+    " the first value"
 )
 
 _RUNS_ON, _RENAMED, _ROWS, _FIRST, _LAST = map(ours, ("runs_on", "renamed", "rows", "first", "last"))
@@ -126,8 +126,9 @@ def _check_counts(source: Source, rows: DataFrame, texts: DataFrame) -> None:
     paths = [row[0] for row in other.select(FILE).limit(1).collect()]
     if paths:
         raise EngineError(
-            f'file source "{source.name}": {shown(local_of(paths[0]) or paths[0])} has a record that runs on '
-            "behind its value, or names in another case, and which of its rows are of it cannot be told",
+            f'file source "{source.name}": {shown(local_of(paths[0]) or paths[0])} has a record with'
+            " text after its JSON value, or with field names that differ in case, so its rows cannot be"
+            " identified",
             code="record-runs-on",
             hint=_HINT,
         )

@@ -32,9 +32,10 @@ START = 64 << 10
 
 _MAGIC = b"PAR1"
 WHOLE = (
-    "write it elsewhere on the same file system and move it here when it is whole; mend it, or take it away"
+    "replace or remove the file; write files elsewhere on the same file system, and move them here when"
+    " they are complete"
 )
-_UTF_8 = "write it as UTF-8, such as by: iconv -f {} -t UTF-8"
+_UTF_8 = "convert it to UTF-8, for example: iconv -f {} -t UTF-8"
 _BOMS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 """Marks at the beginning; the longer ones first."""
 _LINES = 20
@@ -60,11 +61,11 @@ def problems_in(what: str, source: Source, *, table: bool = False) -> list[Engin
     passed_over = [entry for entry in there if entry.passed_over]
     for why in dict.fromkeys(entry.passed_over for entry in passed_over):
         files = [entry.path for entry in passed_over if entry.passed_over == why]
-        problems.append(_error(f"{what}: Spark passes over", files, "file-unread", str(why)))
+        problems.append(_error(f"{what}: Spark skips", files, "file-unread", str(why)))
     problems += _other_partitions(what, [entry.path for entry in there if not entry.passed_over])
     plain = mixed(source, (entry.path for entry in there if not entry.passed_over))
     if plain is not None and not table:  # of tables it was said before
-        problems.append(_error(f"{what}: Spark passes over", [plain], "file-unread", MIXED))
+        problems.append(_error(f"{what}: Spark skips", [plain], "file-unread", MIXED))
     by_kind: dict[Wrong, list[str]] = {}
     for path, wrong in _wrong(source, there):
         if wrong.certain:
@@ -86,10 +87,10 @@ def _other_partitions(what: str, files: Sequence[str]) -> list[EngineError]:
     (names, path), (others, other) = kinds[:2]
     return [
         EngineError(
-            f"{what}: directories of partitions are by {names} ({shown(path)}) and by {others} "
-            f"({shown(other)})",
+            f"{what}: some directories have the partition columns {names} ({shown(path)}), others"
+            f" {others} ({shown(other)})",
             code="file-unread",
-            hint="Spark stops at that: let all have the same columns in the same order",
+            hint="use the same partition columns in the same order everywhere: Spark fails otherwise",
         )
     ]
 
@@ -98,7 +99,7 @@ def notes_in(what: str, source: Source) -> Iterator[str]:
     """What a person should know of files, and does not keep a run from reading them."""
     hidden = hidden_of(source)
     if hidden:
-        yield f"{what}: files whose names begin with _ or . are not read: {_named(hidden)}"
+        yield f"{what}: skipped files whose names begin with _ or .: {_named(hidden)}"
     special = special_of(source)
     if special:
         yield special_note(what, special)
@@ -115,7 +116,9 @@ def no_text(start: bytes, encoding: str = "utf-8") -> Wrong | None:
     if start.startswith(_MAGIC):
         return Wrong("it is a Parquet file", "'format' = 'parquet' reads it")
     if start.startswith(b"\x1f\x8b"):
-        return Wrong("it is compressed with gzip", "name it ….gz: Spark goes by names")
+        return Wrong(
+            "it is compressed with gzip", "rename it to ….gz: Spark recognises compression by the name"
+        )
     if encoding.lower() not in ("utf-8", "utf8"):
         return _not_in(start, encoding)
     bom = next((name for mark, name in _BOMS.items() if start.startswith(mark)), None)
@@ -123,7 +126,7 @@ def no_text(start: bytes, encoding: str = "utf-8") -> Wrong | None:
     if bom is not None:
         return Wrong(f"it is {bom}, not UTF-8 text", _UTF_8.format(bom))
     if sum(byte in _NOT_TEXT for byte in start) * 10 > len(start):
-        return Wrong("it is not text", "'format' says what the files are; take away what is none")
+        return Wrong("it is not text", "set 'format' to the format of the files, and remove other files")
     return _not_in(start, "utf-8")
 
 
@@ -145,10 +148,10 @@ def _not_in(start: bytes, encoding: str) -> Wrong | None:
         if len(start) - error.start < 4:  # a character that is cut
             return None
         return Wrong(
-            f"not all of it is {encoding.upper()} text (at byte {error.start:,}), and Spark reads such places"
-            " as \ufffd, or such records as broken",
-            "CSV without an 'encoding' stops a run that reads it, JSON is broken where it is not text: say"
-            " 'encoding' (and of JSON 'lineSep'), or write UTF-8",
+            f"it is not valid {encoding.upper()} text at byte {error.start:,}; Spark replaces such"
+            " bytes with �, or reads the records as broken",
+            "set 'encoding' (for JSON also 'lineSep'), or write the file as UTF-8; without it a run"
+            " fails at such CSV and counts such JSON as broken",
             certain=False,
         )
     except LookupError:
@@ -182,11 +185,11 @@ def _parquet(path: str) -> Wrong | None:
         with open(path, "rb") as file:
             start = file.read(START)
         if start.startswith(_MAGIC):
-            return Wrong("it is not a whole Parquet file: its end is missing or damaged", WHOLE)
+            return Wrong("it is not a complete Parquet file: its end is missing or damaged", WHOLE)
         text = no_text(start)
         if text is None or not text.certain:
-            return Wrong("it is not a Parquet file, but text", "'format' = 'csv' or 'json' reads text")
-        return Wrong("it is not a Parquet file, but something else", "take it away, or say its 'format'")
+            return Wrong("it is a text file, not a Parquet file", "'format' = 'csv' or 'json' reads text")
+        return Wrong("it is not a Parquet file", "remove it, or set 'format' to the format of the files")
     except OSError as error:
         return _unreadable(error)
     return None
@@ -232,7 +235,7 @@ def _no_lines(start: bytes, options: Mapping[str, str]) -> Wrong | None:
         return None
     if any(may_be_record(text) for text in texts):
         return Wrong(
-            "none of its first lines is a JSON object as it should be",
+            "none of its first lines is a complete JSON object",
             "write one object per line; 'multiLine' = 'true' reads objects that span several lines",
             certain=False,
         )
@@ -245,7 +248,7 @@ def _no_lines(start: bytes, options: Mapping[str, str]) -> Wrong | None:
 
 
 def _unreadable(error: OSError) -> Wrong:
-    return Wrong(f"it cannot be read: {error.strerror or error}", "the job's user must be able to read it")
+    return Wrong(f"it cannot be read: {error.strerror or error}", "give the job's user permission to read it")
 
 
 def _error(words: str, files: Sequence[str], code: str, hint: str) -> EngineError:

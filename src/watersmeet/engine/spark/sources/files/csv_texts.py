@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 _IS_UTF8 = f"is_valid_utf8({quoted(TEXT)})"
 _HINT_UTF8 = (
-    "say what it is, 'encoding' = 'ISO-8859-1' for one, or write it as UTF-8; with 'encoding' = 'UTF-8' such "
-    "bytes become U+FFFD, and texts that differ by them alone are equal"
+    "set the encoding of the files, such as 'encoding' = 'ISO-8859-1', or write them as UTF-8;"
+    " 'encoding' = 'UTF-8' replaces such bytes with U+FFFD"
 )
 _HINT_QUOTES = (
-    "'multiLine' = 'true' reads values that have ends of lines within their quotes; where quotes are"
-    " characters like others, say 'quote' = ''"
+    "set 'multiLine' = 'true' if quoted values contain line breaks, or 'quote' = '' if quotes are"
+    " ordinary characters"
 )
 _LONGEST_SHOWN = 200
 
@@ -85,12 +85,12 @@ class CsvTexts:
         line = printable(shown_text(text)[:_LONGEST_SHOWN])
         if not is_utf8.as_py() and said_encoding(self.options) is None:
             return EngineError(
-                f"{what}: {file} has bytes that are not UTF-8, and 'encoding' is not set: {line}",
+                f"{what}: {file} is not valid UTF-8, and 'encoding' is not set: {line}",
                 code="file-not-utf8",
                 hint=f"{before}{_HINT_UTF8}",
             )
         return EngineError(
-            f"{what}: {file} has a line that ends within quotes: {line}",
+            f"{what}: {file} has a line that ends inside a quoted value: {line}",
             code="value-runs-on",
             hint=f"{before}{_HINT_QUOTES}",
         )

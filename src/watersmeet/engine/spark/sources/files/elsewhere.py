@@ -44,7 +44,7 @@ def gone_in(spark: SparkSession) -> Gone:
                     f"{url} cannot be checked: {told.message}",
                     code="file-unreadable",
                     hint=told.hint
-                    or "nothing of this tick was written: run again when its file system answers",
+                    or "run again when its file system answers; nothing of this tick was written",
                 ) from None
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -45,7 +45,7 @@ def damaged(source: Source, file: str, why: str) -> EngineError:
     return EngineError(
         f'"{source.name}": {shown(file)} is damaged: {why}',
         code="file-unreadable",
-        hint=f"a run fails at it: {WHOLE}",
+        hint=f"{WHOLE}; a run would fail at it",
     )
 
 
@@ -53,5 +53,5 @@ def refused(source: Source, why: str) -> EngineError:
     return EngineError(
         f'"{source.name}": {why}',
         code="not-previewed",
-        hint="watersmeet run reads it; there is no preview of it",
+        hint="use `watersmeet run`, which can read it; the preview cannot",
     )

@@ -14,6 +14,7 @@ from watersmeet.engine.spark.sources.files.inferred_parquet import spark_type
 from watersmeet.engine.spark.sources.files.parquet_types import compare_columns
 from watersmeet.engine.tasks.files.parquet_rows import UNREADABLE
 from watersmeet.spec.model import Column, Source
+from watersmeet.types.arrow import sql_name
 from watersmeet.types.sql_type import BIGINT, TIMESTAMP, TIMESTAMP_NTZ, SqlType
 
 _OLDEST = datetime(1900, 1, 1)
@@ -28,7 +29,7 @@ def read_parquet(
         fields = {arrow_field.name.lower(): arrow_field for arrow_field in opened.schema_arrow}
         leaves = [opened.metadata.schema.column(n) for n in range(len(opened.metadata.schema))]
     except UNREADABLE:
-        raise damaged(source, file, "it is not a whole Parquet file") from None
+        raise damaged(source, file, "it is not a complete Parquet file") from None
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     chosen: dict[str, Column] = {}
     for column in source.columns:
@@ -44,7 +45,7 @@ def read_parquet(
                 first_rows.unchecked = tuple(dict.fromkeys((*first_rows.unchecked, column.name)))
                 continue
             raise refused(
-                source, f"how {column.name} ({field.type}) is read as {column.type}, only Spark knows"
+                source, f"only Spark can read column {column.name} ({sql_name(field.type)}) as {column.type}"
             )
         chosen[field.name] = column
     left = count - len(first_rows.rows)
@@ -92,13 +93,13 @@ def _values(source: Source, array: pa.Array, column: Column) -> list[Any]:
     try:
         values: list[Any] = array.to_pylist()
     except (ValueError, OverflowError, UnicodeDecodeError):
-        raise refused(source, f"a value of {column.name} is one that only Spark reads") from None
+        raise refused(source, f"only Spark can read some values of {column.name}") from None
     nested = column.type.is_nested
     old = [
         v for v in (_leaves(values) if nested else values) if isinstance(v, date) and v.year < _OLDEST.year
     ]
     if old:
-        raise refused(source, f"how times before 1900 ({column.name}: {old[0]}) are read, only Spark knows")
+        raise refused(source, f"only Spark can read times before 1900 ({column.name}: {old[0]})")
     return values
 
 

@@ -74,9 +74,9 @@ def first_rows(
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
     if wanted == DEBEZIUM:
-        raise refused(source, f"which rows lines of {DEBEZIUM} come to, only Spark knows")
+        raise refused(source, f"only Spark can read rows of format {DEBEZIUM}")
     _check_options(source, wanted, options)
-    files = files_in_order(source, path_of(source.options), options, "there is no preview of it", None)
+    files = files_in_order(source, path_of(source.options), options, "it cannot be previewed", None)
     collected = FirstRows()
     for number, file in enumerate(files):
         if len(collected.rows) + collected.left_out >= count:
@@ -105,7 +105,7 @@ def rows_of_file(
     options = {name.lower(): value for name, value in source.options.items()}
     wanted = format_of(source.options)
     if wanted == DEBEZIUM:
-        raise refused(source, f"which rows lines of {DEBEZIUM} come to, only Spark knows")
+        raise refused(source, f"only Spark can read rows of format {DEBEZIUM}")
     _check_options(source, wanted, options)
     collected = FirstRows(files=1)
     _read(source, path, wanted, options, time_zone, collected, sys.maxsize)
@@ -138,7 +138,7 @@ def _check_needed(source: Source, needed: frozenset[str], collected: FirstRows) 
     ]
     if missed:
         named = ", ".join(f"{column.name} as {column.type}" for column in missed)
-        raise refused(source, f"how {named} is read, only Spark knows")
+        raise refused(source, f"only Spark can read {named}")
 
 
 def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> None:
@@ -148,7 +148,7 @@ def _check_options(source: Source, wanted: str, options: Mapping[str, str]) -> N
             same = value in (_BACKSLASH, _QUOTE)
         same = same or (wanted != "parquet" and knows_format(name, value))
         if name not in _ANY and name not in _OPTIONS[wanted] and not same:
-            raise refused(source, f"what the option '{name}' means for {wanted}, only Spark knows")
+            raise refused(source, f"only Spark supports the option '{name}' for {wanted}")
 
 
 def _of_path(source: Source, file: str, time_zone: str) -> Row:
@@ -163,7 +163,7 @@ def _of_path(source: Source, file: str, time_zone: str) -> Row:
         try:
             row[column.name] = None if convert is None or value == NO_VALUE else convert(unquote(value))
         except Unsure:
-            raise refused(source, f"how {name}={value} is read as {column.type}, only Spark knows") from None
+            raise refused(source, f"only Spark can read {name}={value} as {column.type}") from None
     return row
 
 
@@ -208,7 +208,7 @@ class _CsvLines:
 def _lines_of_csv(source: Source, options: Mapping[str, str]) -> _CsvLines:
     separator = separator_of(written := separator_said(options))
     if len(separator) != 1:
-        raise refused(source, f"how the separator {written!r} is taken, only Spark knows")
+        raise refused(source, f"only Spark supports the separator {written!r}")
     s = re.escape(separator)
     quoted, bare, odd = r'"[^"\\]*"', rf'[^"\\{s}]*', '""'
     if options.get("escape") == _QUOTE:
@@ -230,7 +230,7 @@ def csv_record(
     """
     _check_options(source, "csv", options)
     if "comment" in options:
-        raise refused(source, "what 'comment' means for texts of CSV, only Spark knows")
+        raise refused(source, "only Spark supports the option 'comment' for this source")
     lines = _lines_of_csv(source, options)
     null = options.get("nullvalue", "")
     converters = [_converter(source, column, time_formats(options, time_zone)) for column in columns]
@@ -337,7 +337,7 @@ def _lines(source: Source, file: str) -> Iterator[str]:
     """Without their ends; what is no UTF-8 stays as it is (see `is_text`)."""
     suffix = os.path.splitext(file)[1].lower()
     if suffix in UNREADABLE:
-        raise refused(source, f"{shown(file)} is compressed in a way that only Spark reads")
+        raise refused(source, f"only Spark can read the compression of {shown(file)}")
     opened: Callable[..., Any] = OPENERS.get(suffix, open)
     try:
         with opened(file, "rt", encoding="utf-8-sig", errors="surrogateescape", newline=None) as text:

@@ -94,7 +94,7 @@ def text_reader(source: Source, column: Column, times: TimeFormats) -> Callable[
     """
     convert = certain_text(source, column, times)
     if convert is None:
-        raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+        raise refused(source, f"only Spark can read {column.name} as {column.type}")
     return convert
 
 
@@ -104,7 +104,7 @@ def json_reader(source: Source, column: Column, times: TimeFormats) -> Callable[
         return _of_parts(source, column, times)
     texts, unit = certain_text(source, column, times), said_unit(source.options)
     if texts is None:
-        raise refused(source, f"how {column.name} is read as {column.type}, only Spark knows")
+        raise refused(source, f"only Spark can read {column.name} as {column.type}")
 
     def convert(value: Any) -> Any:
         if column.type == sql.BOOLEAN:

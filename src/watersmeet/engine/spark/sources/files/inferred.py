@@ -59,7 +59,7 @@ def infer(source: Source) -> Inferred:
     """
     if not source.traits.files:
         raise EngineError(
-            f'"{source.name}": only columns of files can be inferred, not of a {source.connector} source',
+            f'"{source.name}": columns can be inferred for files only, not for a {source.connector} source',
             code="cannot-infer",
             hint=_DECLARE,
         )
@@ -69,7 +69,7 @@ def infer(source: Source) -> Inferred:
     path, wanted = path_of(source.options), format_of(source.options)
     if wanted == DEBEZIUM:
         raise EngineError(
-            f'"{source.name}": columns of {DEBEZIUM} are not inferred: lines hold rows before and after',
+            f'"{source.name}": columns cannot be inferred for the format {DEBEZIUM}',
             code="cannot-infer",
             hint=_DECLARE,
         )
@@ -86,7 +86,8 @@ def infer(source: Source) -> Inferred:
     for name, kind, note in of_directories(path, files, options):
         if name.lower() in {typed.lower() for typed in types}:
             raise EngineError(
-                f'"{source.name}": the column {name} is in the files, and in the names of their directories',
+                f'"{source.name}": the column {name} is both in the files and in the names of their'
+                " directories",
                 code="cannot-infer",
                 hint=_DECLARE,
             )
@@ -106,7 +107,7 @@ def infer(source: Source) -> Inferred:
         )
     if not columns:
         raise EngineError(
-            f'"{source.name}": the files at {path} have no column that can be read',
+            f'"{source.name}": the files at {path} have no column of a supported type',
             code="cannot-infer",
             hint=_DECLARE,
         )
@@ -145,7 +146,7 @@ def files_in_order(
     """
     local = local_path(path)
     if local is None or "pathglobfilter" in options:
-        what = f"{path} is not a local path" if local is None else "'pathGlobFilter' is Spark's to apply"
+        what = f"{path} is not a local path" if local is None else ("only Spark supports 'pathGlobFilter'")
         raise EngineError(f'"{source.name}": {fails}: {what}', code="cannot-infer", hint=hint)
     files = [file for file in files_of(source) if file.passed_over is None and file.stat[0]]
     if not files:
@@ -185,7 +186,7 @@ def of_directories(
     for name, values in seen.items():
         kind, why = type_of(values)
         if kind == TIMESTAMP:  # times have colons, which directories' names have in other spellings
-            kind, why = STRING, "times in directories' names are left as they are"
+            kind, why = STRING, "times in directory names are read as text"
         yield name, kind, [(name, f"{name} is {kind}: {why}")] if why else []
 
 
@@ -195,9 +196,9 @@ def _can_be_named(name: str, notes: list[Told]) -> bool:
     if not name.strip():
         why = "a column without a name (name it in the files' headers to read it)"
     elif is_ours(name):
-        why = f"the column {name}, whose name is taken by the engine"
+        why = f"the column {name}, whose name is reserved for the engine,"
     elif not name.isprintable():
-        why = f"the column {shown(name)!r}, whose name is not printable"
+        why = f"the column {shown(name)!r}, whose name is not printable,"
     if why is None:
         return True
     notes.append((None, f"{why} is left out"))

@@ -54,10 +54,10 @@ def columns_of(name: str, files: Sequence[str]) -> FileColumns:
             first = file, columns
         elif _lowered(columns) != _lowered(first[1]):
             raise EngineError(
-                f'"{name}": its files have other columns: {shown(first[0])} has {_said(first[1])}; '
-                f"{shown(file)} has {_said(columns)}",
+                f'"{name}": its files have different columns: {shown(first[0])} has {_said(first[1])};'
+                f" {shown(file)} has {_said(columns)}",
                 code="wrong-columns",
-                hint="declare the columns that are meant; in a file that lacks one it is NULL",
+                hint="declare the columns that you need; a file that lacks one reads as NULL",
             )
     assert first is not None
     first[1].files = len(files)
@@ -80,12 +80,12 @@ def _of_file(name: str, file: str) -> FileColumns:
         reason = (
             error.strerror
             if isinstance(error, OSError) and error.strerror
-            else "it is not a whole Parquet file"
+            else "it is not a complete Parquet file"
         )
         raise EngineError(
             f'"{name}": {shown(file)} cannot be read: {reason}',
             code="cannot-infer",
-            hint="mend it, or take it away; 'format' says what the files are, if it is not parquet",
+            hint="correct or remove the file, or set 'format' if the files are not Parquet",
         ) from None
     leaves = {
         leaf.path: leaf.physical_type for leaf in (meta.schema.column(n) for n in range(len(meta.schema)))
@@ -94,20 +94,23 @@ def _of_file(name: str, file: str) -> FileColumns:
     for column in fields:
         if column.name.lower() in _lowered(columns):
             raise EngineError(
-                f'"{name}": {shown(file)} has two columns named {column.name}, '
-                "which Spark does not tell apart",
+                f'"{name}": {shown(file)} has two columns named {column.name}, which differ in case at'
+                " most, so Spark cannot read either",
                 code="wrong-columns",
-                hint="declare the columns that are meant, without that one",
+                hint="declare the columns that you need, without that one",
             )
         kind = spark_type(column.type, leaves.get(column.name, ""))
         if kind is None:
             columns.notes.append(
-                (None, f"the column {column.name} is left out: Spark reads no {column.type} here")
+                (None, f"the column {column.name} is left out: Spark cannot read its type {column.type}")
             )
             continue
         columns.types[column.name] = kind
         if pa.types.is_timestamp(column.type) and kind == BIGINT:
-            note = f"{column.name} is BIGINT: nanoseconds since 1970, of which Spark reads no TIMESTAMP"
+            note = (
+                f"{column.name} is inferred as BIGINT, in nanoseconds since 1970: Spark cannot read"
+                " it as TIMESTAMP"
+            )
             columns.notes.append((column.name, note))
     return columns
 

@@ -64,24 +64,22 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
         EngineError: there are no records, or files have other headers, or names that Spark takes for one.
     """
     if wanted == "csv" and not by_name(options):
-        raise _refused(name, "its files have no header, or it is passed over ('header', 'enforceSchema')")
+        raise _refused(name, "its files have no header, or the options ignore it ('header', 'enforceSchema')")
     if wanted == "csv" and not can_be_split(options):
-        raise _refused(
-            name, "only Spark splits by more than one character ('sep'), or by such lines ('lineSep')"
-        )
+        raise _refused(name, "only Spark supports such separators ('sep', 'lineSep')")
     sample = _Sample(name, options, max(1, RECORDS // len(files)))
     for file in files:
         if os.path.splitext(file)[1].lower() in UNREADABLE:
-            raise _refused(name, f"{shown(file)} is compressed in a way that only Spark reads")
+            raise _refused(name, f"only Spark can read the compression of {shown(file)}")
         (sample.csv if wanted == "csv" else sample.json)(file)
     if not sample.records:
-        what = "there are no records to tell types by"
+        what = "there are no records"
         if sample.too_long:
             raise _refused(
                 name, f"the first record of {shown(sample.too_long)} is longer than {BYTES >> 20} MB"
             )
         if sample.broken and wanted == "json" and not sample.is_true("multiline"):
-            hint = f"'multiLine' = 'true' reads files that are one value over several lines; or {_HINT}"
+            hint = f"set 'multiLine' = 'true' if a JSON value spans several lines; or {_HINT}"
             hint = _HINT if has_other_forms(options) else hint
             raise _refused(name, f"{what}: none of {counted(sample.broken, 'line')} is a JSON object", hint)
         raise _refused(name, f"{what}: {sample.broken} cannot be read" if sample.broken else what)
@@ -96,9 +94,10 @@ def columns_of(name: str, wanted: str, files: Sequence[str], options: Mapping[st
 def _settle(columns: FileColumns, column: str, seen: Seen, options: Mapping[str, str]) -> None:
     if any(column.lower() == other.lower() for other in columns.types):
         raise EngineError(
-            f"there are two columns named {column}, which Spark does not tell apart",
+            f"there are two columns named {column}, which differ in case at most, so Spark cannot read"
+            " either",
             code="wrong-columns",
-            hint="declare the columns that are meant, without that one",
+            hint="declare the columns that you need, without that one",
         )
     kind, why = (STRING, None) if _as_text(options) else nested_type(seen)
     if kind is None:
@@ -176,13 +175,13 @@ def _struct(seen: Nested) -> tuple[SqlType | None, str | None]:
     if not seen.parts:
         return None, "its objects are empty"
     if len({name.lower() for name in seen.parts}) < len(seen.parts):
-        return None, "its objects have two parts of one name, which Spark does not tell apart"
+        return None, "its objects have two fields whose names differ in case at most"
     fields: list[Field] = []
     notes: list[str] = []
     for name, part in seen.parts.items():
         kind, why = nested_type(part)
         if kind is None or not name.strip() or not name.isprintable():
-            return None, f"its part {name!r} cannot be declared"
+            return None, f"its field {name!r} cannot be declared"
         fields.append(Field(name, kind))
         notes += [f"{name}: {why}"] if why else []
     return struct(fields), "; ".join(notes) or None
@@ -235,11 +234,11 @@ class _Sample:
             unnamed = [str(place + 1) for place, name in enumerate(header) if not name.strip()]
             if len(unnamed) > 1:
                 raise EngineError(
-                    f'"{self._name}": {shown(file)} has {len(unnamed)} columns without a name: at the places '
-                    f"{', '.join(unnamed[:10])}{', …' if len(unnamed) > 10 else ''}",
+                    f'"{self._name}": {shown(file)} has {len(unnamed)} columns without a name, at'
+                    f" positions {', '.join(unnamed[:10])}{', …' if len(unnamed) > 10 else ''}",
                     code="wrong-columns",
-                    hint="name them in its header; 'enforceSchema' = 'true' takes columns by their place; "
-                    + _HINT,
+                    hint="name them in its header; or set 'enforceSchema' = 'true' to take columns by"
+                    " position and " + _HINT,
                 )
             lowered = [name.lower() for name in header]
             twice = sorted({name for name in header if lowered.count(name.lower()) > 1})
@@ -247,17 +246,17 @@ class _Sample:
                 raise EngineError(
                     f'"{self._name}": {shown(file)} has two columns named {twice[0]}',
                     code="wrong-columns",
-                    hint=f"'enforceSchema' = 'true' takes columns by their place; {_HINT}",
+                    hint=f"set 'enforceSchema' = 'true' to take columns by position and {_HINT}",
                 )
             self._header = file, header
             self.columns = {name: Seen() for name in header}
         elif [name.lower() for name in header] != [name.lower() for name in self._header[1]]:
             raise EngineError(
-                f'"{self._name}": its files have other columns, or in another order: '
-                f"{shown(self._header[0])} has "
-                f"{', '.join(self._header[1])}; {shown(file)} has {', '.join(header)}",
+                f'"{self._name}": its files have different columns, or the same in another order:'
+                f" {shown(self._header[0])} has {', '.join(self._header[1])}; {shown(file)} has"
+                f" {', '.join(header)}",
                 code="wrong-columns",
-                hint="put files of one kind into a directory of their own, and UNION ALL the sources",
+                hint="put the files of each layout into a directory of their own, and UNION ALL the sources",
             )
 
     def json(self, file: str) -> None:
@@ -295,7 +294,7 @@ class _Sample:
     def _whole(self, text: Any) -> Iterator[Any]:
         written = text.read(BYTES + 1)
         if len(written) > BYTES:
-            raise _refused(self._name, "a file is too large to be taken as one value ('multiLine')")
+            raise _refused(self._name, "a file is too large to be read as one value ('multiLine')")
         value = parsed(written, self._options)
         yield from value if isinstance(value, list) else [value]
 
@@ -320,7 +319,7 @@ class _Sample:
             if wrong is not None and wrong.certain:
                 return _refused(self._name, f"{shown(file)} cannot be read: {wrong.what}", wrong.hint)
             reason = f"it is not {error.encoding.upper()} text (at byte {error.start:,})"
-            hint = "say its 'encoding' (and of lines of JSON 'lineSep'), or write it as UTF-8"
+            hint = "set 'encoding' (for JSON also 'lineSep'), or write the file as UTF-8"
             return _refused(self._name, f"{shown(file)} cannot be read: {reason}", f"{hint}; or {_HINT}")
         return _refused(self._name, f"{shown(file)} cannot be read: {reason}")
 

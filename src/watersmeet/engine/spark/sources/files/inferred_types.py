@@ -81,7 +81,7 @@ def type_of(seen: Seen) -> tuple[SqlType, str | None]:
         note = (
             seen.why
             if kind == TEXT
-            else "times without a zone are of SET time_zone"
+            else "times without a zone are in the zone of SET time_zone"
             if kind == LOCAL
             else None
         )
@@ -115,7 +115,7 @@ def kind_of_text(value: str, options: Mapping[str, str]) -> tuple[str, str | Non
     if time is not None:
         return _kind_of_time(time, options)
     if _NUMERIC.fullmatch(value):
-        return TEXT, f"a number would lose something of {value[:40]!r}"
+        return TEXT, f"a number would not keep {value[:40]!r} as it is written"
     return TEXT, None
 
 
@@ -130,7 +130,7 @@ def _kind_of_integer(value: str, options: Mapping[str, str]) -> tuple[str, str |
     if digits <= 19 and -(2**63) <= int(value) < 2**63:
         if float(int(value)) != int(value):
             return LONG, None
-        return (INT, None) if value != "-0" else (TEXT, "a number would lose something of '-0'")
+        return (INT, None) if value != "-0" else (TEXT, "a number would not keep '-0' as it is written")
     if digits <= MOST_DIGITS and "locale" not in options:
         return BIG, None
     return TEXT, f"{value[:40]!r} is too large for a number"
@@ -140,12 +140,12 @@ def _kind_of_time(time: re.Match[str], options: Mapping[str, str]) -> tuple[str,
     day, clock, fraction, zone = time.groups()
     text = time.group()
     if TIMESTAMP_FORMAT in options:
-        why = "it is not a time of the 'timestampFormat'"
+        why = "it does not match 'timestampFormat'"
         if _reader(options, TIMESTAMP_FORMAT) is None:
-            why = "it has a 'timestampFormat'; declare the column"
+            why = "the source has a 'timestampFormat'; declare the column"
         return TEXT, why
     if fraction is not None and len(fraction) > 7:
-        return TEXT, f"a TIMESTAMP has microseconds, and would lose some of {text[:40]!r}"
+        return TEXT, f"a TIMESTAMP has microseconds and would not keep all digits of {text[:40]!r}"
     if not _is_time(f"{day}T{clock}") or (zone not in (None, "Z") and not _is_offset(zone)):
         return TEXT, f"{text[:40]!r} is not a valid time"
     return (LOCAL if zone is None else ZONED), None

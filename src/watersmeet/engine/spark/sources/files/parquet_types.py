@@ -100,9 +100,10 @@ def compare_columns(what: str, source: Source, file: str, nanos: Set[str] | None
     twice = _named_twice(columns, there.names)
     if twice is not None:
         raise EngineError(
-            f"{what}: {shown(file)} has two columns named {twice}, which Spark does not tell apart",
+            f"{what}: {shown(file)} has two columns named {twice}, which differ in case at most, so"
+            " Spark cannot read either",
             code="wrong-columns",
-            hint="declare the columns that are meant, without that one; or write the file with other names",
+            hint="declare the columns that you need, without that one; or write the file with other names",
         )
     stored = [described.column(number).physical_type for number in range(len(described))]
     wrong = list(_wrong(columns, there, stored))
@@ -112,10 +113,10 @@ def compare_columns(what: str, source: Source, file: str, nanos: Set[str] | None
         raise EngineError(
             f"{what}: {said} in {file}",
             code="column-type",
-            hint="leave the column out, or write it in another type",
+            hint="remove the column from the declaration, or write the files with another type",
         )
     if wrong:
-        said = "; ".join(f"{name} is declared {declared}, and is {has}" for name, declared, has, _ in wrong)
+        said = "; ".join(f"{name} is declared {declared}, but is {has}" for name, declared, has, _ in wrong)
         is_counted = any("[ns" in has and fit == BIGINT for _, _, has, fit in wrong)
         of_nanos = " (timestamp_micros(n DIV 1000) is the time of n nanoseconds)" if is_counted else ""
         raise EngineError(
@@ -132,8 +133,8 @@ def compare_columns(what: str, source: Source, file: str, nanos: Set[str] | None
         raise EngineError(
             f"{what}: {shown(file)} has no column {', '.join(missing)}",
             code="column-missing",
-            hint="write the file with the column, or take it away;"
-            f" '{ON_MISSING_COLUMN}' = 'null' reads NULL",
+            hint=f"write the file with the column, or remove the file; or set '{ON_MISSING_COLUMN}' ="
+            " 'null' to read NULL",
         )
     return missing
 
@@ -146,10 +147,11 @@ def _compare_units(
         if name in columns and columns[name].type in _TIMES and is_ns != (name in nanos):
             unit = "in nanoseconds" if is_ns else "not in nanoseconds"
             raise EngineError(
-                f"{what}: {columns[name].name} is {unit} in {shown(file)}, unlike in the oldest file",
+                f"{what}: {columns[name].name} is {unit} in {shown(file)}, unlike in the source's"
+                " oldest file",
                 code="column-type",
-                hint="write all files in one unit, or read those of each by a source of its own, and UNION"
-                " ALL them; when there are no others any more, run again",
+                hint="write all files with the same unit and run again; or read the files of each unit"
+                " with a source of its own, and UNION ALL them",
             )
 
 
@@ -190,9 +192,9 @@ def _wrong(
         if _is_ns(kind) and "." not in name:
             fits = fits[-2:]  # which are read, by `nanosecond_columns`
         if pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS:
-            fits, has = (), f"{has}, of more digits than Spark's DECIMAL has ({MOST_DIGITS})"
+            fits, has = (), f"{has}, with more digits than DECIMAL allows ({MOST_DIGITS})"
         elif not fits:
-            has = f"{has}, for which there is no type"
+            has = f"{has}, which is not supported"
         yield name, declared, has, fits[0] if fits else None
 
 

@@ -77,22 +77,21 @@ run started, and gone when all had been read."""
 _WHAT = {
     "changed": "changed after it was read",
     "torn": "changed while it was read",
-    "gone": "gone before it was read",
+    "gone": "deleted before it was read",
     "unread": "not read",
-    "vanished": "there when the run started, and gone before it was read",
+    "vanished": "deleted between the start of the run and the time to read it",
 }
 
 _HINTS = {
-    "changed": "the rows that it had are in the result, those that came since are not: put new rows into new "
-    "files. To go on, put the file back as it was (content and time), or say 'on_changed_file' = 'warn': "
-    "such files are then counted and named",
-    "torn": "nothing of this tick was written. Write files elsewhere on the same file system and move them "
-    "here when they are whole; when this one is, run again: it is then read as it is",
-    "gone": "nothing of this tick was written. Put the file back and run again, or say 'on_changed_file' = "
-    "'warn': such files are then counted and named, and their rows are not in the result",
+    "changed": "restore the file (content and modification time), or set 'on_changed_file' = 'warn',"
+    " which counts and names such files. Its old rows are in the result, new ones are not",
+    "torn": "run again when the file is complete; nothing of this tick was written. Write files"
+    " elsewhere on the same file system, and move them here when they are complete",
+    "gone": "restore the file and run again; or set 'on_changed_file' = 'warn', which counts and names"
+    " such files, without their rows. Nothing of this tick was written",
     "unread": NESTED,
-    "vanished": "if it had rows that are meant, put it back and run again. Write files elsewhere on the same "
-    "file system, or under names that begin with a dot, and move them here when they are whole",
+    "vanished": "restore the file if you need its rows, and run again. Write files elsewhere on the"
+    " same file system, and move them here when they are complete",
 }
 
 _NO_FILE = (-1, -1)
@@ -205,12 +204,12 @@ class FilesRead:
             if names:
                 own = ", ".join(c.name for c in self._sources[number].columns if c.name.lower() in names)
                 self._note(
-                    f'"{self._sources[number].name}": {own} has nanoseconds, which are cut to microseconds'
+                    f'"{self._sources[number].name}": {own} has nanoseconds, truncated to microseconds'
                 )
         for source in self._sources.values():
             if hidden := hidden_of(source):
                 named = _named(hidden)
-                self._note(f'"{source.name}": files whose names begin with _ or . are not read: {named}')
+                self._note(f'"{source.name}": skipped files whose names begin with _ or .: {named}')
 
     def _check_place(self, source: Source, paths: Collection[str]) -> None:
         """Spark knows files by their paths: those of a directory that was moved would be read again."""
@@ -219,10 +218,11 @@ class FilesRead:
             return
         before, now = os.path.commonpath([os.path.dirname(path) for path in paths]), shown(base)
         raise EngineError(
-            f'file source "{source.name}": its files were read from {shown(before)}, and are in {now} now',
+            f"file source \"{source.name}\": the job read its files from {shown(before)}, but 'path'"
+            f" now points to {now}",
             code="source-moved",
-            hint="they would be read again, and their rows come twice: run the job where it ran before, or "
-            "start over (watersmeet reset)",
+            hint="set 'path' back, or start over (watersmeet reset); otherwise the job would read all"
+            " files again, and their rows twice",
         )
 
     def look_if_due(self) -> None:
@@ -270,8 +270,8 @@ class FilesRead:
         if new:
             self._missing.update((source.name, name) for name in new)
             self._note(
-                f'"{source.name}": {shown(path)} has no column {", ".join(new)}: NULL in its rows, and in'
-                f" those of other files that lack it ('{ON_MISSING_COLUMN}' = 'fail' stops the job)"
+                f'"{source.name}": {shown(path)} has no column {", ".join(new)}: it is NULL for this'
+                f" file and others that lack it ('{ON_MISSING_COLUMN}' = 'fail' stops the job instead)"
             )
 
     def behind(self, batch: BatchFiles | None) -> dict[str, int]:
@@ -353,7 +353,7 @@ class FilesRead:
                     raise EngineError(
                         f'file source "{source.name}": Spark would not read {shown(plain)}',
                         code="file-unread",
-                        hint=f"nothing of this tick was written; {MIXED}",
+                        hint=f"{MIXED}; nothing of this tick was written",
                     )
                 files += read
             for file in filter(self._is_back, files):
@@ -435,11 +435,10 @@ class FilesRead:
             return FileRead(number, step, url, time_ms, *_NO_FILE)
         if is_odd(path):
             raise EngineError(
-                f'file source "{source.name}": Spark takes {shown(path)} for a pattern, and would read rows '
-                "twice",
+                f'file source "{source.name}": Spark would read {shown(path)} as a pattern, and rows twice',
                 code="file-name",
-                hint="nothing of this tick was written. Rename it and run again: no [ ] { } * ? or backslash "
-                "in names of files and directories",
+                hint="rename it without [ ] { } * ? or backslash, and run again; nothing of this tick"
+                " was written",
             )
         stat = stat_of(path)
         if stat is None:

@@ -40,21 +40,21 @@ _COMPANIONS = (
 )
 
 NESTED = (
-    "a directory's own files are read: for those in subdirectories say 'recursiveFileLookup' = 'true', or "
-    "'false' when they are not meant"
+    "it is in a subdirectory: set 'recursiveFileLookup' = 'true' to read it, or 'false' to ignore"
+    " subdirectories"
 )
 UNEVEN = (
-    "where directories of partitions (k=v) have others between them, or different ones above them, Spark "
-    "takes some for partitions and stops at others: let those of partitions come first, or say "
-    "'recursiveFileLookup' = 'true' (then no columns come from directories), or 'false' when it is not meant"
+    "Spark needs partition directories (k=v) directly below 'path' and without others between them:"
+    " move them, or set 'recursiveFileLookup' = 'true', which takes no columns from directories, or"
+    " 'false' to ignore subdirectories"
 )
 MIXED = (
-    "it lies beside directories of partitions (k=v), and Spark reads those alone: move it into a directory "
-    "of its own, or into one of partitions"
+    "Spark reads only partition directories (k=v) where there are any: move the file into one of them,"
+    " or into a directory of its own"
 )
-_TOO_OLD = "its time of change is before 1970, and Spark passes over such files: give it another (touch)"
-_HIDDEN = "files whose names begin with _ or . are not read: rename it"
-_NOT_UTF_8 = "its name is not UTF-8, and Java does not find it: rename it"
+_TOO_OLD = "its modification time is before 1970, and Spark skips such files: change it with `touch`"
+_HIDDEN = "Spark skips files whose names begin with _ or .: rename it"
+_NOT_UTF_8 = "its name is not valid UTF-8, so Java cannot open it: rename it"
 
 
 class There(NamedTuple):
@@ -138,7 +138,7 @@ def check_table(source: Source) -> None:
         odd = (plain, MIXED)
     if odd is not None:
         raise EngineError(
-            f'table "{source.name}": Spark passes over {shown(odd[0])}', code="file-unread", hint=odd[1]
+            f'table "{source.name}": Spark skips {shown(odd[0])}', code="file-unread", hint=odd[1]
         )
 
 
@@ -166,7 +166,9 @@ def special_note(what: str, paths: Sequence[str]) -> str:
     """Return the notice that what is no file is not read."""
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
     kind = special_at(paths[0]) or "no file"
-    return f"{what}: FIFOs, sockets and devices are not read: {shown(paths[0])} is {kind}{more}"
+    return (
+        f"{what}: skipped {shown(paths[0])}, which is {kind}{more}: FIFOs, sockets and devices are not read"
+    )
 
 
 def stat_of(path: str) -> FileStat | None:

@@ -111,9 +111,10 @@ class Rereading:
         numbers = {number for number, source in self._sources.items() if source.name in names}
         if batch is None or len(numbers) < len(names):
             raise EngineError(
-                f"decimals of {', '.join(sorted(names))} are to be read again, and are of no files",
+                f"the job must read decimals of {', '.join(sorted(names))} again, but they do not come"
+                " from files",
                 code="internal",
-                hint="please report this",
+                hint="this is a bug in watersmeet: please report it with this message",
             )
         frames = []
         for number, paths in _paths_of(batch, numbers).items():

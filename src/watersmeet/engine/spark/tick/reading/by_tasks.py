@@ -150,7 +150,7 @@ class ReadByTasks:
         if self.why_not is None:
             sources = dict(enumerate(_taken(plan, scanned, str(spark.conf.get(TIME_ZONE)))))
             if len(sources) < len(plan.sources):
-                self.why_not = "files of a source have too few columns, or too many"
+                self.why_not = "some files of a source have too few or too many columns"
             elif not all(begins_plain(source, sources[n].reader) for n, source in enumerate(plan.sources)):
                 self._may_list, self._in_vain, self._passed = False, 1, 1
         self._ingest = IngestFiles(sources, store)
@@ -312,7 +312,11 @@ class IngestFiles:
 def parts_in(text: str | None) -> Dealt:
     """What the driver told of the files of a tick."""
     if not text:
-        raise EngineError("files were read outside of a tick", code="internal", hint="please report this")
+        raise EngineError(
+            "files were read outside of a tick",
+            code="internal",
+            hint="this is a bug in watersmeet: please report it with this message",
+        )
     return [
         [(source, Part(path, start, end)) for source, path, start, end in share] for share in json.loads(text)
     ]
@@ -320,16 +324,16 @@ def parts_in(text: str | None) -> Dealt:
 
 def _why_not(spark: SparkSession, plan: JobPlan, scanned: Scan, reader: FileReader) -> str | None:
     if reader is FileReader.SPARK:
-        return "it was told to"
+        return "file_reader = 'spark' is set"
     if _is_set(spark):
-        return "it was told how to read files"
+        return "a setting of Spark for reading files is set"
     if asks_files_in_order(plan):
-        return "an ASOF join asks which rows come first, which is as Spark reads them"
+        return "an ASOF join depends on the order in which Spark reads rows"
     for source in plan.sources:
         if not is_plain(source):
             return f'"{source.name}" is not a plain stream of local files'
         if not scanned.plain.get(source.name):
-            return f'of "{source.name}" expressions are asked'
+            return f'the job evaluates expressions on rows of "{source.name}"'
     return None
 
 
