@@ -216,7 +216,7 @@ def test_where_a_run_over_a_state_goes_on_has_to_be_said(tmp_path: Path) -> None
     other = tmp_path / "other"
     job = local.job(SPEC, store=other)
     job.tick()
-    with pytest.raises(StateError, match="local.run did not write it"):
+    with pytest.raises(StateError, match=r"local\.run did not write it"):
         local.run(SPEC, store=other, a=A, b=B)
 
 

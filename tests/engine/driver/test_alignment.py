@@ -161,7 +161,7 @@ SELECT l.k FROM l JOIN r ON l.k = r.k AND l.t = r.t
         ("TIMESTAMP", "3600", 'max_drift is a number, but the event time "l.t" is not an integer'),
         ("TIMESTAMP", "'0 seconds'", "max_drift must be above zero"),
         ("TIMESTAMP", "INTERVAL '1' MONTH", "max_drift: INTERVAL '1' MONTH has no fixed length"),
-        ("BIGINT", "-3", "max_drift is negative"),
+        ("BIGINT", "-3", "max_drift must not be negative"),
     ],
 )
 def test_what_it_cannot_be(type_, skew, says):

@@ -47,7 +47,7 @@ def test_a_source_may_keep_as_many_rows_as_it_says(queries):
     with pytest.raises(EngineError) as raised:
         job.tick({"a": rows(1, 5)})
     assert raised.value.code == "max-rows"
-    assert '6 rows of "a" are retained (l' in str(raised.value)
+    assert 'the job retains 6 rows of "a" (l' in str(raised.value)
     assert "more than 'max_rows' of CREATE … \"a\" = 5" in str(raised.value)
     assert raised.value.hint
     assert job.driver.tick == 1
@@ -61,7 +61,7 @@ def test_rows_that_queries_keep_in_files_of_their_own_are_counted_for_each():
         job = LocalJob(planned(ONE + other, a=f"'max_rows' = '{most}'"), MemoryStore())
         if fails:
             with pytest.raises(
-                EngineError, match=r'10 rows of "a" are retained \(l in "x": 5, l in "y": 5\)'
+                EngineError, match=r'the job retains 10 rows of "a" \(l in "x": 5, l in "y": 5\)'
             ):
                 job.tick({"a": rows(5)})
         else:
@@ -82,7 +82,7 @@ def test_the_job_may_keep_as_many_rows_as_it_says(queries):
     with pytest.raises(EngineError) as raised:
         job.tick({"b": rows(1)})
     assert raised.value.code == "max-rows"
-    assert "9 rows in the whole job are retained" in str(raised.value)
+    assert "the job retains 9 rows in the whole job" in str(raised.value)
     assert "more than max_job_rows = 8" in str(raised.value)
     again = LocalJob(planned(queries, settings="SET max_job_rows = 9;"), job.store)
     again.tick({"b": rows(1)})
@@ -135,7 +135,7 @@ def test_tables_as_of_the_tick_count(tmp_path):
             INSERT INTO x SELECT a.n, t.v FROM a JOIN t FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = t.k;"""
         job = LocalJob(planned(table), MemoryStore())
         if fails:
-            with pytest.raises(EngineError, match='3 rows of "t" are retained'):
+            with pytest.raises(EngineError, match='the job retains 3 rows of "t"'):
                 job.tick({"a": rows(1)})
         else:
             assert len(job.tick({"a": rows(1)}).rows["x"]) == 3
@@ -161,7 +161,7 @@ def test_tables_as_of_the_tick_count_where_rows_are_shed_and_stay(tmp_path):
             assert node.arrangements["l"].stored == left
             assert len(output.shed) == 6 - left
     settings = "SET max_job_rows = 2; SET at_limit = shed_heaviest;"
-    with pytest.raises(EngineError, match=r"3 rows in the whole job are retained \(t") as raised:
+    with pytest.raises(EngineError, match=r"the job retains 3 rows in the whole job \(t") as raised:
         LocalJob(planned(ONE + table, settings=settings), MemoryStore()).tick({"a": rows(1)})
     assert raised.value.code == "max-rows"
 

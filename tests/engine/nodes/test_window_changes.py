@@ -355,4 +355,4 @@ def check_one_group_does_not_fit(sql: str, says: str) -> None:
 @pytest.mark.parametrize("emit", [pytest.param("", marks=pytest.mark.full), " EMIT FINAL"])
 def test_windows_of_one_group_that_do_not_fit_are_refused_by_name(emit: str) -> None:
     sql = windows("max(k) AS m", sizes="100", table="w", keys="") + emit
-    check_one_group_does_not_fit(sql, "what is kept of the open windows of one group")
+    check_one_group_does_not_fit(sql, "the state of the open windows of one group")

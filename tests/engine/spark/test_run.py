@@ -492,7 +492,7 @@ def test_a_null_time_fails_the_job_when_asked_for(place):
     place.put("a", '{"k": "k1", "n": -2, "t": null}\n', "999.json")
     failed = place.run("--until-caught-up", "--on-null-time", "fail")
     assert failed.status == 2
-    assert '\nEngineError[null-time]: source "a": a row has no t (NULL)' in failed.err
+    assert '\nEngineError[null-time]: source "a": a row has no valid t (NULL)' in failed.err
     assert '"n": -2' in failed.err
     assert readable(failed.err)
     done = place.caught_up("--finish")

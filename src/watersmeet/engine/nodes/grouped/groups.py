@@ -205,7 +205,7 @@ def _stored(shape: SummedShape, table: pa.Table, what: str = "what is kept of th
 def sums_together(shape: SummedShape, batch: pa.RecordBatch, buckets: Slots) -> Kept:
     """Kept rows of several runs, added up. They are cut but for those of one hash."""
     table = pa.Table.from_batches([batch]).append_column(BUCKET, pa.array(buckets))
-    return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]), f"{shape.of_one} rows")
+    return _stored(shape, added_up(shape.parts, shape.by, table, [_BUCKET]), f"rows in {shape.of_one}")
 
 
 # what goes out
@@ -272,7 +272,7 @@ def _parts(
         sizes = row_sizes(choice.batch, choice.batch.schema.names, choice.rows)
         held += np.bincount(choice.groups, weights=sizes, minlength=groups)
     check_bytes(
-        f"{shape.of_one} rows",
+        f"rows in {shape.of_one}",
         int(held.max(initial=0)),
         shape.memory,
         MOST_BYTES,
