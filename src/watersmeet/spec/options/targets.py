@@ -34,19 +34,19 @@ def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
             for other in files.values():
                 if other.name != sink.name and _is_shared(sink, other):
                     yield SpecError(
-                        f'file sinks "{other.name}" and "{sink.name}" would write to one directory:'
+                        f'file sinks "{other.name}" and "{sink.name}" write to the same directory, or one inside the other's:'
                         f' "{path_of(other.options)}" and "{path_of(sink.options)}"',
                         code="shared-place",
-                        hint="give each sink a directory of its own, not beneath that of another",
+                        hint="give each sink its own directory, not inside that of another",
                     )
             files[sink.name] = sink
         for target, shown in _targets(sink):
             first = named.setdefault((sink.connector, *target), sink.name)
             if first != sink.name:
                 yield SpecError(
-                    f'"{first}" and "{sink.name}" write to one {shown}',
+                    f'"{first}" and "{sink.name}" write to the same {shown}',
                     code="shared-table",
-                    hint="declare one sink, or give each a target of its own",
+                    hint="declare one sink, or give each its own target",
                 )
 
 
