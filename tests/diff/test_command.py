@@ -92,7 +92,7 @@ def test_equal_and_different(place: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["diff", "job.sql", "--input", "orders=orders", "--input", "sent=sent", "--output",
                  f"out={place / 'put_out.parquet'}", "--limit", "1"]) == 1  # fmt: skip
     shown = capsys.readouterr().out
-    assert "out: differs: 3 rows in the output, 3 in the batch result" in shown
+    assert "out: differs: 3 rows in the output, 3 in the batch answer" in shown
     assert "+ 2 rows extra: UNEXPLAINED" in shown
     assert "… and 3 more rows (all of them: --to differences.parquet)" in shown
 

@@ -191,7 +191,7 @@ def test_a_topic(db: Any, tmp_path: Path, kafka_broker: Any) -> None:
         with pytest.raises(WatersmeetError, match=said):
             differing(db, wanted("kafka", options | other), tmp_path)
     kafka_broker.produce("diff-out", [(1, "k", None)])
-    with pytest.raises(WatersmeetError, match="at offset 1 of partition 1 is without a value"):
+    with pytest.raises(WatersmeetError, match="at offset 1 of partition 1 has no value"):
         differing(db, wanted("kafka", options), tmp_path)
 
 

@@ -280,7 +280,7 @@ def test_results_that_are_no_tables_are_refused(monkeypatch):
     make = make_sink(Sink("two", "memory"))
     for kind in ("INT", "INT", "STRING"):
         make.prepare([column("a", kind)])
-    with pytest.raises(EngineError, match="rows of 2 kinds"):
+    with pytest.raises(EngineError, match="rows of 2 INSERTs"):
         MemorySink.table("two")
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(SpecError, match="polars is not installed"):

@@ -196,7 +196,7 @@ def _shape(db: Any, names: Sequence[str], columns: Sequence[str], answer: str, o
         expected, given = (of[column] for of in types)
         if not _comparable(expected, given):
             raise EngineError(
-                f'column "{name}" is {given} in the output, but {expected} in the batch result',
+                f'column "{name}" is {given} in the output, but {expected} in the batch answer',
                 code="not-compared",
                 hint="pass the right output with --output, or cast the column in the query to the sink's"
                 " type",

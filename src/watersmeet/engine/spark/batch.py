@@ -124,7 +124,7 @@ class Batch:
             self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             self._spark.sql(statement).write.mode("overwrite").parquet(f"file://{folder}")
         except Exception as error:
-            raise readable_error(error, "the batch result") from None
+            raise readable_error(error, "the batch answer") from None
 
     def _view(self, source: Source, frame: DataFrame, numbers: Mapping[str, int]) -> None:
         columns = [F.col(quoted(column.name)) for column in source.columns]
