@@ -156,7 +156,7 @@ WRONG = {
     ),
     "a time that is none": (
         lambda: made(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),
-        '"at" is STRING, which cannot be an event time',
+        '"at" is STRING and cannot be an event time',
     ),
 }
 
