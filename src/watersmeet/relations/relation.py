@@ -119,7 +119,12 @@ class Relation(WithSinks):
             raise whole_error("join", f"needs a relation, not {type(other).__name__}", "stream(df, …)")
         wanted = _ALSO.get(how, how) if isinstance(how, str) else None
         if wanted not in HOW:
-            raise whole_error("how", f"is {how!r}, not a kind of join", near_names(str(how), HOW))
+            near = near_names(str(how), [*_ALSO, *HOW])
+            raise whole_error(
+                "how",
+                f"is {how!r}, not a kind of join",
+                f"{near} The kinds are {', '.join(HOW)} (left is the left outer join)",
+            )
         columns = None if using is None else names_of(using, "using")
         conditions, fragments = self._conditions(on, within)
         if columns is not None and conditions:

@@ -193,9 +193,10 @@ def _converted(source: Source, column: Column, given: pa.ChunkedArray, naive_is_
         )
     if not naive_is_utc and _is_zoneless(column.type, given.type) and given.null_count < len(given):
         raise SpecError(
-            f"{where} is TIMESTAMP, but its values have no time zone",
+            f"{where} is TIMESTAMP, but its values have no time zone, and the job's time_zone is not UTC",
             code="wrong-type",
-            hint="pass times with a zone, such as timestamp[us, tz=UTC], or set time_zone to UTC",
+            hint="pass times with a zone, such as datetime(…, tzinfo=ZoneInfo('America/New_York')) or"
+            " timestamp[us, tz=UTC]; if they are UTC, set time_zone to UTC",
         )
     try:
         return given if given.type == kind else given.cast(kind, safe=True)

@@ -98,6 +98,11 @@ class Text:
             return "add a closing parenthesis ) before this place, or remove an opening one"
         return self.missing_semicolon(offset) or _CHECK_BEFORE
 
+    def _name_around(self, offset: int) -> str:
+        """Return the qualified name whose point is at an offset."""
+        before, after = re.search(r"\w*$", self.sql[:offset]), re.match(r"\.\w*", self.sql[offset:])
+        return f"{before[0]}{after[0]}" if before and after and before[0] else ""
+
     def _offset(self, where: Location) -> int:
         """Return the offset of a location."""
         lines = self.sql.split("\n")[: where.line - 1]
@@ -119,7 +124,11 @@ class Text:
                 where = Location(line, max(1, column - len(token) + 1), self.source_name)
             hint: str | None = _CHECK_BEFORE
             if where is not None:
-                hint = self._missing_before(self._offset(where))
+                offset = self._offset(where)
+                hint = self._missing_before(offset)
+                if token == "." and (name := self._name_around(offset)):
+                    near = f' near "{name}"'
+                    hint = f"is a comma missing before {name}?" if hint == _CHECK_BEFORE else hint
             if message.startswith("Expected END after CASE"):
                 message, near, hint = "CASE has no END", "", "write `case` for a column of that name"
             if token and message.startswith(("Expected TYPE", "Expected type")):

@@ -51,11 +51,12 @@ def refuse_whole_table(table: Input, node: JoinNode, side: Side) -> PlanError:
             hint=f'declare "{table.alias}" with {_WHOLE}: table(…, changes=True) in Python;'
             f" {_snapshot(table)}",
         )
+    time = next((column.name for column in table.columns if column.type.is_time), "…")
     return PlanError(
-        f'"{table.alias}" is a table, because it has no event time; rows joined with it could never be'
-        " dropped, so state would grow without limit",
+        f'"{table.alias}" has no event time, so it is a table and not a stream: rows joined with it could'
+        " never be dropped, and state would grow without limit",
         code="unbounded-state",
-        hint="declare WATERMARK FOR … AS … - INTERVAL '10' SECONDS if it is a stream; if it is a table, write"
+        hint=f"for a stream declare WATERMARK FOR {time} AS {time} - INTERVAL '10' SECONDS; for a table write"
         f" {_written(table, node, side)} ({in_python(table)})" + _OF_VIEWS * (source_name(table) == "…"),
     )
 

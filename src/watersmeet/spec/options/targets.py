@@ -34,8 +34,8 @@ def shared_targets(sinks: Iterable[Sink]) -> Iterator[SpecError]:
             for other in files.values():
                 if other.name != sink.name and _is_shared(sink, other):
                     yield SpecError(
-                        f'file sinks "{other.name}" and "{sink.name}" write to the same directory or one inside'
-                        f' the other: "{path_of(other.options)}" and "{path_of(sink.options)}"',
+                        f'file sinks "{other.name}" and "{sink.name}" write to the same directory or one'
+                        f' inside the other: "{path_of(other.options)}" and "{path_of(sink.options)}"',
                         code="shared-place",
                         hint="give each sink its own directory, not inside that of another",
                     )

@@ -30,7 +30,8 @@ _TOLD = (QUERY_ID, BATCH, OFFSETS, SOURCES, TOPICS, READ)
 """Of a host, what tells one tick's input from another's."""
 
 _ANEW = (
-    "restore the checkpoint directory from a copy, or start over with an empty directory and an empty sink"
+    "restore the checkpoint directory from a copy; or delete what is left of it and what the sinks hold, and"
+    " run again: the job then reads and writes all rows again"
 )
 
 
@@ -159,7 +160,7 @@ def _check_time(checkpoint: Checkpoint, host: Mapping[str, Any] | None, plan: Jo
         if committed is not None:
             raise StateError(
                 f"the state in {checkpoint.state} is missing, but Spark has committed batch"
-                f" {committed}; the output so far is complete",
+                f" {committed}, whose rows are in the sinks",
                 code="state-lost",
                 hint=_ANEW,
             )
