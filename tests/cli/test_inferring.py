@@ -75,7 +75,7 @@ REFUSED = [
     ("'path' = 'a'", "'path' = 'nowhere'", "path-missing", "put a first file there"),
     ("'file', 'path' = 'a'", "'kafka', 'topic' = 'a'", "cannot-infer", "declare them"),
     ("'file', 'path' = 'b'", "'generator'", "cannot-infer", "declare them"),
-    ("CREATE TABLE b (t TIMESTAMP, WATERMARK FOR t)", "CREATE SINK b", "bad-option", "leave out 'columns'"),
+    ("CREATE TABLE b (t TIMESTAMP, WATERMARK FOR t)", "CREATE SINK b", "bad-option", "remove 'columns'"),
 ]  # fmt: skip
 
 

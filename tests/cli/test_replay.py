@@ -139,7 +139,7 @@ def test_a_case_that_waits_is_told_apart_from_one_that_fails(watersmeet, engines
     found = watersmeet("replay", case_file(GOOD, waiting), "--check")
     assert found.status == 0
     assert "waiting: waiting: no such join" in found.err
-    assert "1 of 2 cases as expected, 1 waiting for what does not exist yet" in found.err
+    assert "1 of 2 cases as expected, 1 waiting for what is not there yet" in found.err
     assert watersmeet("replay", case_file(GOOD, waiting)).status == 1, "without --check it is refused"
     for error in (
         "PlanError[unbounded-state]: something [not-yet]: is not bounded",

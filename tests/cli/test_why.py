@@ -191,7 +191,7 @@ def test_of_a_source_that_cannot_be_read_again_a_time_is_judged(ran, why):
     try:
         gone.unlink()
         said = why("o", "--key", "17", "--time", "2026-03-01 10:00:00")
-        assert "000.json is gone" in said
+        assert "000.json no longer exists" in said
         assert "a row whose o.order_time is 2026-03-01 10:00:00 was late from tick 2 on" in said
         assert "joined with a row of o that cannot be read again" in why("d", "--key", "17")
         gone.write_bytes(content + b"\n")

@@ -141,8 +141,8 @@ def test_the_newest_ticks_are_read_where_there_are_too_many(monkeypatch: Any) ->
     [
         ({0: (3, 9)}, {}, "t/0 begins at offset 3 now, and the job has read from 0 on"),
         ({0: (0, 5)}, {}, "t/0 ends at offset 5, and the job has read up to 9: the rest was lost"),
-        ({1: (0, 5)}, {}, "partition t/0 does not exist any more"),
-        ({}, {}, "topic t does not exist any more"),
+        ({1: (0, 5)}, {}, "partition t/0 is not there any more"),
+        ({}, {}, "topic t is not there any more"),
     ],
 )
 def test_what_is_not_there_any_more_is_said(

@@ -179,7 +179,7 @@ def test_a_topic(db: Any, tmp_path: Path, kafka_broker: Any) -> None:
         of_a_run.flush(30)
         finish(30)
     output, counts = differing(db, wanted("kafka", options), tmp_path)
-    assert (counts, output.may_be_later) == ({}, True), "what was aborted does not exist"
+    assert (counts, output.may_be_later) == ({}, True), "what was aborted is not there"
     kafka_broker.produce("diff-out", [(2, None, line) for line in lines(ROWS[:1])])
     assert differing(db, wanted("kafka", options), tmp_path)[1] == {("extra", "unexplained"): 1}
 

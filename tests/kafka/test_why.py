@@ -156,7 +156,7 @@ def test_rows_of_topics(
     monkeypatch.chdir(tmp_path)
 
     kafka_broker.delete_topic(job.topic("r"))
-    assert '"r": topic why-r does not exist any more' in job.told("r")[0].notes
+    assert '"r": topic why-r is not there any more' in job.told("r")[0].notes
     kafka_broker.create_topic(job.topic("r"), partitions=2)
     assert (
         '"r": topic why-r was deleted and created again, and has other records now' in job.told("r")[0].notes

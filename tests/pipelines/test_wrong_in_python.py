@@ -83,7 +83,7 @@ WRONG = {
         lambda: made(connection={"connector": "postgres", "url": {"from_file": " "}}),
         "from_file is ' '",
     ),
-    "a file that does not exist": (
+    "a file that is not there": (
         lambda: made(connection={"connector": "postgres", "url": {"from_file": "/no/such"}}),
         '"/no/such" cannot be read',
     ),
@@ -105,7 +105,7 @@ WRONG = {
         "right_column_prefix",
     ),
     "a window of nothing": (lambda: counted(aggregates={}), "aggregates is empty"),
-    "a window by a column that does not exist": (
+    "a window by a column that is not there": (
         lambda: counted(event_time_column="att"),
         '"l" has no column "att", which its event time names',
     ),
