@@ -506,9 +506,9 @@ def test_all_that_is_wrong_with_files_is_told_together(watersmeet, files):
         'many/1.parquet has no column "t"',
         'many/1.parquet has no column "came", which --arrival names',
         "many/2.parquet cannot be read",
-        "many/3.txt does not show its format",
+        "many/3.txt: its name does not show its format",
         "many/4.json cannot be read",
-        "no file at gone/*.csv",
+        "no file exists at gone/*.csv",
     ):
         assert words in err, words
 

@@ -108,7 +108,7 @@ def _wrong_with(asked: Asked, file: str) -> Iterator[WatersmeetError]:
     wanted = _format(file)
     if wanted is None:
         yield SpecError(
-            f"the name of {where} does not show its format",
+            f"{where}: its name does not show its format",
             code="unknown-format",
             hint=f"rename it to end in {', '.join(FORMATS)}",
         )
