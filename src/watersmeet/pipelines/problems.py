@@ -74,7 +74,9 @@ def in_order(errors: Iterable[WatersmeetError]) -> list[WatersmeetError]:
     )
 
 
-_VERBS = ("is ", "has ", "needs ", "cannot ", "names ", "does ", "follows ")
+_VERBS = (
+    "is ", "has ", "needs ", "cannot ", "names ", "does ", "follows ", "must ", "accepts ", "uses ", "can ",
+)  # fmt: skip
 _WORDS = {
     "string_type": "but a text is expected",
     "int_type": "but a whole number is expected",

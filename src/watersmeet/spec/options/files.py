@@ -43,7 +43,7 @@ FORMATS = ("parquet", "json", "csv")
 COMPRESSED = frozenset({".gz", ".bz2", ".zst", ".zstd", ".lz4", ".snappy", ".deflate", ".zip", ".xz"})
 """How names of files of text end that are compressed, in lower case."""
 LONGEST_NAME = 200
-"""Of a sink, quoted; its directories add a tick's number, and file systems take 255 bytes."""
+"""Of a sink, quoted: names of its files add a tick and a number, and file systems allow 255 bytes."""
 OURS = ("path", "format")
 ON_CHANGED_FILE = "on_changed_file"
 ON_MISSING_COLUMN = "on_missing_column"
