@@ -155,7 +155,7 @@ def test_a_state_that_cannot_be_read(watersmeet, file, tmp_path, old, new, code)
 def test_a_drawing_has_no_measured_figures(watersmeet, file, tmp_path):
     found = watersmeet("explain", file, "--mermaid", "--checkpoint", tmp_path)
     assert found.status == 2
-    assert "a drawing shows nothing that was measured" in found.err
+    assert "--mermaid cannot show measured values" in found.err
 
 
 def test_neither_tasks_nor_restarts_change_what_is_measured(tmp_path):

@@ -433,4 +433,4 @@ def test_quiet_shows_no_ticks_and_no_account(watersmeet, job, engine, make_tick)
     engine.stopped = True
     assert watersmeet("run", job, "--quiet").out == ""
     found = watersmeet("run", job, "--quiet", "--live")
-    assert (found.status, "a quiet run has no live view" in found.err) == (2, True)
+    assert (found.status, "--quiet has no live view" in found.err) == (2, True)

@@ -136,7 +136,7 @@ def test_a_file_that_was_cut_off_is_made_again(kept, monkeypatch, tmp_path):
 def test_a_path_that_a_jvm_takes_for_two_is_told_of(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a:b"))
     assert main(["prepare"]) == 2
-    assert "several files" in capsys.readouterr().err
+    assert "several paths" in capsys.readouterr().err
 
 
 def test_what_was_left_by_a_kill_is_removed(kept):

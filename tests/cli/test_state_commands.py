@@ -311,7 +311,7 @@ def test_a_run_is_not_stopped_for_a_savepoint_that_cannot_be_made(watersmeet, ra
         assert "--checkpoint" not in refused.err
         assert not ran.checkpoint.stop_asked()
     copied = watersmeet("state", "copy", "job.sql", to)
-    assert (copied.status, "name a place that you may write to" in copied.err) == (2, True)
+    assert (copied.status, "use a directory that you may write to" in copied.err) == (2, True)
 
 
 def test_a_request_is_of_one_run_alone(ran):

@@ -474,7 +474,7 @@ def test_all_that_is_wrong_with_flags_is_told_together(watersmeet, files):
         )
     )
     for words in (
-        'there is no sample of "plain_d"',
+        'no sample exists for "plain_d"',
         'no stream "x"',
         '"--sample o" is not of the form',
         '--arrival names 2 columns of "o"',
@@ -591,7 +591,7 @@ def test_what_cannot_be_tried_is_said(watersmeet, files):
     assert "--tick says a number" in errors_of(watersmeet("whatif", "job.sql", *sampled(), "--tick", "5"))
     many = [word for n in range(MOST_SETTINGS) for word in ("--lag", str(n))]
     assert "[too-many-settings]" in errors_of(watersmeet(*numbers, *many))
-    assert "two forms" in errors_of(watersmeet(*numbers, "--json", "--csv"))
+    assert "exclude each other" in errors_of(watersmeet(*numbers, "--json", "--csv"))
 
 
 def test_a_computed_event_time_needs_an_arrival(watersmeet, files):

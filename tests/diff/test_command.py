@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said(
 
 def test_without_a_state_rows_are_to_be_named(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", "job.sql"]) == 2
-    assert 'which rows of "orders" the job has read' in capsys.readouterr().err
+    assert 'the job has read no rows of "orders"' in capsys.readouterr().err
 
 
 def test_a_file_that_was_found_changed_is_read_once(place: Path) -> None:

@@ -147,7 +147,7 @@ def test_changes_in_postgres_count(db: Any, tmp_path: Path, postgres: Any) -> No
         "postgres", {"url": postgres.url, "table": "changed"}, mode=OutputMode.CHANGELOG, alone=True
     )
     assert differing(db, what, tmp_path)[1] == {}
-    with pytest.raises(WatersmeetError, match="has the rows of several queries"):
+    with pytest.raises(WatersmeetError, match="contains the rows of several queries"):
         differing(db, wanted("postgres", what.sink.options, alone=False), tmp_path)
 
 

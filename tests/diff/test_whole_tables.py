@@ -152,7 +152,7 @@ def test_by_a_key_that_comes_twice_it_is_refused(capsys: Any) -> None:
     text = HELD.format(key=" PRIMARY KEY NOT ENFORCED")
     run(text, [None], between=None)
     status, _, err = said(capsys, {"k": [1], "name": ["a"], "_diff": [1]})
-    assert (status, "rows of it have one key, or NULL in theirs" in err) == (2, True)
+    assert (status, "several have the same key, or a key is NULL" in err) == (2, True)
 
 
 def test_by_a_key_it_holds_a_row_of_each(capsys: Any) -> None:

@@ -267,7 +267,7 @@ def test_it_is_listed_and_checked(ran, capsys, postgres):
     assert command("state", "check", "job.sql") == 1
     assert run in capsys.readouterr().out
     assert command("state", "gc", "job.sql") == 2
-    assert "cannot tell whether a run goes on" in capsys.readouterr().err
+    assert "cannot tell whether the job runs" in capsys.readouterr().err
 
 
 def test_copies_go_on_as_the_original_would(ran, capsys, postgres, tmp_path, monkeypatch):

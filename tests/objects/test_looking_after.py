@@ -70,7 +70,7 @@ def test_it_is_listed_and_checked(ran, capsys):
 def test_it_is_not_swept_for_nobody_knows_whether_a_run_goes_on(ran, capsys):
     ran.checkpoint.store.write("runs/of-a-tick", b"x")
     assert command("state", "gc", "job.sql") == 2
-    assert "cannot tell whether a run goes on" in capsys.readouterr().err
+    assert "cannot tell whether the job runs" in capsys.readouterr().err
     assert ran.checkpoint.store.has("runs/of-a-tick")
 
 

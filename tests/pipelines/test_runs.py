@@ -120,7 +120,7 @@ def test_flags_do_not_change_its_lateness(folder, capsys):
     for command in ("run", "explain", "preview"):
         assert main([command, "clicked.toml", *flags]) == 2
         err = capsys.readouterr().err
-        assert 'lateness = "column" is for jobs of SQL; this is a pipeline' in err
+        assert 'lateness = "column" is for SQL jobs; this is a pipeline' in err
         assert "lateness and allowed_lateness" in err
         assert 'allowed_lateness = "' in err
 

@@ -152,7 +152,7 @@ WRONG = {
     "a look-up in the stream": (lambda: with_lookup(source="l", keys={"left_ad": "ad"}), "the stream itself"),
     "a query without the time": (
         lambda: made(source("l", query="SELECT ad FROM l"), source("r")),
-        'it gives no column "at", the event time',
+        'the source has no column "at", the event time',
     ),
     "a time that is none": (
         lambda: made(source("l", query="SELECT ad, CAST(at AS STRING) AS at FROM l"), source("r")),

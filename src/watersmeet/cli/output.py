@@ -95,7 +95,7 @@ class _Closed(io.TextIOBase):
 def needed() -> None:
     """Raise if there is no standard output: a command would do its work, and nobody see what came of it."""
     if sys.stdout is None or isinstance(sys.stdout, _Closed):
-        raise OutputError(OSError(errno.EBADF, "it is closed"), hint=">/dev/null says that nobody wants it")
+        raise OutputError(OSError(errno.EBADF, "it is closed"), hint="use >/dev/null to discard the output")
 
 
 def _is_hung_up(error: OSError, stream: Any) -> bool:

@@ -37,15 +37,15 @@ def prepare(remove: Remove = False, again: Again = False) -> None:
     path = place()
     if path is None:
         raise EngineError(
-            "there is no Java",
+            "Java is not installed",
             code="no-java",
-            hint="install Java 17, or say by JAVA_HOME where it is",
+            hint="install Java 17, or set JAVA_HOME to its directory",
         )
     if os.pathsep in str(path):
         raise EngineError(
-            f"a JVM takes {path} for several files",
+            f"the path {path} contains a separator, so Java would take it for several paths",
             code="not-prepared",
-            hint=f"let XDG_CACHE_HOME name a directory without {os.pathsep} in its path",
+            hint=f"set XDG_CACHE_HOME to a directory without {os.pathsep} in its path",
         )
     if is_whole(path) and not again:
         print(f"{path}: exists already ({_megabytes(path)} MB)")
@@ -71,16 +71,16 @@ def make(path: Path) -> None:
             if child.returncode or not made.exists():
                 said = (child.stderr or child.stdout).strip()[-_WORDS:]
                 raise EngineError(
-                    f"the job that shows which classes there are failed: {said or 'it said nothing'}",
+                    f"the job that collects Java's classes failed: {said or 'it printed nothing'}",
                     code="not-prepared",
-                    hint="jobs run as well without; does `watersmeet demo` run?",
+                    hint="jobs also run without this; check that `watersmeet demo` runs",
                 )
             keep(made, path)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(
             f"{path} cannot be made: {getattr(error, 'strerror', None) or error}",
             code="not-prepared",
-            hint="it takes some 200 MB in the cache directory (XDG_CACHE_HOME); jobs run as well without",
+            hint="it needs about 200 MB in the cache directory (XDG_CACHE_HOME); jobs also run without it",
         ) from None
 
 

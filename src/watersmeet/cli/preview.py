@@ -92,9 +92,9 @@ def _first_rows(plan: Any, rows: int) -> dict[str, Any]:
     for source in sources.values():
         if not source.traits.files:
             raise EngineError(
-                f'"{source.name}": there is no preview of a {source.connector} source, only of files',
+                f'"{source.name}": preview supports file sources only, not {source.connector}',
                 code="not-previewed",
-                hint="run it, with a console sink and a checkpoint of its own",
+                hint="run the job with a console sink and its own checkpoint directory",
             )
     check_sources(plan)
     samples = {}

@@ -64,7 +64,7 @@ def _traced(engine: str) -> Run:
         raise SpecError(
             "--trace shows the state of the in-process engine",
             code="wrong-option",
-            hint="leave --engine out: both engines run the same ticks",
+            hint="remove --engine: both engines run the same ticks",
         )
     from watersmeet.engine.local import Tracer, replay_case
     from watersmeet.trace.view import trace_text

@@ -38,7 +38,7 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
         raise StateError(
             f"there is no history in {place.checkpoint.place}",
             code="no-history",
-            hint="a job keeps one from its next tick on, unless its text says SET history = off",
+            hint="a job writes a history from its next tick on, unless SET history = off",
         )
     name = place.checkpoint.job
     page = page_of(document_of(past, name, is_held=is_held))
@@ -52,7 +52,7 @@ def report(job: Of, output: Output = None, checkpoint: Directory = None) -> None
         raise EngineError(
             f"{file} cannot be written: {error.strerror or error}",
             code="file-not-writable",
-            hint="--output FILE names a file that you may write to",
+            hint="pass a file that you may write to: --output FILE",
         ) from None
     ticks = past.points.column("last_tick")
     until = f"until tick {ticks[-1]}" if len(ticks) else "of no tick"

@@ -134,7 +134,11 @@ def reset_text(
         print(f"  {line}")
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
-            raise SpecError("nobody is there to be asked", code="not-asked", hint="--yes removes it unasked")
+            raise SpecError(
+                "reset needs a confirmation, but there is no terminal",
+                code="not-asked",
+                hint="add --yes to remove it without asking",
+            )
         if input("Delete it? [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was deleted.")
             return False
@@ -154,7 +158,7 @@ def planned(job: Job, directory: str) -> Reset:
         raise StateError(
             f"{checkpoint.root} is not a checkpoint",
             code="not-a-checkpoint",
-            hint="name its directory (--checkpoint DIR)",
+            hint="pass its directory (--checkpoint DIR)",
         )
     roots = [root for root in (half_of(checkpoint), checkpoint.root) if root.is_dir()]
     for root in roots:
@@ -197,9 +201,9 @@ def _check(root: Path) -> None:
     )
     if foreign:
         raise StateError(
-            f"{root} holds what is not part of a checkpoint: {', '.join(foreign[:3])}",
+            f"{root} contains files that are not part of a checkpoint: {', '.join(foreign[:3])}",
             code="not-a-checkpoint",
-            hint="is it the right directory (--checkpoint DIR)? Move what is yours away, then reset again",
+            hint="check the directory (--checkpoint DIR); move your own files away and reset again",
         )
 
 

@@ -37,9 +37,7 @@ class Appearance:
 
     def __post_init__(self) -> None:
         if self.quiet and self.live:
-            raise SpecError(
-                "a quiet run has no live view", code="wrong-option", hint="leave out --quiet, or --live"
-            )
+            raise SpecError("--quiet has no live view", code="wrong-option", hint="remove --quiet or --live")
 
 
 @dataclass(frozen=True)
@@ -404,7 +402,7 @@ def _check_finished(job: Any, before: Any, again: str) -> None:
     message = f"the job was finished before, by tick {before.tick:,}: its input was ended (--finish)"
     if not is_set(job.run, "finish"):
         raise StateError(
-            f"{message}, and it takes no more rows", code="job-finished", hint=f"to start over: {again}"
+            f"{message}, so it accepts no more rows", code="job-finished", hint=f"to start over: {again}"
         )
     to_stderr(f"Nothing to do: tick {before.tick:,} closed the input (--finish). To start over: {again}")
 

@@ -47,7 +47,7 @@ def ui(
     address = address_in(listen)
     if address is None:
         raise SpecError(
-            f'--listen "{listen}" is not a port to listen at',
+            f'--listen "{listen}" is not a port or HOST:PORT',
             code="wrong-option",
             hint="8080, 0.0.0.0:8080 or [::]:8080",
         )

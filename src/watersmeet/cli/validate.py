@@ -23,7 +23,7 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
     name = str(path)
     if not is_pipeline(name):
         raise SpecError(
-            f'"{name}" is not a pipeline: their names end in .toml',
+            f'"{name}" is not a pipeline, whose file name ends in .toml',
             code="wrong-option",
             hint=f"watersmeet explain {name} shows what is wrong with a job of SQL",
         )
@@ -43,10 +43,10 @@ def validate_file(path: Path, overrides: Mapping[str, str]) -> None:
 
 
 def schema_text(of: str) -> str:
-    """Raises: SpecError, where there is no schema of it."""
+    """Raises: SpecError, where no JSON schema exists for it."""
     if of not in SCHEMAS:
         hint = near_names(of, SCHEMAS)
-        raise SpecError(f'there is no schema of "{of}"', code="wrong-option", hint=hint)
+        raise SpecError(f'no JSON schema exists for "{of}"', code="wrong-option", hint=hint)
     from watersmeet.pipelines.model import json_schema
 
     return json.dumps(json_schema(), indent=2, ensure_ascii=False)

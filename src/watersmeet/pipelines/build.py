@@ -72,7 +72,7 @@ def build(
     with told.by(lambda error: _key_of(error, description)):
         return job(rows.to_sink(target), settings=under(settings, overrides or {}))
     told.raise_now()
-    raise AssertionError("what was wrong was raised")
+    raise AssertionError("the problems were raised")
 
 
 def _check_settings(
@@ -96,7 +96,7 @@ def _check_override(name: str, value: str) -> None:
     """Rows would be late by another rule than the pipeline's own."""
     if setting_name(name) in ("lateness", "allowed_lateness"):
         raise SpecError(
-            f'{name} = "{value}" is for jobs of SQL; this is a pipeline',
+            f'{name} = "{value}" is for SQL jobs; this is a pipeline',
             code="unknown-setting",
             hint=ELSEWHERE[setting_name(name)],
         )

@@ -293,7 +293,8 @@ def made_of(
         raise SpecError(
             f"transform is given together with {' and '.join(said)}",
             code="duplicate-option",
-            hint="one transform: join=…; several: transform=[Transform(join=…), Transform(window=…)]",
+            hint="use join=… for one transform, or transform=[Transform(join=…), Transform(window=…)] for"
+            " several",
         )
     own = [Transform(join=join, window=window, lookups=dict(lookups or {}))] if said else []
     steps = own if transform is None else list(transform)
@@ -313,7 +314,7 @@ def _called(function: Callable[..., Any], called: str, sources: Sequence[Source]
     for name in parameters:
         if name not in by_name:
             raise SpecError(
-                f'{called}: there is no source "{name}", which is one of its parameters',
+                f'{called}: there is no source "{name}", but the function has a parameter of that name',
                 code="unknown-source",
                 hint=near_names(name, by_name),
             )
@@ -334,7 +335,7 @@ def _step(given: Any, function: str) -> Transform:
     if isinstance(given, Window):
         return Transform(window=given)
     raise SpecError(
-        f"{function}: gives {given!r}, which is not a step of a pipeline",
+        f"{function}: returns {given!r}, which is not a step of a pipeline",
         code="bad-value",
         hint="a Join, a Window, a Transform, or a list of them",
     )

@@ -107,7 +107,7 @@ class Sources:
             column = column_of(rows, time)
             if column is None:
                 raise SpecError(
-                    f'it gives no column "{time}", the event time',
+                    f'the source has no column "{time}", the event time',
                     code="unknown-column",
                     hint=near_names(time, [c.name for c in rows.columns]),
                 )
@@ -132,9 +132,9 @@ def _with_record_time(source: Source, time: str, options: dict[str, str], column
         if source.query is not None:
             return  # which may make it
         raise SpecError(
-            f'"{source.name}" is a {traits.name} source, whose records have no time of their own',
+            f'"{source.name}" is a {traits.name} source, whose records have no timestamp',
             code="no-record-time",
-            hint="name the column that is its event time",
+            hint="set its event_time_column",
         )
     columns.append(Column(EVENT_TS, TIMESTAMP))
     options[f"metadata.{EVENT_TS}"] = "timestamp"

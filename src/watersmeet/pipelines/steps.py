@@ -141,7 +141,7 @@ def looked_up(
         raise SpecError(
             f'two columns of the result would be named "{twice}"',
             code="duplicate-column",
-            hint="column_prefix gives the table's columns other names, columns chooses among them",
+            hint="use column_prefix to rename the table's columns, or columns to select some",
         )
     return rows.alias(alias).join(table.alias(name).as_of(), on=on, how=lookup.how).select(*outputs)
 
@@ -151,7 +151,7 @@ def windowed(told: Told, key: Key, rows: Relation, window: Window) -> Relation:
     time = column_of(rows, window.event_time_column)
     if time is None:
         raise SpecError(
-            f'the rows have no column "{window.event_time_column}", by which they are to be grouped',
+            f'the rows have no column "{window.event_time_column}", by which the window groups them',
             code="unknown-column",
             hint=near_names(window.event_time_column, [column.name for column in rows.columns]),
         )

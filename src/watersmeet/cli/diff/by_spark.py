@@ -66,7 +66,7 @@ class BySpark:
                     f"--input {of.source.name}: only DuckDB reads files of a {of.source.connector} source,"
                     " and this query needs Spark",
                     code="not-compared",
-                    hint="leave --input out, or write the files as Parquet with the declared columns",
+                    hint="remove --input, or write the files as Parquet with the declared columns",
                 )
             else:
                 batch.topics(of.source, of.ends, of.asked)

@@ -94,9 +94,10 @@ def diff_text(
                 shown = list(_each(db, folder, compared, asked, settings, tick_now, undecided, step))
         except duckdb.Error as error:
             raise EngineError(
-                f"DuckDB, by which rows are compared, cannot read them: {str(error).splitlines()[0]}",
+                f"DuckDB cannot read the rows to compare: {str(error).splitlines()[0]}",
                 code="not-compared",
-                hint="are the files what they were when they were written? Name them by --output or --input",
+                hint="check whether the files changed after they were written, or pass others with --output"
+                " or --input",
             ) from None
         finally:
             db.close()
@@ -147,9 +148,9 @@ def _compared(
         for query in plan.queries:
             if manifest.fingerprints.get(query.name) != query.fingerprint:
                 raise StateError(
-                    f'the state in {directory} is of another plan of "{query.name}"',
+                    f'the state in {directory} belongs to another version of query "{query.name}"',
                     code="plan-changed",
-                    hint="compare with the job's text as it was run",
+                    hint="pass the job's text with which the state was made",
                 )
             facts[query.name] = known_of(
                 manifest,
@@ -249,7 +250,7 @@ def _each(
             raise EngineError(
                 f'what "{insert.name}" has written cannot be read: {str(error).splitlines()[0]}',
                 code="not-compared",
-                hint="is it the output of this query?",
+                hint="check that this is the output of this query",
             ) from None
         if asked.to is not None and rows.counts:
             write(db, names, _file(asked.to, insert.name if len(inserts) > 1 else None))
@@ -331,13 +332,13 @@ class _Answers:
                 why = str(uncommon)
                 if self._engine == DUCKDB or reads_changes(insert):
                     raise EngineError(
-                        f'"{insert.name}": it is not certain that DuckDB answers as Spark does: {why}',
+                        f'"{insert.name}": DuckDB may answer differently from Spark: {why}',
                         code="not-compared",
                         hint=_BY_DUCKDB if reads_changes(insert) else "--engine spark",
                     ) from None
         elif reads_changes(insert):
             raise EngineError(
-                f'"{insert.name}": Spark does not answer queries over changing tables here',
+                f'"{insert.name}": diff cannot run a query over changing tables on Spark',
                 code="not-compared",
                 hint=_BY_DUCKDB,
             )

@@ -26,7 +26,8 @@ def by_ticks(insert: Insert, tables: WholeTables) -> str | None:
             refused = tables.refused(insert.name, source.name) if given.as_of or source.compared else None
             if refused is not None:
                 raise SpecError(
-                    f'"{insert.name}": "{source.name}" is a table that is read again and again: {refused}',
+                    f'"{insert.name}": "{source.name}" is a table that the job reads again in each tick:'
+                    f" {refused}",
                     code="not-compared",
                     hint="keep what it held as rows with times, and join them by ASOF, to compare",
                 )

@@ -75,9 +75,9 @@ class TablesHere(dict[str, str]):
             raise Uncommon(f'"{name}" has columns in the names of directories')
         if source.changes and of.named:
             raise SpecError(
-                f"--input {name}: which of its changes came first is not known of files that are named",
+                f"--input {name}: the order of changes is not known for files passed with --input",
                 code="not-compared",
-                hint="leave --input out: the state says which files were read, and in which order",
+                hint="remove --input: the state stores which files were read, and in which order",
             )
         number = len(self)
         table = quoted(ours(f"source{number}"))
@@ -121,9 +121,9 @@ def _check_keys(db: Any, source: Source, table: str) -> None:
     listed = ", ".join(keys)
     if ran(db, f"SELECT {listed} FROM {table} GROUP BY {listed} HAVING {unclear} LIMIT 1"):
         raise SpecError(
-            f'what "{source.name}" holds cannot be decided: rows of it have one key, or NULL in theirs',
+            f'the rows of "{source.name}" cannot be determined: several have the same key, or a key is NULL',
             code="not-compared",
-            hint="watersmeet run counts such rows as broken: leave one of each key",
+            hint="remove the duplicate keys; watersmeet run counts such rows as broken",
         )
 
 
@@ -151,7 +151,7 @@ def _of_parquet(db: Any, table: str, source: Source, files: list[str], asked: Co
             raise EngineError(
                 f'"{source.name}": {file} cannot be read: {str(error).splitlines()[0]}',
                 code="file-unreadable",
-                hint="it was read before: put it back as it was, or leave it out by --input",
+                hint="the job has read this file: restore it, or pass the other files with --input",
             ) from None
         for name, column in wanted.items():
             kind = pa.timestamp("us", "UTC") if column.type == TIMESTAMP else arrow_type(column.type)

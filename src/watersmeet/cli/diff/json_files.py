@@ -44,7 +44,7 @@ def json_rows(db: Any, table: str, files: Sequence[str], columns: Mapping[str, s
             raise EngineError(
                 f"{who}: {file} cannot be read: {error}",
                 code="file-unreadable",
-                hint="the job wrote it: put it back as it was, or name the rows by --output",
+                hint="the job wrote this file: restore it, or pass the rows with --output",
             ) from None
         for name, kind in wide.items():
             values = pa.nulls(0, kind) if exact is None else exact.column(name)
@@ -72,9 +72,10 @@ def _wide(db: Any, columns: Mapping[str, str], who: str) -> dict[str, pa.DataTyp
             continue
         if not _is_alike(field.type):
             raise EngineError(
-                f'{who}: column "{field.name}" is {columns[field.name]}, not read from JSON files here',
+                f'{who}: column "{field.name}" is {columns[field.name]}, '
+                " which diff cannot read from JSON files",
                 code="not-compared",
-                hint="name the rows as Parquet by --output",
+                hint="pass the rows as Parquet files with --output",
             )
         wide[field.name] = field.type
     return wide

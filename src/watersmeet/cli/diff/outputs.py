@@ -72,15 +72,15 @@ def output_of(db: Any, wanted: Wanted, answer: str, folder: str) -> Output:
         return Output(_of_files(db, wanted, answer, files, kind, sink.options), False)
     if sink.connector not in READERS and not sink.traits.log:
         raise SpecError(
-            f'"{sink.name}": what a sink of type {sink.connector} has written cannot be read again',
+            f'"{sink.name}": diff cannot read what a {sink.connector} sink has written',
             code="not-compared",
-            hint=f"keep the rows in files, and name them by --output {wanted.name}=PATH",
+            hint=f"also write the rows to files, and pass them with --output {wanted.name}=PATH",
         )
     if not wanted.alone:
         raise SpecError(
-            f'"{sink.name}" has the rows of several queries, and whose each is cannot be told',
+            f'"{sink.name}" contains the rows of several queries, which diff cannot tell apart',
             code="not-compared",
-            hint=f"give each query a sink of its own, or name its rows by --output {wanted.name}=PATH",
+            hint=f"give each query its own sink, or pass its rows with --output {wanted.name}=PATH",
         )
     if sink.traits.log:
         file = os.path.join(folder, f"topic{len(os.listdir(folder))}.json")
@@ -106,7 +106,7 @@ def _named(wanted: Wanted) -> tuple[list[str], str, Mapping[str, str]]:
         raise SpecError(
             f"--output {wanted.name}: {what} at {path}",
             code="path-missing" if not files else "unknown-format",
-            hint=f"names end in {', '.join(_FORMATS)}; of several files all in one format",
+            hint=f"file names must end in {', '.join(_FORMATS)}, and all files must have the same format",
         )
     (kind,) = kinds
     return files, kind or "", {}
@@ -149,7 +149,7 @@ def _of_files(
                 f'"{wanted.sink.name}": how its files are read with the option {sorted(unknown)[0]!r} is not'
                 " known here",
                 code="not-compared",
-                hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
+                hint=f"pass the rows as Parquet files with --output {wanted.name}=PATH",
             )
         told = ", ".join(f"{text(name)}: {text(kind_)}" for name, kind_ in types.items())
         null = text(given.get("nullvalue", ""))
@@ -173,9 +173,9 @@ def _types_of_text(db: Any, wanted: Wanted, answer: str) -> dict[str, str]:
         kind = types[column_name(number)]
         if "BLOB" in kind or "INTERVAL" in kind or "MAP(" in kind:
             raise EngineError(
-                f'"{wanted.sink.name}": column "{name}" is {kind}, which is not read from files of text here',
+                f'"{wanted.sink.name}": column "{name}" is {kind}, which diff cannot read from text files',
                 code="not-compared",
-                hint=f"name the rows as Parquet by --output {wanted.name}=PATH",
+                hint=f"pass the rows as Parquet files with --output {wanted.name}=PATH",
             )
         told[name] = "TIMESTAMP WITH TIME ZONE" if kind == "TIMESTAMP" else kind
     if wanted.mode is OutputMode.CHANGELOG:
@@ -210,7 +210,7 @@ def _as_numbers(db: Any, wanted: Wanted, answer: str, table: str) -> str:
             raise EngineError(
                 f'"{wanted.sink.name}": column "{name}" has {odd[0][0]}, and is {kind} in the batch answer',
                 code="not-compared",
-                hint="was the table written by this query?",
+                hint="check that this query wrote the table",
             )
         changed.append(f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}")
     return f"(SELECT * REPLACE ({', '.join(changed)}) FROM {table} r)" if changed else table
@@ -230,7 +230,7 @@ def _counted(db: Any, wanted: Wanted, relation: str) -> str:
         raise EngineError(
             f'the output of "{wanted.name}" has no column "{missing[0]}"; it has {", ".join(types)}',
             code="not-compared",
-            hint="is it the output of this query?",
+            hint="check that this is the output of this query",
         )
     shown = []
     for number, name in enumerate(wanted.columns):

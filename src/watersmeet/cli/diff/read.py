@@ -97,9 +97,9 @@ def read_of(
             )
     if manifest is not None and manifest.sources != [source.name for source in plan.sources]:
         raise StateError(
-            "the state was made with other sources, or in another order",
+            "the state belongs to other sources, or to the same ones in another order",
             code="sources-changed",
-            hint="compare with the job's text as it was run",
+            hint="pass the job's text with which the state was made",
         )
     by_number: dict[int, list[file_lists.FileRead]] = {}
     if manifest is not None:
@@ -127,7 +127,7 @@ def _named(source: Source, path: str) -> Read:
     files = [os.path.abspath(file) for file in named_files(path)]
     if not files:
         raise SpecError(
-            f"--input {source.name}: there is no file at {path}",
+            f"--input {source.name}: no file exists at {path}",
             code="path-missing",
             hint="name a file, a directory of files, or a pattern such as 'orders/*.parquet'",
         )
@@ -145,7 +145,7 @@ def _by_state(
 ) -> Read:
     if manifest is None:
         raise SpecError(
-            f'it is not known which rows of "{source.name}" the job has read: no tick is committed',
+            f'the job has read no rows of "{source.name}" yet: no tick is committed',
             code="no-state",
             hint="run the job first, or name its checkpoint directory (--checkpoint DIR), or the rows:"
             f" --input {source.name}=FILES",
@@ -187,9 +187,9 @@ def _by_state(
         ends = {} if text == NOTHING_READ else json.loads(text)
         return Read(source, ends=ends if isinstance(ends, dict) else {})
     raise SpecError(
-        f'"{source.name}" cannot be read a second time: it is {source.traits.called}',
+        f'"{source.name}" cannot be read again, because it is {source.traits.called}',
         code="not-compared",
-        hint=f"say which rows it gave by --input {source.name}=FILES",
+        hint=f"pass the rows that it gave with --input {source.name}=FILES",
     )
 
 

@@ -63,9 +63,9 @@ class Ticks:
         except (NotKnown, WatersmeetError) as error:
             said = error.message if isinstance(error, WatersmeetError) else str(error)
             raise SpecError(
-                f'"{insert.name}": {why}; what that was in each tick is not known: {said}',
+                f'"{insert.name}": {why}; its value in each tick is not known: {said}',
                 code="not-compared",
-                hint="queries over streams alone, or over changing tables alone, are compared without that",
+                hint="diff supports queries over streams only, or over changing tables only",
             ) from None
 
     def _put_out(self, insert: Insert) -> pa.Table:

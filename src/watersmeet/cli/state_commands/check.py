@@ -85,9 +85,9 @@ def collected(place: Place) -> list[str]:
         begun = interrupted(place.checkpoint, tick_of(ticks[-1]))
         if begun is not None:
             raise StateError(
-                f"tick {begun:,} was interrupted, and is repeated by what it left",
+                f"tick {begun:,} was interrupted, and the next run repeats it from these files",
                 code="tick-interrupted",
-                hint="run the job again: with its next tick all goes that is not needed",
+                hint="run the job again: its next tick removes what is not needed",
             )
         needed = set[str]().union(*(load(store, name).files() for name in ticks))
         store.sweep()

@@ -164,10 +164,11 @@ def stop(
     run = directory.holder()
     if run is None and directory.stored_job is not None:
         raise EngineError(
-            f"no run holds {directory.root} here, and whether one goes on elsewhere cannot be told: the state"
-            f" is in {directory.place}",
+            f"no run holds {directory.root} on this machine, and the command cannot tell whether one holds it"
+            f" on another, because the state is in {directory.place}",
             code="not-in-a-store",
-            hint="stop it on its own machine, or by SIGTERM; `watersmeet state copy` copies it as it runs",
+            hint="stop the run on its own machine or with SIGTERM; `watersmeet state copy` can copy the state"
+            " of a running job",
         )
     if run is None:
         print(f"nothing to stop: no run uses {directory.root}")
@@ -178,7 +179,7 @@ def stop(
                 raise EngineError(
                     f"the run did not stop within {timeout:,.0f} seconds",
                     code="did-not-stop",
-                    hint="it will once the tick in hand is done; --timeout waits longer",
+                    hint="it stops after the current tick; use --timeout to wait longer",
                 )
             time.sleep(0.1)
         directory.forget_stop()

@@ -98,7 +98,7 @@ def _held(target: Checkpoint) -> Iterator[None]:
             raise EngineError(
                 f"the state cannot be copied: {error.message}",
                 code=error.code,
-                hint="name a place that you may write to",
+                hint="use a directory that you may write to",
             ) from None
         yield
 
@@ -120,9 +120,9 @@ def free_place(place: Place, to: str) -> Iterator[Checkpoint]:
     """``to`` as the place of a state. Raises: StateError if something is there."""
     if not to.strip():
         raise StateError(
-            "the place to copy to is blank",
+            "the target of the copy is empty",
             code="no-place",
-            hint="name a directory, or the URL of a store; . is this directory",
+            hint="pass a directory or the URL of an object store",
         )
     if to.startswith("file:"):
         to = local_path(to) or to
@@ -151,5 +151,5 @@ def _taken(target: Checkpoint) -> StateError:
     return StateError(
         f"{target.place} is not empty",
         code="not-empty",
-        hint="name a place that is empty, or not yet there",
+        hint="use an empty or a new directory",
     )

@@ -93,7 +93,7 @@ def exported(place: Place, to: Path) -> Iterator[str]:
     store, target = place.checkpoint.store, Path(os.path.realpath(to))  # a link stays one
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise StateError(f"{to} is not empty", code="not-empty", hint="name an empty place")
+            raise StateError(f"{to} is not empty", code="not-empty", hint="use an empty directory")
         target.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=".export-"))
         try:
@@ -106,7 +106,7 @@ def exported(place: Place, to: Path) -> Iterator[str]:
         raise EngineError(
             f"the rows cannot be written to {to}: {error.strerror}",
             code="cannot-write",
-            hint="nothing was left there; name a place with room that may be written to",
+            hint="use a directory with free space that you may write to",
         ) from error
     for file in files:
         what = counted(file.rows, "partial aggregate" if file.partial else "row")
@@ -168,10 +168,10 @@ def _file(store: Store, kept: _Kept, folder: Path, number: int) -> Exported:
         schema = schema_of(store, live.run)
         if kept.plan is None and not kept.limits.keys() <= set(schema.names):
             raise StateError(
-                f'query "{kept.query}" is another one in the text than in the state: the event times of'
-                f' "{kept.name}" cannot be told',
+                f'query "{kept.query}" differs between the text and the state, so the event times of'
+                f' "{kept.name}" are not known',
                 code="changed-query",
-                hint="export with the text by which the job ran last",
+                hint="pass the text with which the job last ran",
             )
         held = origins_in(schema)
         for column in stored:

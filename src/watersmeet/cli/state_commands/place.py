@@ -83,18 +83,19 @@ class Place:
         """Raises: StateError when it is in an object store: whether a run goes on is not known there."""
         if self.checkpoint.stored_job is not None:
             raise StateError(
-                f"the state is in {self.checkpoint.place}, where a command cannot tell whether a run goes on",
+                f"the state is in {self.checkpoint.place}, where a command cannot tell whether the job runs",
                 code="not-in-a-store",
-                hint="the job itself removes what it needs no more, behind its ticks",
+                hint="the job itself removes files that it no longer needs",
             )
 
     def check_outside(self, to: Path) -> None:
         """Raises: StateError, if that is within the checkpoint directory, with which it would go."""
         if self.checkpoint.root.resolve() in to.resolve().parents:
             raise StateError(
-                f"{to} is within the checkpoint directory {self.checkpoint.root}, with which it would go",
+                f"{to} is inside the checkpoint directory {self.checkpoint.root}, and would be removed with"
+                " it",
                 code="not-outside",
-                hint="name a place outside of it",
+                hint="use a directory outside of it",
             )
 
     def ticks(self) -> list[str]:

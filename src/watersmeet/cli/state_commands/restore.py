@@ -46,9 +46,9 @@ class Restoring:
         with checkpoint.locked():
             if tuple(self.place.ticks()[::-1][: len(self.later)]) != self.later:
                 raise StateError(
-                    "the job has run in the meantime",
+                    "the job has run since the state was read",
                     code="state-moves-on",
-                    hint="look again, and restore then",
+                    hint="run `watersmeet state ls` again, then restore",
                 )
             store = checkpoint.store
             verify_files(load(store, self.place.ticks()[-1 - len(self.later)]), store)
@@ -64,7 +64,7 @@ class Restoring:
                 )
             if self.place.ticks()[-1] != manifest_name(self.tick):
                 raise StateError(
-                    "a run of the job has gone on meanwhile", code="state-moves-on", hint="stop it first"
+                    "another run of the job has continued since", code="state-moves-on", hint="stop it first"
                 )
             self._forget_interrupted()  # of a run elsewhere that was still at it
         os.sync()  # what was removed does not come back when power goes
@@ -78,7 +78,7 @@ class Restoring:
         )
         if left:
             raise StateError(
-                f"{counted(left, 'file')} of the tick that was interrupted could not be removed",
+                f"{counted(left, 'file')} of the interrupted tick could not be removed",
                 code="state-not-written",
                 hint="check the permissions, and restore again",
             )
@@ -100,7 +100,7 @@ def planned(place: Place, tick: int) -> Restoring:
             hint="`watersmeet state ls` lists those that are; SET keep_ticks = N keeps the newest N",
         )
     if tick == ticks[-1]:
-        raise StateError(f"the state is that of tick {tick:,} already", code="nothing-to-restore")
+        raise StateError(f"the state is already that of tick {tick:,}", code="nothing-to-restore")
     load(place.checkpoint.store, names[ticks.index(tick)])
     return Restoring(place, tick, tuple(names[: ticks.index(tick) : -1]))
 

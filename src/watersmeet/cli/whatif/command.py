@@ -66,7 +66,7 @@ def whatif_text(
     from watersmeet.plan.planner import plan_job
 
     if as_json and as_csv:
-        raise SpecError("--json and --csv are two forms of one answer", code="wrong-option", hint="give one")
+        raise SpecError("--json and --csv exclude each other", code="wrong-option", hint="give one")
     before = time.monotonic()
     job = job_in(text, source_name, overrides, Inferring(say=None if as_json or as_csv else to_stderr))
     if not job.inserts:

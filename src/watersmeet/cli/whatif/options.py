@@ -165,7 +165,7 @@ def _no_sample(names: Sequence[str]) -> SpecError:
     quoted = " and ".join(f'"{name}"' for name in names)
     flags = " ".join(f"--sample {name}='{name}/*.parquet'" for name in names)
     return SpecError(
-        f"there is no sample of {quoted}",
+        f"no sample exists for {quoted}",
         code="no-sample",
         hint=f"{flags} names files: Parquet, CSV with a header, or one JSON object per line",
     )
@@ -173,9 +173,9 @@ def _no_sample(names: Sequence[str]) -> SpecError:
 
 def _no_times(name: str) -> SpecError:
     return SpecError(
-        f'when rows of "{name}" arrived is not known: its event time is no column, but computed',
+        f'the arrival times of rows of "{name}" are not known, because its event time is computed',
         code="no-arrival",
-        hint=f"name a column that says it: --arrival {name}=ingested_at",
+        hint=f"pass a column that has them: --arrival {name}=ingested_at",
     )
 
 
@@ -188,10 +188,10 @@ def _wrong_with_partitions(source: Source, told: bool) -> Iterator[WatersmeetErr
         )
     if source.partitions and not told:
         yield SpecError(
-            f'"{source.name}" declares partitions ({", ".join(source.partitions)}), and it is not said in'
-            " which of them rows came: its watermark would wait for all",
+            f'"{source.name}" declares partitions ({", ".join(source.partitions)}), but the partitions'
+            " of the sample's rows are not known, so its watermark would wait for all",
             code="no-partition",
-            hint=f"name a column that says it: --partition {source.name}=part",
+            hint=f"pass a column that has it: --partition {source.name}=part",
         )
 
 
@@ -328,5 +328,5 @@ def _wrong_with_plot(path: str) -> Iterator[WatersmeetError]:
         yield SpecError(
             "--plot needs matplotlib, which is not installed",
             code="missing-library",
-            hint="pip install 'watersmeet[plot]', or leave --plot out: --csv has the same numbers",
+            hint="pip install 'watersmeet[plot]', or use --csv for the same numbers",
         )

@@ -63,7 +63,7 @@ def told(
         raise StateError(
             f"there is no history in {place.checkpoint.place}",
             code="no-history",
-            hint="a job keeps one from its next tick on, unless its text says SET history = off",
+            hint="a job writes a history from its next tick on, unless SET history = off",
         )
     rows = reread(asked.sources, asked.queries, store, manifest.host, history)
     notes = [f"the history lacks something: {problem}" for problem in past.problems]
