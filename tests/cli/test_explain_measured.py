@@ -109,7 +109,7 @@ def test_nothing_is_made_of_the_state_of_another_plan(watersmeet, file, tmp_path
     run(STREAMS + JOIN, tmp_path / "c")
     file.write_text(STREAMS + JOIN.replace("'1' HOUR", "'2' HOURS"))
     found = watersmeet("explain", file, "--checkpoint", tmp_path / "c")
-    said = "State forecast (nothing is measured: the checkpoint is of another plan of this query)"
+    said = "State forecast (nothing is measured: the checkpoint belongs to another version of this query)"
     assert found.status == 0
     assert said in found.out
     assert "at 2.5 rows/s" in found.out
