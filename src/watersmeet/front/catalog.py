@@ -87,8 +87,7 @@ class Catalog:
         declared_sink = self.sinks.get(name.lower())
         if declared_sink is not None and name.lower() in self.keyed:
             raise text.error(
-                f'"{name}" is a table with a PRIMARY KEY for reading; rows written to it would not be'
-                " kept unique",
+                f'"{name}" is a source with a PRIMARY KEY: rows written to it would not be kept unique',
                 "unknown-sink",
                 offset,
                 "declare a sink to write to it: CREATE SINK … (…, PRIMARY KEY (…) NOT ENFORCED)",

@@ -280,7 +280,8 @@ class TablesStore:
             if not names:
                 return self.delete(last)
         raise StateError(
-            f"{self.place.url} cannot be emptied: another process keeps writing to it, such as {names[0][0]}",
+            f"{self.place.url} cannot be emptied: another process keeps writing files to it, for example"
+            f" {names[0][0]}",
             code="state-moves-on",
             hint="stop the run of the job, perhaps on another machine, then run the command again",
         )

@@ -63,9 +63,9 @@ class Ticks:
         except (NotKnown, WatersmeetError) as error:
             said = error.message if isinstance(error, WatersmeetError) else str(error)
             raise SpecError(
-                f'"{insert.name}": {why}; its value in each tick is not known: {said}',
+                f'"{insert.name}": {why}, but diff cannot tell which rows each tick had: {said}',
                 code="not-compared",
-                hint="diff supports queries over streams only, or over changing tables only",
+                hint="diff supports a query that reads only streams, or only changing tables, but not both",
             ) from None
 
     def _put_out(self, insert: Insert) -> pa.Table:

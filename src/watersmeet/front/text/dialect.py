@@ -203,11 +203,11 @@ class WatersmeetParser(GrammarParser):
         self._match_text_seq("INPUT", "=>")
         relation = self._parse_ordered_relation()
         if not self._match(TokenType.COMMA) or not self._match_text_seq("DESCRIPTOR"):
-            self.raise_error("Expecting , DESCRIPTOR(column)")
+            self.raise_error("Expecting a comma and DESCRIPTOR(column)")
         column = self._parse_wrapped(self._parse_descriptor)
         lag = self._parse_disjunction() if self._match(TokenType.COMMA) else None
         if lag is None:
-            self.raise_error("Expecting , and the lag, an INTERVAL or an integer")
+            self.raise_error("Expecting a comma and the lag, an INTERVAL or an integer")
         return ImposeOrder(this=relation, column=column, lag=lag)
 
     def parse_window_table(self, name: str) -> WindowTable:

@@ -268,8 +268,8 @@ def _by_limit(draft: Draft, side: Side, bound: Bound) -> PlanError:
     names = " with ".join(i.alias for i in draft.node.inputs(side))
     others = " with ".join(i.alias for i in draft.node.inputs(side.other))
     return PlanError(
-        f"state would grow without limit: rows of {names} could never be dropped: they are bounded by"
-        f" {bound.by}, but the join of {others} emits no watermark for it with watermark_rule = 'limit'",
+        f"state would grow without limit: rows of {names} can be dropped only when the watermark of"
+        f" {bound.by} advances, but with watermark_rule = 'limit' the join of {others} emits none for it",
         code="unbounded-state",
         hint=_TIGHT,
     )

@@ -75,7 +75,7 @@ _AS_TEXT = ("numeric", "uuid", "json")
 def _column(sink: Sink, name: str, kind: str) -> str:
     if kind == "jsonb":
         raise SpecError(
-            f'"{sink.name}": column "{name}" is jsonb, which does not preserve the written text',
+            f'"{sink.name}": diff cannot compare column "{name}": jsonb does not preserve the written text',
             code="not-compared",
             hint="also write the rows to files and pass them with --output",
         )

@@ -160,8 +160,8 @@ def _lookup(
     )
     if shape.elsewhere is not None:
         raise EngineError(
-            f'"{query.name}": a condition of its delta join needs Spark, because its columns do not'
-            " have the declared types",
+            f"\"{query.name}\": with plan = 'delta' a join condition cannot be evaluated, because its"
+            " columns do not have the declared types",
             code="wrong-types",
             hint="declare the columns with the types that the source has, or SET plan = 'cascade'",
         )
