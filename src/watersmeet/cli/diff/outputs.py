@@ -146,8 +146,7 @@ def _of_files(
         unknown = set(given) - {"path", "format", "header", "sep", "delimiter", "nullvalue"}
         if unknown:
             raise SpecError(
-                f'"{wanted.sink.name}": how its files are read with the option {sorted(unknown)[0]!r} is not'
-                " known here",
+                f'"{wanted.sink.name}": diff cannot read its files with the option {sorted(unknown)[0]!r}',
                 code="not-compared",
                 hint=f"pass the rows as Parquet files with --output {wanted.name}=PATH",
             )

@@ -222,8 +222,8 @@ def with_changed(manifest: Manifest, plan: JobPlan, shapes: Shapes, store: Store
             "; ".join(problems),
             code="changed-query",
             hint="run the new query in a job of its own, which reads its sources from the start; or"
-            " first run this job once with a CREATE INDEX on the table, or a query SELECT * FROM"
-            " it, that stores its rows",
+            " first run this job without it, with a CREATE INDEX on the table or a SELECT * FROM it to"
+            " store its rows",
         )
     coming.write_marks()
     changed = manifest.model_copy(

@@ -140,7 +140,7 @@ def fits_in_texts(total: int) -> None:
 def too_long(what: str = "more bytes") -> EngineError:
     """For a result of more bytes than one array of texts has."""
     return EngineError(
-        f"the texts of a function for one batch have {what} than the possible 2 GiB",
+        f"the results of a function for one batch have {what} than 2 GiB",
         code="texts-too-long",
         hint="repeat, pad or concatenate shorter texts",
     )
