@@ -1,5 +1,5 @@
 """Columns and inputs of users may be named like those of the engine once were: every query gives the rows
-that it gives under plain names. The few names that are taken are refused."""
+that it gives under plain names. The few names that are reserved are refused."""
 
 from __future__ import annotations
 
@@ -138,13 +138,13 @@ def test_names_do_not_change_the_rows_in_changelog_mode():
 @pytest.mark.parametrize("name", ["__ws_flag", "__WS_x", "__ws_"])
 def test_names_like_those_of_the_engine_are_refused(name):
     for role in PLAIN:
-        with pytest.raises(SqlError, match="names that begin with __ws_ are taken") as raised:
+        with pytest.raises(SqlError, match="names that begin with __ws_ are reserved") as raised:
             case_job(case_of("left", {**PLAIN, role: name}))
         assert raised.value.code == "reserved-name"
 
 
 def test_an_alias_like_that_of_a_join_is_refused():
-    with pytest.raises(PlanError, match='alias "#1" is taken'):
+    with pytest.raises(PlanError, match='alias "#1" is reserved'):
         plan_job(case_job(case_of("left", {**PLAIN, "r": "#1"})))
 
 
@@ -154,7 +154,7 @@ def test_columns_that_dots_make_one_are_refused():
         f"CREATE TABLE x {columns} CREATE TABLE y {columns}"
         "SELECT 1 AS one FROM x AS a JOIN y AS `a.b` ON a.t = `a.b`.t AND a.`b.k` = `a.b`.k"
     )
-    with pytest.raises(PlanError, match=r'"b.k" of "a" and .*"k" of "a.b" cannot be told apart'):
+    with pytest.raises(PlanError, match=r'"b.k" of "a" and .*"k" of "a.b" both have the name'):
         plan_job(job)
 
 

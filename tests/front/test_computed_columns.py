@@ -199,7 +199,7 @@ def test_what_is_computed_of_records_is_explained() -> None:
         (table("k INT, x AS y, y AS k"), "unknown-column", '"y"'),
         (table("k INT, x AS rand()"), "nondeterministic", "rand()"),
         (table("k INT, x AS now()"), "not-supported", "now()"),
-        (table("k INT, x AS count(k)"), "not-supported", "count()"),
+        (table("k INT, x AS count(k)"), "not-supported", "the aggregate count(k)"),
         (table("k INT, x AS proctime()"), "not-supported", "PROCTIME()"),
         (table("k INT, x AS CAST(k AS STRING), WATERMARK FOR x"), "wrong-type", '"x" is STRING'),
         (table("op STRING, k INT, x AS op", ", 'op.column' = 'op'"), "unknown-column", '"op"'),

@@ -81,7 +81,7 @@ def test_views_over_hundreds_of_views_are_said_to_be_too_deep():
 @pytest.mark.parametrize(
     ("view", "message"),
     [
-        ("SELECT a, s FROM v{0} UNION ALL SELECT a, s FROM v{0}", "UNION ALL of 16 branches"),
+        ("SELECT a, s FROM v{0} UNION ALL SELECT a, s FROM v{0}", "UNION ALL has 16 branches"),
         ("SELECT x.a, x.s FROM v{0} x JOIN v{0} y ON x.s = y.s", "join of 16 inputs"),
     ],
 )

@@ -142,8 +142,8 @@ def test_rows_that_expire_while_the_job_runs(spark, kafka_broker, tmp_path):
 
     error = job.fails(expire)
     assert error.code == "offsets-expired"
-    assert "begins at offset 12, and the job has read up to 5: 7 rows have expired" in error.message
-    assert "begins at offset 11, and the job has read up to 5: 6 rows have expired" in error.message
+    assert "begins at offset 12, but the job has only read up to 5: 7 rows have expired" in error.message
+    assert "begins at offset 11, but the job has only read up to 5: 6 rows have expired" in error.message
     job.run(accept_loss=["l"])
     gone = {*range(10, 24, 2), *range(11, 23, 2)}
     assert read() == Counter(set(range(30)) - gone)

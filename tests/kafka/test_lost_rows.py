@@ -119,8 +119,8 @@ def test_expired_rows_are_counted(spark, kafka_broker, tmp_path):
         each.result(30)
     error = job.refused()
     assert error.code == "offsets-expired"
-    assert "begins at offset 15, and the job has read up to 10: 5 rows have expired" in error.message
-    assert "begins at offset 12, and the job has read up to 10: 2 rows have expired" in error.message
+    assert "begins at offset 15, but the job has only read up to 10: 5 rows have expired" in error.message
+    assert "begins at offset 12, but the job has only read up to 10: 2 rows have expired" in error.message
     job.run(accept_loss=["l"])
     gone = {20, 22, 24, 26, 28, 21, 23}
     assert job.rows() == Counter(set(range(40)) - gone)
@@ -148,7 +148,7 @@ def test_expired_rows_are_told_of_their_source_though_joins_stand_in_another_ord
     error = job.refused()
     assert error.code == "offsets-expired"
     assert 'source "l"' in error.message
-    assert "begins at offset 15, and the job has read up to 10: 5 rows have expired" in error.message
+    assert "begins at offset 15, but the job has only read up to 10: 5 rows have expired" in error.message
     with pytest.raises(SpecError, match="no Kafka source"):
         job.run(accept_loss=["out"])
 
@@ -189,7 +189,7 @@ def test_aborted_transactions_are_not_read(spark, kafka_broker, tmp_path, level)
 
 def test_losing_rows_in_silence_cannot_be_asked_for(spark, kafka_broker, tmp_path):
     job = Job(spark, kafka_broker, tmp_path, "silent", ", 'failOnDataLoss' = 'false'")
-    with pytest.raises(SpecError, match="in silence") as refused:
+    with pytest.raises(SpecError, match="lost silently") as refused:
         job.run()
     assert "--accept-loss" in (refused.value.hint or "")
 

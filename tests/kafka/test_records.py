@@ -141,7 +141,7 @@ def test_avro_of_one_schema(spark, kafka_broker, tmp_path):
         (
             "'format' = 'avro'",
             "'format' = 'json'",
-            ['option "avro.schema" is for the format avro, and it is json'],
+            ['option "avro.schema" is for the format avro, but the format is json'],
         ),
         ("'avro.schema' = '{schema}',", "", ['needs the option "avro.schema"']),
         ("'{schema}'", "'none.avsc'", ['"none.avsc" cannot be read: No such file']),
@@ -367,7 +367,7 @@ def test_json_behind_the_number_of_its_schema(spark, kafka_broker, tmp_path):
         (
             "'schema.header'",
             "'format' = 'csv', 'schema.header'",
-            'option "schema.header" is for the format json, and it is csv',
+            'option "schema.header" is for the format json, but the format is csv',
         ),
     ],
 )

@@ -347,7 +347,7 @@ def test_what_is_said_and_refused() -> None:
     job.tick({"s": rows, "u": rows})
     second = first.replace("first", "second")
     came = opened([first, second], store, change=True)
-    assert [said for said in came.driver.said if "with 8 rows of" in said], came.driver.said
+    assert [said for said in came.driver.said if "with 8 retained rows of" in said], came.driver.said
     came.tick({"s": rows})
     with pytest.raises(StateError, match='"second" is not in the job'):
         opened([first], store)
@@ -364,7 +364,7 @@ def test_what_is_said_and_refused() -> None:
         .rstrip(";")
         + " EMIT CHANGES;\n"
     )
-    with pytest.raises(StateError, match="may be retracted"):
+    with pytest.raises(StateError, match="can be retracted"):
         opened([first.replace("+ 25", "+ 26"), second, changes], store, change=True)
 
 

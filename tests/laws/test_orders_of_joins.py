@@ -367,7 +367,7 @@ def begun(*froms: str, head: str = SHOWN) -> MemoryStore:
         (
             f"s a LEFT JOIN u b ON {AB} JOIN v c ON {AC}",
             f"s a JOIN v c ON {AC} LEFT JOIN u b ON {AB.replace('+ 9', '+ 8')}",
-            "now as ((a, c), b); it was ON b.t BETWEEN a.t - 5 AND a.t + 9,"
+            "now ((a, c), b); it was ON b.t BETWEEN a.t - 5 AND a.t + 9,"
             " now it is ON b.t BETWEEN a.t - 5 AND a.t + 8",
             "its joins are in another order",
         ),

@@ -325,7 +325,7 @@ def test_a_query_that_comes_is_refused_whoever_keeps_the_rows() -> None:
     assert [list(told.values()) for told in accounts[:1]] == [list(told.values()) for told in accounts[1:]]
     assert accounts[0]["a"]["late"] > 0
     assert accounts[0]["a"]["missing_deletes"] > 0
-    with pytest.raises(StateError, match=r'query "out2" cannot come .* rows may be retracted'):
+    with pytest.raises(StateError, match=r'query "out2" cannot be added .* rows can be retracted'):
         LocalJob(planned([*texts, joined(2)]), store, change_queries=True)
 
 

@@ -332,7 +332,7 @@ def test_a_query_that_comes_beside_one_that_was_changed_pads_its_rows() -> None:
     query = text_of(["LEFT JOIN"], [Condition(-20, 9, None)])
     opened(query, store, change=True).tick({"s": [of_key(4, 112, 8)], "u": []})
     job = opened(query + beside, store, change=True)
-    assert any("begins with 2 retained rows of a" in said for said in job.driver.said), job.driver.said
+    assert any("starts with 2 retained rows of a" in said for said in job.driver.said), job.driver.said
     job.tick({"s": [of_key(5, 112, 7)], "u": []})
     out = job.tick({"s": [], "u": []}, end=True)
     assert [row["n"] for row in out.rows["p"]] == [5]

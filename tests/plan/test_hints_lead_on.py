@@ -99,8 +99,8 @@ AS_OF = "items FOR SYSTEM_TIME AS OF PROCTIME()"
 def test_a_table_in_a_join_of_a_stream_is_said_to_be_one_first(query: str, write: str, instead: str) -> None:
     error = refused(query)
     assert error.code == "unbounded-state"
-    assert re.match(r'"\S+" is a table', error.message)
-    assert f"if it is a table, write {write} (in Python: " in (error.hint or "")
+    assert re.match(r'"\S+" has no event time, so it is a table', error.message)
+    assert f"for a table write {write} (in Python: " in (error.hint or "")
     assert ".as_of()" in str(error)
     plan_job(parse_job(DECLARED + instead))
 

@@ -34,11 +34,11 @@ def test_one_side_alone_is_told():
 @pytest.mark.parametrize(
     ("on", "reason"),
     [
-        ("l.t = r.t OR l.k = r.k", "it is an OR"),
+        ("l.t = r.t OR l.k = r.k", "it is part of an OR"),
         ("NOT l.t = r.t", "it is negated"),
         ("r.t BETWEEN l.t AND l.t + l.v", "its distance is not constant (l.v)"),
         ("l.v BETWEEN r.t - 1 AND r.t + 1", "l.v has no watermark"),
-        ("2 * l.t >= r.t", "not of the form"),
+        ("2 * l.t >= r.t", "does not have the form"),
         ("r.t >= r.v", "it mentions r alone"),
     ],
 )
@@ -55,7 +55,7 @@ def test_hints_are_in_the_units_of_the_times():
     assert "AND r.day BETWEEN l.day - INTERVAL '1' DAY AND" in message(
         "l.k = r.k", *[{"*day": "DATE", "k": "STRING"}] * 2
     )
-    assert "different kinds" in message("l.k = r.k", INTS, STAMPS)
+    assert "to the same type" in message("l.k = r.k", INTS, STAMPS)
 
 
 def test_an_input_without_event_time():

@@ -84,7 +84,7 @@ def test_a_table_that_is_joined_like_a_stream(source):
 
 def test_a_changelog_is_refused():
     text = problem(f"SET output_mode = changelog; SELECT a.t FROM a JOIN files {AS_OF}")
-    assert "(c) is not run in output_mode changelog" in text
+    assert "(c) is not supported in output_mode changelog" in text
 
 
 def test_what_tasks_do_not_compute_of_a_pair_spark_does():

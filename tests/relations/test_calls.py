@@ -339,7 +339,7 @@ WRONG = {
     "no expression": (lambda: orders.where("item_id >"), "syntax", None),
     "two expressions": (lambda: orders.select("item_id; order_id"), "found 2", None),
     "a SELECT": (lambda: orders.where("SELECT 1"), "not a SELECT", None),
-    "no text": (lambda: orders.where(True), "must be SQL text", None),  # type: ignore[arg-type]
+    "no text": (lambda: orders.where(True), "not SQL text", None),  # type: ignore[arg-type]
     "no condition": (lambda: orders.where(), "at least one condition", None),
     "nothing chosen": (lambda: orders.select(), "at least one column", None),
     "another kind": (lambda: o_and_d(how="outter"), "how is 'outter'", "full"),
@@ -540,7 +540,7 @@ WRONG = {
         "option 'mode' cannot be set",
         "remove it",
     ),
-    "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "a name", "name='put'"),
+    "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "has no name", "name='put'"),
     "a function that is none": (lambda: orders.foreach_batch("put"), "a str, not a function", "def put"),  # type: ignore[arg-type]
     "a function of one": (lambda: orders.foreach_batch(len), "cannot be called with rows", "def put"),  # type: ignore[arg-type]
     "an object that is called later": (

@@ -64,4 +64,4 @@ def test_a_file_without_a_record_that_parses_is_named(spark, tmp_path, case):
     named = [note for note in notes if "no row of" in note]
     assert len(named) == 1, notes
     assert f'"a": tick 1: no row of {folder}/other ({rows} records) parses, such as ' in named[0]
-    assert "(id is INT, and has 'x'" in named[0] or form != "json"
+    assert "(id is INT, but the value is 'x'" in named[0] or form != "json"

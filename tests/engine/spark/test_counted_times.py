@@ -100,8 +100,8 @@ def test_milliseconds_that_are_read_as_seconds_are_told_of(spark, tmp_path):
 @pytest.mark.parametrize(
     ("form", "value", "said"),
     [
-        ("json", "minutes", "use s, ms, us, ns"),
-        ("parquet", "ms", "is for the formats json, csv, upsert-json, and it is parquet"),
+        ("json", "minutes", "it can be s, ms, us, ns"),
+        ("parquet", "ms", "is for the formats json, csv, upsert-json, but the format is parquet"),
         ("debezium-json", "ms", "'debezium.timestamps' = 'millis'"),
     ],
 )

@@ -307,7 +307,7 @@ REFUSED = {
     "joins its stream with a table": lambda f, spark: f.join(
         spark.range(9).withColumnRenamed("id", "order_id"), "order_id"
     ),
-    "draws rows": lambda f, _: f.sample(0.5, seed=3),
+    "samples rows": lambda f, _: f.sample(0.5, seed=3),
     "values that differ each time": lambda f, _: f.selectExpr("*", "rand() AS r"),
 }
 
@@ -385,7 +385,7 @@ def test_one_frame_is_no_two_streams(shop, spark):
     job = ws.job(
         odd.union_all(even).to_sink(ws.files(str(shop.folder / "out"))), checkpoint=str(shop.folder / "state")
     )
-    with pytest.raises(ws.SpecError, match="made of one"):
+    with pytest.raises(ws.SpecError, match="read the same source DataFrame"):
         job.start().await_termination(60)
     again = shop.frame("orders", ORDERS)
     even = ws.stream(again.where("order_id % 2 = 0"), time="order_time", name="even").select("order_id")

@@ -36,7 +36,7 @@ def test_a_file_that_is_gone_between_the_plan_of_a_tick_and_its_rows(spark, tmp_
             until_caught_up(spark, text.format(more=""), tmp_path / "state")
     (tmp_path / "in" / "2 %2b").rename(tmp_path / "2")
     for _ in range(2):
-        with pytest.raises(EngineError, match=f"viewfs://{place}/d/in/2 %2b was gone before") as gone:
+        with pytest.raises(EngineError, match=f"viewfs://{place}/d/in/2 %2b was deleted before") as gone:
             until_caught_up(spark, text.format(more=""), tmp_path / "state")
         assert gone.value.code == "file-gone"
     warned = text.format(more=", 'on_changed_file' = 'warn'")

@@ -75,7 +75,7 @@ def test_a_function_that_makes_something_else_is_refused(spark, tmp_path):
         checkpoint=str(tmp_path / "state"),
         settings={"until_caught_up": True},
     )
-    for made, says in ((spark.range(3).selectExpr("id AS n"), "no column id"), (None, "made of NoneType")):
+    for made, says in ((spark.range(3).selectExpr("id AS n"), "no column id"), (None, "returned NoneType")):
         makes[0] = made
         with pytest.raises(ws.EngineError, match=says):
             job.start().await_termination(900)

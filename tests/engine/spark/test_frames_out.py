@@ -156,7 +156,7 @@ def test_what_spark_cannot_write_is_refused_before_a_query_starts(spark, tmp_pat
     relation = numbers(spark, tmp_path)
     refused = {
         "nosuch": relation.to_sink(format="nosuch"),
-        "is not there": relation.to_table("out_of_here.nosuch"),
+        "does not exist": relation.to_table("out_of_here.nosuch"),
         'column "n" is int in the table, but bigint in the result': relation.to_table("out_of_here.narrow"),
         'has the column "texts", but the result does not': relation.to_table("out_of_here.other"),
         'has the column "x", but the result does not': relation.to_table("out_of_here.more"),
@@ -169,7 +169,7 @@ def test_what_spark_cannot_write_is_refused_before_a_query_starts(spark, tmp_pat
         with pytest.raises(ws.EngineError, match=says):
             job.start().await_termination(900)
         assert not spark.streams.active
-    job = ws.job(refused["is not there"], checkpoint=str(tmp_path / "state"))
+    job = ws.job(refused["does not exist"], checkpoint=str(tmp_path / "state"))
     with pytest.raises(ws.EngineError) as caught:
         job.start().await_termination(900)
     assert "CREATE TABLE out_of_here.nosuch (`n` bigint, `text` string)" in str(caught.value.hint)

@@ -103,7 +103,7 @@ def test_names_of_csv(tmp_path):
     assert types == {"a b": "BIGINT", "v": "BIGINT"}
     assert found.notes == (
         "a column without a name (name it in the files' headers to read it) is left out",
-        "the column __ws_x, whose name is reserved for the engine,, is left out",
+        "the column __ws_x, whose name is reserved for the engine, is left out",
     )
     (tmp_path / "1.csv").write_text("v,V\n1,2\n")
     assert "two columns named" in refused(tmp_path).message
@@ -217,7 +217,7 @@ def test_nothing_to_infer_from(tmp_path):
         ('{"k": "' + "x" * (17 << 20) + '"}\n', "json", "is longer than 16 MB", "declare its columns"),
         ('[{"k": 1},\n{"k": 2}]\n', "json", "none of 2 lines is a JSON object", "'multiLine' = 'true'"),
         ("k,v\n1,2\n".encode("utf-16"), "csv", "it is UTF-16, not UTF-8 text", "iconv"),
-        (bytes(range(256)) * 9, "json", "it is not a text file", "'format'"),
+        (bytes(range(256)) * 9, "json", "it is not text", "'format'"),
         (b"k,v\n1,caf\xe9\n", "csv", "it is not UTF-8 text (at byte 9)", "'encoding'"),
     ],
 )  # fmt: skip

@@ -210,8 +210,8 @@ def test_broken_and_late_records_are_counted_and_kept(job, put):
     result = job(kept + ORDERS + LEFT, finish=True, on_notice=notes.append)
     (said,) = (note for note in notes if "did not parse" in note)
     assert said.startswith('"orders": 2 of 3 records of tick 1 did not parse')
-    assert "such as {" in said
-    assert ("has 'x': declare it STRING" in said) or "it is not a JSON object" in said
+    assert "for example {" in said
+    assert ("the value is 'x': declare it STRING" in said) or "it is not a JSON object" in said
     account = result.last.queries[next(iter(result.last.queries))].account["o"]
     assert account == {"in": 7, "broken": 2, "late": 1, "null_time": 1, "padded": 3, "retained": 0}
     kept = {(row["stream"], row["reason"]): row["record"] for row in MemorySink.rows("aside")}
@@ -233,7 +233,7 @@ def test_a_tick_in_which_no_record_parses_is_told_of_even_after_others(job, put)
 
 def test_a_source_none_of_whose_records_parses_stops_the_job(job, put):
     put("orders", *({**order(n, "10:00:00"), "order_time": "01/03/2026 00:00:13"} for n in range(120)))
-    said = r'source "orders": all 120 records .* such as .*01/03/2026'
+    said = r'source "orders": none of the first 120 records .* for example .*01/03/2026'
     with pytest.raises(EngineError, match=said) as refused:
         job(ORDERS + LEFT)
     assert refused.value.code == "all-records-broken"
@@ -259,7 +259,7 @@ def test_few_broken_records_or_a_good_one_among_many_let_the_job_go_on(job, put,
     put("orders", *(order(n, "10:00:00") for n in range(good)), *["{not json"] * (99 + 100 * good))
     put("orders", *["{not json"] * 200)
     if not good:  # and there is nothing else
-        with pytest.raises(EngineError, match="all 299 records") as refused:
+        with pytest.raises(EngineError, match="none of the first 299 records") as refused:
             job(ORDERS + LEFT)
         assert refused.value.code == "all-records-broken"
         put("orders", order(1, "10:00:00"))
@@ -595,8 +595,8 @@ def test_queries_come_to_a_job_that_ran_and_go(job, put, tmp_path, monkeypatch):
     with pytest.raises(StateError, match='"late" is new; "first" is not in the job'):
         job(sinks + LEFT + late)
     job(sinks + LEFT + late, change_queries=True, on_notice=said.append)
-    assert any('"first" is gone' in text for text in said), said
-    assert any('"late" begins with 2 rows of x' in text for text in said), said
+    assert any('"first" is no longer in the job' in text for text in said), said
+    assert any('"late" starts with 2 retained rows of x' in text for text in said), said
     put("deliveries", delivery(4, 1, "10:50:00"), delivery(5, 77, "10:50:00"))
     with monkeypatch.context() as patched:
         patched.setattr(Commits, "commit", failing)

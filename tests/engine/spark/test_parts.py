@@ -78,7 +78,7 @@ def test_kafka_without_local_jars_asks_for_the_package(monkeypatch):
 
 @pytest.mark.parametrize("place", ["/nowhere/at/all", "~nobody-of-ours/jars"])
 def test_jars_that_are_not_there_are_named(place):
-    with pytest.raises(EngineError, match=f'there are there are no jars at "{place}"'):
+    with pytest.raises(EngineError, match=f'there are no jars at "{place}"'):
         session.local_jars(place)
 
 

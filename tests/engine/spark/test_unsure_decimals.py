@@ -67,7 +67,7 @@ def test_of_rows_that_are_read_again_their_number_rounded_and_the_traffic_stay()
 def test_what_is_to_be_read_again_and_is_of_no_files_is_not_passed_on():
     sure = [Row(kind=REPORT, text="{}")]
     assert rereading().with_reread(sure, None) == sure
-    with pytest.raises(EngineError, match="read again"):
+    with pytest.raises(EngineError, match="read decimals of a again"):
         rereading().with_reread([*sure, Row(kind=INEXACT, text="a")], None)
 
 
