@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     alone = [name for name in parts if name not in PARTS]
     parts = [name for name in parts if name in PARTS]
     if any(PARTS[name].other in FLINKS for name in parts) and flink_own.python() is None:
-        print(f"Flink, is left out: {flink_own.MISSING}", flush=True)
+        print(f"Flink is left out: {flink_own.MISSING}", flush=True)
         parts = [name for name in parts if PARTS[name].other not in FLINKS]
     count = 1 if asked.quick else asked.rounds
     try:

@@ -74,7 +74,7 @@ def test_no_standard_output(with_data, argv):
         2,
         [
             "OutputError[output-failed]: standard output cannot be written: it is closed",
-            "Hint: >/dev/null says that nobody wants it",
+            "Hint: use >/dev/null to discard the output",
         ],
     )
 

@@ -76,7 +76,7 @@ def test_a_finished_job_says_so_before_spark_starts(watersmeet, left, engine):
     assert (found.status, engine.job) == (2, None)
     assert found.err == (
         "StateError[job-finished]: the job was finished before, by tick 1: its input was ended (--finish),"
-        f" and it takes no more rows\nHint: to start over: watersmeet reset {left.file}\n"
+        f" so it accepts no more rows\nHint: to start over: watersmeet reset {left.file}\n"
     )
     found = watersmeet("run", left.file, "--finish")
     assert (found.status, engine.job) == (0, None)
@@ -219,4 +219,4 @@ def test_an_interrupted_reset_stops_a_run_from_python(left, linked):
     with pytest.raises(SeveralErrors, match="was interrupted") as caught:  # its sources are not there
         watersmeet_package.run(left.file.read_text(), {"checkpoint": str(named)})
     (told,) = [error for error in caught.value.errors if error.code == "reset-unfinished"]
-    assert told.hint == f"finish it: watersmeet reset JOB.sql --checkpoint {named}"
+    assert told.hint == f"finish the reset: watersmeet reset JOB.sql --checkpoint {named}"

@@ -87,7 +87,7 @@ def test_what_differs_from_the_text(watersmeet, ran, monkeypatch):
         'query "first" is changed: it would start without state (its inputs were a of a, b of b, now'
         " they are b of b, c of c; the join of a and b is now that of b and c; the join of a and b was"
         " ON a.k = b.k AND b.t BETWEEN a.t AND a.t + 50, now it is ON b.k = c.k AND c.t BETWEEN b.t AND"
-        " b.t + 1; rows are stored by a.k = b.k and cannot be looked up by other keys)"
+        " b.t + 1; rows are stored by a.k = b.k, and cannot be looked up by other keys)"
     )
     assert [text.split(" (")[0] for text in others] == [
         'query "second" is changed: it would start without state',

@@ -162,7 +162,7 @@ def test_without_a_key_all_rows_are_told_up_to_a_limit(why):
 def test_an_input_that_is_not_given_is_asked_for(ran, capsys, monkeypatch):
     monkeypatch.chdir(ran)
     assert main(["why", "job.sql", "--key", "17"]) == 2
-    assert "--input is missing Hint: --input takes an alias of the query: o, d" in " ".join(
+    assert "--input is missing Hint: use an alias of the query: --input o, d" in " ".join(
         capsys.readouterr().err.split()
     )
 

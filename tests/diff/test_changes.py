@@ -211,7 +211,9 @@ def test_the_queries_that_can_be_decided_are_compared(place: Path, capsys: Any) 
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert (json.loads(out)["query"], json.loads(out)["equal"]) == ("plain", True)
-    assert '"named": "names" is a table that is read again and again: what it held' in " ".join(err.split())
+    assert '"named": "names" is a table that the job reads again in each tick: what it held' in " ".join(
+        err.split()
+    )
 
 
 NAMED = """

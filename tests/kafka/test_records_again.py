@@ -199,13 +199,13 @@ def test_as_spark_reads_them(
         (source({"v": "INT"}, format="raw"), "how its values are read, only Spark knows"),
         (
             source(TYPES, **{"json.allowComments": "true"}),
-            "what the option 'allowcomments' means for json",
+            "only Spark supports the option 'allowcomments' for json",
         ),
         (source(TYPES, **{"format": "csv", "csv.comment": "#"}), "only Spark supports the option 'comment'"),
         (source({"f": "FLOAT"}), "only Spark can read f as FLOAT"),
         (
             source({"n": "INT"}, **{"metadata.n": "timestamp"}),
-            "only Spark can read timestamp as INT",
+            "how timestamp is read as INT, only Spark knows",
         ),
     ],
 )

@@ -211,7 +211,7 @@ def test_what_is_wrong_with_it() -> None:
         local.map_async(3, answers={"__ws_x": "INT", "n": "WHAT"}, max_in_flight=0, timeout=-1)  # type: ignore[arg-type]
     assert len(raised.value.errors) == 5
     asked = local.map_async(Service(), answers={"city": "INT"})
-    with pytest.raises(SpecError, match="declares none"):
+    with pytest.raises(SpecError, match="does not declare"):
         local.run(SPEC, a=A, b=B, before={"a": asked})
     with pytest.raises(SpecError, match='no source "c"'):
         local.run(SPEC, a=A, b=B, before={"c": asked})

@@ -348,7 +348,7 @@ WRONG = {
         [('event_time_column = "at"\n', "")],
         [
             ("unknown-column", "sources[1].query", "query", "_event_ts"),
-            ("no-record-time", "transform.join.event_time_column", "[transform.join]", "event time"),
+            ("no-record-time", "transform.join.event_time_column", "[transform.join]", "no timestamp"),
         ],
     ),
     "wrong-query": (

@@ -540,7 +540,9 @@ WRONG = {
         "option 'mode' cannot be set",
         "remove it",
     ),
-    "a function of no name": (lambda: orders.foreach_batch(lambda rows, tick: None), "has no name", "name='put'"),
+    "a function of no name": (
+        lambda: orders.foreach_batch(lambda rows, tick: None), "has no name", "name='put'"
+    ),
     "a function that is none": (lambda: orders.foreach_batch("put"), "a str, not a function", "def put"),  # type: ignore[arg-type]
     "a function of one": (lambda: orders.foreach_batch(len), "cannot be called with rows", "def put"),  # type: ignore[arg-type]
     "an object that is called later": (

@@ -202,7 +202,7 @@ def test_each_insert_has_parts_of_its_own(tmp_path):
 
 
 def test_rows_that_are_left_are_noticed(tmp_path):
-    with pytest.raises(EngineError, match="read 0 of 5 rows") as caught:
+    with pytest.raises(EngineError, match="after reading 0 of 5 rows") as caught:
         put_out(prepared(sink_of("first_batch"), tmp_path), 1, ROWS, 2)
     assert caught.value.code == "function-left-rows"
 

@@ -580,7 +580,7 @@ def test_topics_and_ids_that_must_be_apart_are_refused_at_once():
         '"a" reads the topic "_watersmeet_ticks"': "control-topic",
         '"one" writes to the topic "o"': "control-topic",
         '"own" writes to the topic "_watersmeet_ticks"': "control-topic",
-        '"one" and "two" have one transactional.id': "shared-transactional-id",
+        '"one" and "two" have the same transactional.id': "shared-transactional-id",
     }
 
 

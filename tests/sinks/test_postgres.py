@@ -364,7 +364,7 @@ def test_what_the_state_knows_is_compared(postgres, table):
     assert sink.resume(["q"], Resumed(5, last_parts=last)) == []
     with pytest.raises(EngineError, match=r'has a part of "q" tick 4, but the checkpoint is at tick 2'):
         sink.resume(["q"], Resumed(2, last_parts={"q": (2, {"tick": "2"})}))
-    with pytest.raises(EngineError, match="cannot be set aside"):
+    with pytest.raises(EngineError, match="cannot be removed from a table"):
         sink.resume(["q"], Resumed(2, last_parts={"q": (2, {"tick": "2"})}, set_aside=True))
     assert sink.resume(["q"], Resumed(3, True, {"q": (2, {"tick": "2"})})) == []
     with pytest.raises(EngineError, match=r"from different runs"):

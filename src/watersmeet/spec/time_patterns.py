@@ -25,7 +25,7 @@ def pattern_problem(pattern: str, *, reading: bool) -> str | None:
         reading: texts are read by it; else they are written.
 
     >>> pattern_problem("YYYY-MM-dd", reading=False)
-    'YYYY is not part of a pattern; yyyy is'
+    'YYYY is not a pattern letter, but yyyy is'
     >>> pattern_problem("yyyy-MM-dd'T'HH:mm:ss.SSS", reading=True) is None
     True
     """

@@ -20,7 +20,7 @@ def typed_problem(kind: str, text: str) -> tuple[str, str] | None:
     a time.
 
     >>> typed_problem("DATE", "2024-13-01")
-    ("DATE '2024-13-01': there is no such DATE", "write one as DATE '2024-01-31'")
+    ("DATE '2024-13-01' is not a valid DATE", "write one as DATE '2024-01-31'")
     >>> typed_problem("TIMESTAMP", "2024-03-01 10:00:00 Europe/Berlin") is None
     True
     """

@@ -175,7 +175,9 @@ def test_files_are_not_there_or_other_ones(tmp_path):
 
 
 def test_a_row_that_is_not_there_cannot_be_deleted():
-    with pytest.raises(EngineError, match=r"table \"a\" has no row \(k = 1, v = x\) to delete"):
+    with pytest.raises(
+        EngineError, match=r"table \"a\" has no row \(k = 1, v = x\), which the input deletes"
+    ):
         LocalJob(plan_of(LEFT), MemoryStore()).tick(with_table({}, (1, "x", -1)))
 
 

@@ -266,4 +266,4 @@ def test_hash_range_in_parts_gives_the_same_sessions(emit: str) -> None:
 @pytest.mark.parametrize("emit", ["", pytest.param(" EMIT FINAL", marks=pytest.mark.full)])
 def test_sessions_of_one_group_that_do_not_fit_are_refused_by_name(emit: str) -> None:
     sql = windows_of("max(k) AS m", "SESSION", "100", "w", "") + emit
-    check_one_group_does_not_fit(sql, "what is kept of")
+    check_one_group_does_not_fit(sql, "rows in the state of")

@@ -110,7 +110,7 @@ def test_ticks_that_the_state_has_not_come_to_are_refused(table):
     made.prepare(COLUMNS, "job-1")
     error = refused(lambda: made.resume(["a"], Resumed(1, set_aside=True)))
     assert error.code == "sink-ahead"
-    assert "cannot be set aside" in error.message
+    assert "cannot be removed from a table" in error.message
     parts = {"a": (2, {"clock": "of another history"})}
     assert refused(lambda: sink_of(table, 2, parts=parts)).code == "sink-of-another-history"
     sink_of(table, 2)

@@ -116,7 +116,7 @@ def value_problem(name: str, value: str, wanted: str, use: Use) -> str | None:
     """What to write instead of a value that the option cannot have; None: it can. ``name``: in small letters.
 
     >>> value_problem("quote", "ab", "csv", Use.READ)
-    'it is one character, or empty for none'
+    "use one character, or '' for none"
     >>> value_problem("sep", "||", "csv", Use.READ) is None
     True
     """

@@ -235,7 +235,7 @@ def _cast(node: exp.Cast, kind: Kind) -> Problem | None:
     for digits, scale in _decimals(node.to):
         if not 0 < digits <= MOST_DIGITS or scale > digits:
             return (
-                f"{shown(node)}: DECIMAL({digits},{scale}) is not a valid type",
+                f"{shown(node)}: a DECIMAL of {digits} digits with scale {scale} is not a valid type",
                 _CODE,
                 f"use 1 to {MOST_DIGITS} digits, and a scale of at most that",
             )
