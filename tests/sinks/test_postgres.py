@@ -804,7 +804,7 @@ def test_nothing_shows_the_password(postgres, table):
         ({"url": ""}, 'needs the option "url"'),
         ({"table": " "}, 'needs the option "table"'),
         ({"url": "postgresql://me:hunter2@ss@db/x"}, "its 'url' is not a PostgreSQL URL"),
-        ({"url": "postgresql://me:hunter2@db/x?client_encoding=LATIN1"}, "sent as UTF-8"),
+        ({"url": "postgresql://me:hunter2@db/x?client_encoding=LATIN1"}, "UTF-8"),
         ({"url": "mysql://me:hunter2@db/x"}, "its 'url' is not a PostgreSQL URL"),
         ({"url": "postgresql://me:hun/ter2@db/x"}, "its 'url' is not a PostgreSQL URL"),
         ({"url": "postgresql://me:hunter2@db/x", "password": "hunter2"}, "two of 'password'"),

@@ -48,7 +48,7 @@ def test_another_table_is_refused_however_often_it_is_tried(postgres, table, cha
     postgres.run(change.format(t=table))
     there = stored(postgres, "pg_class", "relname", "1")
     for _ in range(2):
-        with pytest.raises(EngineError, match="is not the one that this job has written to") as caught:
+        with pytest.raises(EngineError, match="is not the one that this job wrote to") as caught:
             prepared(postgres, table, {"n": "BIGINT"})
         assert caught.value.code == "sink-replaced"
         assert caught.value.hint.endswith("--accept-target out")

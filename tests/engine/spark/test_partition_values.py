@@ -78,7 +78,7 @@ def test_a_value_is_read_whole_or_refused(spark, tmp_path, form):
             folder = tmp_path / f"{declared} {number}"
             put(folder / f"a={written}" / "1", form)
             if expected is None:
-                with pytest.raises(EngineError, match=f"gives no {declared[:7]}") as refused:
+                with pytest.raises(EngineError, match=f"is not a valid {declared[:7]}") as refused:
                     rows_of(spark, folder, form, declared)
                 assert refused.value.code == "partition-value"
                 assert f"a={written}" in refused.value.message
@@ -105,7 +105,7 @@ def test_a_directory_that_comes_later_is_looked_at(spark, tmp_path, form):
     put(tmp_path / "in" / "a=7" / "1", form)
     assert read_by_a_job(spark, tmp_path, str(tmp_path / "in"), form) == [7]
     put(tmp_path / "in" / "a=70000" / "2", form)
-    with pytest.raises(WatersmeetError, match="the directory a=70000 gives no SMALLINT") as refused:
+    with pytest.raises(WatersmeetError, match="the directory name a=70000 is not a valid SMALLINT") as refused:
         read_by_a_job(spark, tmp_path, str(tmp_path / "in"), form)
     assert refused.value.code == "partition-value"
 
@@ -132,7 +132,7 @@ def test_a_relative_path_has_the_directories_beneath_it(spark, tmp_path, form, m
     with pytest.raises(EngineError, match="the directory a=7 gives no column a"):
         rows_of(spark, "in/a=7", form, "INT")
     (tmp_path / "in" / "a=7").rename(tmp_path / "in" / "a=70000")
-    with pytest.raises(EngineError, match="gives no SMALLINT"):
+    with pytest.raises(EngineError, match="is not a valid SMALLINT"):
         rows_of(spark, "in", form, "SMALLINT")
 
 
@@ -155,7 +155,7 @@ def test_digits_of_a_decimal_beside_parquet_files_stand_as_declared(spark, tmp_p
     for written in ("1.5", "1e2", "1"):
         for form in FORMATS:
             put(tmp_path / f"{form}{written}" / f"a={written}" / "1", form)
-        with pytest.raises(EngineError, match="gives no DECIMAL"):
+        with pytest.raises(EngineError, match="is not a valid DECIMAL"):
             rows_of(spark, tmp_path / f"parquet{written}", "parquet", "DECIMAL(5,2)")
         for form in ("json", "csv"):
             (read,) = rows_of(spark, tmp_path / f"{form}{written}", form, "DECIMAL(5,2)")

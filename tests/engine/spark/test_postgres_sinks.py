@@ -123,7 +123,7 @@ def test_rows_that_come_go_straight_from_tasks_in_many_of_them(spark, postgres, 
     postgres.run("DROP TABLE straight")
     for table in "ab":
         write(tmp_path, table, 1, [{"k": rows, "v": f"{table}{rows}", "t": "2026-01-01T00:00:00Z"}])
-    with pytest.raises(WatersmeetError, match="is not the one that this job has written to"):
+    with pytest.raises(WatersmeetError, match="is not the one that this job wrote to"):
         until_caught_up(spark, text, tmp_path / "state")
     until_caught_up(spark, text, tmp_path / "state", accept_target=["out"])
     assert postgres.run("SELECT k FROM straight").split() == [str(rows)]

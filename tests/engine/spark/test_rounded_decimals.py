@@ -261,5 +261,5 @@ def test_a_job_counts_rounded_rows_and_tells_of_the_first(spark, tmp_path, monke
     assert last.rounded["b"].rows == 1
     assert [row["record"] for row in MemorySink.rows("bad")] == [lines[n] for n in too_large]
     (said,) = [note for note in notes if "rounded" in note and '"a"' in note]
-    assert said.startswith(f'"a": decimals of {len(rows_out)} rows of tick 1 have more digits behind')
-    assert "such as price 1.239." in said
+    assert said.startswith(f'"a": decimals of {len(rows_out)} rows of tick 1 have more digits after')
+    assert "for example price 1.239." in said

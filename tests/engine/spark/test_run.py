@@ -221,12 +221,12 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(place):
 
     shutil.rmtree(state / "spark")
     refusal = place.refused("spark-checkpoint-lost")
-    assert "is gone" in refusal
+    assert "is missing" in refusal
     assert "--rebuild-spark-checkpoint" in refusal
     restore()
 
     shutil.rmtree(state / "state")
-    assert "is gone" in place.refused("state-lost")
+    assert "is missing" in place.refused("state-lost")
     restore()
 
     shutil.rmtree(state)
