@@ -49,7 +49,7 @@ def test_progress_in_a_topic(spark, tmp_path, kafka_broker, monkeypatch, deliver
 
     def watched(self, frame, insert, tick, attempt):
         if insert == "tick-progress":
-            parts = list((tmp_path / "kept").glob("kept-*"))
+            parts = list((tmp_path / "kept" / "_ticks").glob("kept-*"))
             there.append((tick, len(kafka_broker.consume_all(copied)), len(parts)))
         write(self, frame, insert, tick, attempt)
 

@@ -239,7 +239,7 @@ def test_a_database_that_is_away_is_waited_for(spark, folder, postgres, caplog):
     """
     folder.orders(1)
     folder.orders(1)
-    said = 'table "customers": the database is away'
+    said = 'table "customers": the database does not answer'
 
     def comes_back() -> None:
         for _ in range(600):
