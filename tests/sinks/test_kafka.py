@@ -357,7 +357,7 @@ def test_what_the_checkpoint_and_the_topic_know_must_fit(kafka_broker, topic, ma
     assert (behind.code, "'begins_after_tick' = '3'" in behind.hint) == ("sink-behind", True)
     kafka_broker.delete_topic(f"{topic}-ticks")
     began = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
-    assert (began.code, "tick 1, which was begun" in began.message) == ("sink-behind", True)
+    assert (began.code, "interrupted tick 1" in began.message) == ("sink-behind", True)
     again = refused(lambda: made(begins=False).resume(["q"], Resumed(0, True, {})))
     assert again.code == "sink-behind", "a run that was refused is none by which it could be told"
     assert sink_of(kafka_broker.bootstrap_servers, topic).has_part("q", 4, "the job")
@@ -368,7 +368,7 @@ def test_what_the_checkpoint_and_the_topic_know_must_fit(kafka_broker, topic, ma
     quiet = refused(lambda: made(begins=False).resume(["q"], Resumed(3, True, known)))
     assert "'begins_after_tick' = '3'" in quiet.hint
     early = refused(lambda: made(begins=False, begins_after_tick="2").resume(["q"], Resumed(3, True, known)))
-    assert (early.code, "tick 4, which was begun" in early.message) == ("sink-behind", True)
+    assert (early.code, "interrupted tick 4" in early.message) == ("sink-behind", True)
     told = made(begins=False, begins_after_tick="3")
     told.resume(["q"], Resumed(3, True, known))
     publish(told, 4)

@@ -160,7 +160,7 @@ def test_what_spark_cannot_write_is_refused_before_a_query_starts(spark, tmp_pat
         'column "n" is int in the table, but bigint in the result': relation.to_table("out_of_here.narrow"),
         'has the column "texts", but the result does not': relation.to_table("out_of_here.other"),
         'has the column "x", but the result does not': relation.to_table("out_of_here.more"),
-        'has no column "text", which the result has': relation.to_table("out_of_here.less"),
+        'has no column "text", but the result does': relation.to_table("out_of_here.less"),
         "is a view": relation.to_table("out_of_here.seen"),
     }
     for number, (says, output) in enumerate(refused.items()):

@@ -66,7 +66,7 @@ def test_times_by_a_pattern_are_those_of_spark(spark: Any, tmp_path: Path, wante
 
 def test_a_pattern_that_only_spark_knows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text("t,d,z\n1 March 2026,,\n")
-    with pytest.raises(EngineError, match="only Spark knows"):
+    with pytest.raises(EngineError, match="only Spark supports"):
         first_rows(source_of(tmp_path, "csv", timestampFormat="d MMMM yyyy"), 10)
 
 
