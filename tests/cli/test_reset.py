@@ -101,8 +101,8 @@ def test_reset_names_what_goes_and_what_stays(watersmeet, left, engine):
     assert found.out.splitlines() == [
         "This will be deleted:",
         f"  checkpoint {left.checkpoint.root} (finished after tick 1)",
-        f'  sink "out": {left.out} (2 parts, and its files that were set aside; other files stay: notes.txt)',
-        f'  sink "late": {left.late} (2 parts, and its files that were set aside)',
+        f'  sink "out": {left.out} (2 files, and those that were set aside; other files stay: notes.txt)',
+        f'  sink "late": {left.late} (2 files, and those that were set aside)',
         '  not deleted: sink "topic": what was sent to Kafka',
         '  not deleted: sink "rows": the rows of its table',
         "Deleted. The next run starts from scratch.",

@@ -346,6 +346,8 @@ def test_what_is_said_and_refused() -> None:
     rows = [({"k": 1, "t": number, "n": number, "w": 1}, 1) for number in range(8)]
     job.tick({"s": rows, "u": rows})
     second = first.replace("first", "second")
+    with pytest.raises(StateError, match='other queries: it stores "first", but this job has "second"'):
+        opened([second], store)
     came = opened([first, second], store, change=True)
     assert [said for said in came.driver.said if "with 8 retained rows of" in said], came.driver.said
     came.tick({"s": rows})

@@ -283,16 +283,6 @@ def test_old_marks_go_and_their_rows_stay(tmp_path, monkeypatch):
     assert len(sink.row_files()) == 14
 
 
-def test_a_name_that_is_too_long_is_refused_before_the_tick_is_there(tmp_path):
-    sink = prepared(tmp_path)
-    sink.write(Frame(*ROWS), "ä" * 39, 7, "a1")
-    with pytest.raises(EngineError, match="shorter name"):
-        sink.publish("ä" * 39, 7, "a1", ORIGIN)
-    assert sink.parts() == []
-    run_tick(sink, "a2", insert="ä" * 35)
-    assert visible(tmp_path) == BAG
-
-
 def test_the_number_of_spark_s_job_is_in_no_name(tmp_path):
     sink = prepared(tmp_path)
     sink.write(Frame(*ROWS), "delivered", 7, "a1")

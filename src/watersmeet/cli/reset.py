@@ -42,10 +42,10 @@ class Owned:
     others: tuple[str, ...]
 
     def words(self) -> str:
-        parts = sum(not name.startswith("_") for name in self.names)
+        files = sum(not name.startswith("_") for name in self.names)
         stays = f"; other files stay: {', '.join(self.others[:3])}" if self.others else ""
-        aside = ", and its files that were set aside" if ASIDE in self.names else ""
-        words = f"{counted(parts, 'part')}{aside}{stays}"
+        aside = ", and those that were set aside" if ASIDE in self.names else ""
+        words = f"{counted(files, 'file')}{aside}{stays}"
         return f'sink "{self.sink}": {self.path} ({words})'
 
 

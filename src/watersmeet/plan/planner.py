@@ -21,7 +21,7 @@ from watersmeet.plan.conditions.rewritten import is_plain
 from watersmeet.plan.delta.counted import Counts
 from watersmeet.plan.delta.recounted import by_counts
 from watersmeet.plan.explain.limits import with_limit_warnings
-from watersmeet.plan.identity.described import Described, finds_otherwise
+from watersmeet.plan.identity.described import Described, has_other_lookups
 from watersmeet.plan.mode import with_mode
 from watersmeet.plan.model.delta import ArrangePlan
 from watersmeet.plan.model.job import FoldedQuery, JobPlan, KeyRows, QueryPlan
@@ -32,7 +32,7 @@ from watersmeet.plan.nodes.limited import limited
 from watersmeet.plan.nodes.stages import folded, named
 from watersmeet.plan.order.kept import Order, in_orders
 from watersmeet.plan.order.kept_keys import (
-    conditions_that_came,
+    added_conditions,
     with_keys_in_order,
     with_tested,
 )
@@ -106,7 +106,7 @@ def in_order_of(plan: QueryPlan, orders: Sequence[Order], said: Described) -> Qu
     query = in_orders(plan.asked.query, orders)
     query = None if query is None else with_keys_in_order(query, texts, said.get("keys", ()))
     again = plan if query is None or query == plan.asked.query else _again(plan, query=query)
-    again = None if again is None else _finding_as(said, again, texts)
+    again = None if again is None else _test_added(said, again, texts)
     if again is None or again is plan or again.asked is None:
         return None
     planned, joined = (
@@ -120,27 +120,27 @@ def in_order_of(plan: QueryPlan, orders: Sequence[Order], said: Described) -> Qu
     )
 
 
-def _finding_as(said: Described, plan: QueryPlan, texts: Sequence[str]) -> QueryPlan:
-    """The plan with as few of the conditions that came tested on pairs as let rows be found as in the state;
-    as it is where they are so, or cannot be."""
+def _test_added(said: Described, plan: QueryPlan, texts: Sequence[str]) -> QueryPlan:
+    """Return the plan with added conditions tested on pairs, as few as let rows be found as in the state; the
+    plan itself where they are found so, or cannot be."""
     asked = plan.asked
-    if asked is None or said.get("keys") is None or not finds_otherwise(said, plan):
+    if asked is None or said.get("keys") is None or not has_other_lookups(said, plan):
         return plan
 
     def testing(conditions: Collection[str]) -> QueryPlan | None:
         return _again(plan, query=with_tested(asked.query, texts, conditions))
 
-    came = conditions_that_came(asked.query, texts, said["keys"])
     tested: list[str] = []
-    for condition in came:  # without some of them nothing bounds the rows
-        if testing([*tested, condition]) is not None:
-            tested.append(condition)
-    best = testing(tested)
-    if best is None or finds_otherwise(said, best):
+    best = plan
+    for condition in added_conditions(asked.query, texts, said["keys"]):
+        again = testing([*tested, condition])
+        if again is not None:  # else nothing bounds the rows without it
+            best, tested = again, [*tested, condition]
+    if has_other_lookups(said, best):
         return plan
     for condition in tuple(tested):
         fewer = [other for other in tested if other != condition]
-        if (again := testing(fewer)) is not None and not finds_otherwise(said, again):
+        if (again := testing(fewer)) is not None and not has_other_lookups(said, again):
             best, tested = again, fewer
     return best
 

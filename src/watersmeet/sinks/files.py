@@ -84,8 +84,6 @@ _BY_SPARK = re.compile(r"part-(\d+)-[0-9a-f-]{36}(.*)")
 MOST_MARKS, MARKS_APART = MOST_KEPT_TICKS, 1_000
 """How many marks of ticks are kept of an insert: as many ticks as a state can go back; and how many ticks lie
 between two removals of others."""
-_LONGEST_NAME = 255
-"""Bytes that file systems allow."""
 _DEFAULTS = {"csv": {**TEXT_OPTIONS["csv"], "header": "true"}, "json": TEXT_OPTIONS["json"]}
 """What Spark's writer is told unless the user says otherwise: what a file source here expects to read."""
 
@@ -262,7 +260,6 @@ class FileSink:
                     " repeats the tick",
                 )
             elif self._keep_data_files(staged):
-                self._check_names(staged, final)
                 write_mark(staged, identity)
                 _sync_tree(staged)
                 make_folders(final.parent)
@@ -300,7 +297,7 @@ class FileSink:
         return sorted((unquote(name[:-13]), int(name[-12:])) for name in names)
 
     def part_folders(self) -> list[Path]:
-        """The folders of published parts, each with its identity."""
+        """Return the folders of published parts, each with its identity."""
         folders = [self._path / TICKS, self._path] if (self._path / TICKS).is_dir() else [self._path]
         return sorted(
             (folder / name for folder in folders for name in os.listdir(folder) if _PART.fullmatch(name)),
@@ -308,7 +305,7 @@ class FileSink:
         )
 
     def row_files(self) -> dict[str, list[Path]]:
-        """The files with rows, by the name of their part's folder."""
+        """Return the files with rows, by the name of their part's folder."""
         files: dict[str, list[Path]] = {}
         for name in sorted(os.listdir(self._path)):
             if of_part := _FILE.fullmatch(name):
@@ -318,14 +315,20 @@ class FileSink:
         return files
 
     def _finish_publishing(self) -> None:
-        """Move up what a killed run did not, and the parts of versions that kept files in directories."""
+        """Move up the files of each insert's last part, which a killed run may have left, and the parts of
+        versions that kept files in directories."""
+        last: dict[str, Path] = {}
         for folder in self.part_folders():
+            if folder.parent.name == TICKS:
+                last[folder.name[:-13]] = folder
+                continue
             self._show(folder)
-            if folder.parent.name != TICKS:
-                make_folders(self._path / TICKS)
-                os.rename(folder, self._path / TICKS / folder.name)
-                sync(self._path / TICKS)
-                sync(self._path)
+            make_folders(self._path / TICKS)
+            os.rename(folder, self._path / TICKS / folder.name)
+            sync(self._path / TICKS)
+            sync(self._path)
+        for folder in last.values():
+            self._show(folder)
         self._remove_old_marks()
 
     def _show(self, folder: Path) -> None:
@@ -336,27 +339,14 @@ class FileSink:
         if hidden:
             sync(self._path)
 
-    def _check_names(self, staged: Path, final: Path) -> None:
-        """Raise where a file could not be moved up once its tick is committed."""
-        longest = max(
-            (_shown_name(final.name, file.name) for file in staged.iterdir()),
-            key=lambda name: len(os.fsencode(name)),
-        )
-        if len(os.fsencode(longest)) > _LONGEST_NAME:
-            raise EngineError(
-                f'sink "{self._spec.name}": the name {longest} has more than {_LONGEST_NAME} bytes',
-                code="sink-failed",
-                hint="give the sink a shorter name, and run again",
-            )
-
     def _remove_old_marks(self) -> None:
-        """Remove those of ticks to which no state can go back; nothing else knows of them."""
+        """Remove the marks of ticks to which no state can go back."""
         by_insert: dict[str, list[Path]] = {}
         for folder in self.part_folders():
             by_insert.setdefault(folder.name[:-13], []).append(folder)
         for folders in by_insert.values():
             for folder in folders[:-MOST_MARKS]:
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)  # a later removal tries again
 
     @property
     def _has_header(self) -> bool:
@@ -422,7 +412,7 @@ class FileSink:
 
 
 def _shown_name(part: str, file: str) -> str:
-    """The name of a part's file where readers see it; a part has one file of each number of Spark's."""
+    """Return the name by which readers see a file of a part, which has one of each of Spark's numbers."""
     by_spark = _BY_SPARK.fullmatch(file)
     return f"{part}-{by_spark[1]}{by_spark[2]}" if by_spark else f"{part}-{file.removeprefix('part-')}"
 

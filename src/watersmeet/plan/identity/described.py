@@ -95,8 +95,8 @@ def keys_of(query: QueryPlan) -> list[str]:
     return list(dict.fromkeys(key.text for join in compared(query) for key in join.keys if key.text))
 
 
-def finds_otherwise(old: Described, query: QueryPlan) -> bool:
-    """Return True if the joins find or release rows by more than the state ``old`` does."""
+def has_other_lookups(old: Described, query: QueryPlan) -> bool:
+    """Return True if the joins find or evict rows by more than those of the state ``old`` do."""
     joins, texts = old["joins"], {text for join in old["says"] for text in join["on"]}
     held = set(map(_either_way, old.get("keys", ())))
     for before, join in zip(joins, compared(query), strict=False):
@@ -135,7 +135,7 @@ def _keys_gone(old: Described, new: Described) -> list[str]:
 
 
 def _either_way(text: str) -> frozenset[str]:
-    """What an equality is known by, from whichever side it is written."""
+    """Return what an equality is known by, from whichever side it is written."""
     return frozenset(re.split(r" (=|IS NOT DISTINCT FROM) ", text.replace("`", "")))
 
 

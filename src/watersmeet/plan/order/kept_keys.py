@@ -46,7 +46,7 @@ def with_keys_in_order(query: Query, texts: Sequence[str], keys: Collection[str]
     return _with_conditions(query, lambda condition: _in_order(condition, place_of))
 
 
-def conditions_that_came(query: Query, texts: Collection[str], keys: Collection[str]) -> tuple[str, ...]:
+def added_conditions(query: Query, texts: Collection[str], keys: Collection[str]) -> tuple[str, ...]:
     """Return the conjuncts of the query, and of its stages, that its state does not know, as text; none where
     an equality by which its rows are found is gone.
 
@@ -68,7 +68,7 @@ def conditions_that_came(query: Query, texts: Collection[str], keys: Collection[
 
 
 def with_tested(query: Query, texts: Sequence[str], tested: Collection[str]) -> Query:
-    """The query, and its stages, with the conjuncts ``tested`` after all others, written as ``(…) IS TRUE``.
+    """Return the query with the conjuncts ``tested`` last, written as ``(…) IS TRUE``; in its stages, too.
 
     Args:
         texts: as of `with_keys_in_order`: these conjuncts stand as they did when the state was made.

@@ -28,12 +28,12 @@ def check_same_job(manifest: Manifest, plan: JobPlan, *, may_change: bool = Fals
     way_on = "; ".join(change.way_on)
     if change and not may_change:
         stored, own = (", ".join(f'"{name}"' for name in names) for names in (change.removed, change.added))
-        if len(change.removed) == len(manifest.fingerprints):
+        if change.removed and len(change.removed) == len(manifest.fingerprints):
             raise StateError(
-                f"the checkpoint belongs to another job: it stores {stored}, but this job has {own}",
+                f"the checkpoint belongs to other queries: it stores {stored}, but this job has {own}",
                 code="changed-query",
-                hint="name this job's own checkpoint directory (--checkpoint DIR); or run with"
-                f" --change-queries, which drops the state of {stored}",
+                hint="if they are another job's, use this job's own checkpoint directory (--checkpoint DIR);"
+                f" or run with --change-queries, which drops the state of {stored}",
             )
         raise StateError(
             f"the job differs from the stored state: {change}",
