@@ -169,7 +169,7 @@ def test_each_query_adds_up_to_what_it_is_alone(seed: int, chunk: int) -> None:
                         if query.is_index:
                             continue
                         beside += any(
-                            told.startswith(f'query "{query.name}" begins') and "looks them up" in told
+                            told.startswith(f'query "{query.name}" starts') and "looks them up" in told
                             for told in job.driver.said
                         )
                         if before.get(query.name) != query.fingerprint:

@@ -51,7 +51,7 @@ _HINTS = (
             r"(object|maximum|minimum|initial|Java) heap|heap size|Cannot allocate memory"
             r"|insufficient memory|OutOfMemoryError"
         ),
-        "set --conf spark.driver.memory=2g to a valid size that the machine and `ulimit -v` allow",
+        "set a memory size that the machine and `ulimit -v` allow: --conf spark.driver.memory=2g",
     ),
     (re.compile(r"Too many open files"), "raise the limit of open files: `ulimit -n`"),
     (
